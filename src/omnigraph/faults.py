@@ -1,0 +1,91 @@
+"""The enum of crash points. Free unless armed: in-process (raise) or by environment variable (kill the process).
+
+`OMNIGRAPH_FAULT="publish.before_commit=kill"` kills the process with SIGKILL at that point; `=raise` raises; a number
+after a colon (`=kill:3`) waits for the third time the point is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final, Literal
+
+ENVIRONMENT: Final = "OMNIGRAPH_FAULT"
+
+
+class Fault(StrEnum):
+    """Every boundary between two durable effects. Tests name these members, never their text (F-13)."""
+
+    OBJECT_BEFORE_LINK = "object.before_link"
+    OBJECT_AFTER_LINK = "object.after_link"
+    INIT_BEFORE_TABLES = "init.before_tables"
+    INIT_BETWEEN_TABLES = "init.between_tables"
+    INIT_BEFORE_MANIFEST = "init.before_manifest"
+    INIT_AFTER_MANIFEST = "init.after_manifest"
+    STAGE_BEFORE_COMMIT = "stage.before_commit"
+    STAGE_AFTER_COMMIT = "stage.after_commit"
+    PUBLISH_BEFORE_WRITE = "publish.before_write"
+    PUBLISH_BEFORE_COMMIT = "publish.before_commit"
+    PUBLISH_AFTER_COMMIT = "publish.after_commit"
+    PUBLISH_AFTER_SYNC = "publish.after_sync"
+    BRANCH_BEFORE_CREATE = "branch.before_create"
+    BRANCH_AFTER_CREATE = "branch.after_create"
+    BRANCH_BEFORE_DELETE = "branch.before_delete"
+    BRANCH_AFTER_DELETE = "branch.after_delete"
+
+
+class SimulatedCrash(BaseException):
+    """An armed fault point was reached. A BaseException, so that no `except Exception` tidies up after a death."""
+
+    def __init__(self, point: Fault) -> None:
+        super().__init__(point.value)
+        self.point: Final = point
+
+
+class _Armed:
+    __slots__ = ("action", "countdown", "point")
+
+    def __init__(self, point: Fault, action: Literal["raise", "kill"], countdown: int) -> None:
+        self.point = point
+        self.action = action
+        self.countdown = countdown
+
+
+def _from_environment() -> _Armed | None:
+    text = os.environ.get(ENVIRONMENT)
+    if not text:
+        return None
+    point, _, rest = text.partition("=")
+    action, _, count = rest.partition(":")
+    if action not in ("raise", "kill"):
+        raise ValueError(f"{ENVIRONMENT}={text!r}: the action must be raise or kill")
+    return _Armed(Fault(point), "kill" if action == "kill" else "raise", int(count or 1))
+
+
+_armed: _Armed | None = _from_environment()
+
+
+def reach(point: Fault) -> None:
+    """Say that the protocol stands at `point`. One comparison when nothing is armed."""
+    if _armed is None or _armed.point is not point:
+        return
+    _armed.countdown -= 1
+    if _armed.countdown > 0:
+        return
+    if _armed.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise SimulatedCrash(point)
+
+
+@contextmanager
+def armed(point: Fault, *, after: int = 1) -> Iterator[None]:
+    """Inside this block the `after`-th arrival at `point` raises SimulatedCrash."""
+    global _armed
+    before, _armed = _armed, _Armed(point, "raise", after)
+    try:
+        yield
+    finally:
+        _armed = before

@@ -62,8 +62,8 @@ class S3Server:
 
     def __init__(self) -> None:
         began = time.monotonic()
-        self._folder: Final = tempfile.mkdtemp(prefix="omnigraph-s3-")
-        self._guardian, port = _start_guardian(self._folder)
+        self.folder: Final = tempfile.mkdtemp(prefix="omnigraph-s3-")
+        self._guardian, port = _start_guardian(self.folder)
         self.endpoint: Final = f"http://127.0.0.1:{port}"
         self.storage_options: Final = storage_options(self.endpoint)
         self.reader_options: Final = {**self.storage_options, "aws_access_key_id": _READER_KEY}
@@ -88,7 +88,7 @@ class S3Server:
         assert self._guardian.stdin is not None
         self._guardian.stdin.close()
         self._guardian.wait(timeout=30)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _create_bucket(self, name: str) -> None:
         # obstore makes no buckets, but it signs: a PUT of the bucket's root is what creates it.
@@ -107,7 +107,7 @@ class S3Server:
                 obstore.put(self._store(name), "ready", b"yes")
             except (OSError, obstore.exceptions.BaseError) as error:
                 if time.monotonic() > deadline or self._guardian.poll() is not None:
-                    log = Path(self._folder, "log").read_text()[-4000:]
+                    log = Path(self.folder, "log").read_text()[-4000:]
                     raise ServerDidNotStart(f"the S3 server did not start: {error}\n{log}") from error
                 time.sleep(0.05)
             else:

@@ -87,7 +87,7 @@ def test_branches_live_and_die_on_s3(s3_server: S3Server, s3_uri: str) -> None:
     note(manifest, "on the branch", branch=BranchName("team/work"))
     other = reopen(s3_uri, storage_options=s3_server.storage_options)
     assert ids_in(other, branch=BranchName("team/work")) == {"a"}
-    assert [commit.message for commit in other.commits(BranchName("team/work"))][0] == "on the branch"
+    assert other.commits(BranchName("team/work"))[0].message == "on the branch"
     delete_branch(other, "team/work")
     assert list_branches(manifest.root.objects) == []
     assert not manifest.root.objects.exists("__manifest/tree")

@@ -6,8 +6,6 @@ import statistics
 from pathlib import Path
 
 import pytest
-from tests.graphs import make, note
-from tests.s3 import CountingProxy
 
 from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import create_branch
@@ -15,6 +13,8 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.store.counting import CountingObjects
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import FSYNC_ENVIRONMENT, Root
+from tests.graphs import make, note
+from tests.s3 import CountingProxy
 
 COMMITS = 2_000
 WINDOW = 100

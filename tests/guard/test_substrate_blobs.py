@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
+
 from tests.guard.substrate import commit
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), lance.blob_field("data")])

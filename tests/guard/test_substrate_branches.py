@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation
 from lance.fragment import DataFile, LanceFragment
+
 from tests.guard.substrate import append, born, commit, delete, ids, part, upsert
 
 

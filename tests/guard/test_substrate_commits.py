@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset
 from lance.commit import CommitConflictError
+
 from tests.guard.substrate import (
     KEYED,
     append,

@@ -8,6 +8,7 @@ import pytest
 from lance import LanceOperation
 from lance.commit import CommitConflictError
 from lance.optimize import Compaction
+
 from tests.guard.substrate import append, born, commit, delete, ids, part, swap
 
 

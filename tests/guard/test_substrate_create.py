@@ -6,6 +6,7 @@ import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import LanceFragment
+
 from tests.guard.substrate import KEY, KEYED, PLAIN, born, commit, create_each, ids, in_processes, part, rows, upsert
 
 

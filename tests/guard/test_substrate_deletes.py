@@ -3,6 +3,7 @@
 import lance
 import pytest
 from lance import LanceOperation, Transaction
+
 from tests.guard.substrate import born, commit, delete, ids, part
 
 

@@ -7,6 +7,7 @@ import pytest
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.optimize import Compaction
+
 from tests.guard.substrate import (
     KEYED,
     append,

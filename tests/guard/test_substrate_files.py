@@ -5,6 +5,7 @@ import shutil
 
 import lance
 import pytest
+
 from tests.guard.substrate import append, born, commit, delete, ids, upsert
 
 TOP = 2**64 - 1

@@ -11,6 +11,7 @@ from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 from lance.optimize import Compaction
 from lance.query import MatchQuery
+
 from tests.guard.substrate import commit, fence
 
 DIM = 8

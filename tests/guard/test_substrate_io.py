@@ -3,6 +3,7 @@
 import lance
 import pytest
 from lance.fragment import LanceFragment
+
 from tests.guard.substrate import append, born, commit, ids, part, rows, swap
 
 

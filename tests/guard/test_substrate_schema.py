@@ -6,6 +6,7 @@ import pytest
 from lance import LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.schema import LanceSchema
+
 from tests.guard.substrate import KEY, KEYED, append, born, commit, fence
 
 

@@ -7,6 +7,7 @@ import pytest
 from lance import LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
+
 from tests.guard.substrate import append, born, commit, fence, ids, in_processes, part, rows, swap, swap_in_turn
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import lance
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
+
 from tests.guard.substrate import append, born, commit, delete, fence, ids, overwrite, upsert
 
 MINE = "0123456789abcdef0123456789abcdef"

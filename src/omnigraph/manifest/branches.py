@@ -12,7 +12,8 @@ from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import State, now
 from omnigraph.manifest.publish import LOCK_SECONDS, set_home
 from omnigraph.manifest.read import PATH, Manifest
-from omnigraph.manifest.registry import Branch, check_free, check_name, claim, find_branch, list_branches, object_of, read_branch
+from omnigraph.manifest.registry import FOLDER, Branch, check_free, check_name, claim, find_branch, list_branches, object_of, read_branch
+from omnigraph.store.durable import sync_folder
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
 from omnigraph.store.tables import Table, TableRef, open_dataset
 
@@ -59,6 +60,7 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         grant.check()
         reach(Fault.BRANCH_BEFORE_DELETE)
         _remove(manifest, branch)
+        sync_folder(manifest.root, FOLDER)  # else a power cut could bring the branch back after its files are gone
         reach(Fault.BRANCH_AFTER_DELETE)
         _drop(ledger.as_table(), str(branch.native))
         for fork in _unshared_forks(manifest, state, survivors):

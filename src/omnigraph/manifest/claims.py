@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 from typing import Final, NamedTuple
@@ -208,7 +207,7 @@ class Claim:
         return seen if seen is not None and seen.lease.holder == self.holder and not seen.lease.released else None
 
     def _mine(self, *, epoch: int, owed: bool = False, queue: tuple[str, ...] = ()) -> Lease:
-        host, pid = socket.gethostname(), os.getpid()
+        host, pid = os.uname().nodename, os.getpid()
         return Lease(holder=self.holder, epoch=epoch, ttl_seconds=self._ttl_seconds, owed=owed, queue=queue, host=host, pid=pid)
 
     def _put(self, lease: Lease, token: str | None) -> Seen | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -135,6 +134,8 @@ class Leases:
         if len(paths) == 1:
             found = [self._live(paths[0])]
         else:
+            from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to load
+
             with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
                 found = list(pool.map(self._live, paths))
         return {path: seen for path, seen in zip(paths, found, strict=True) if seen is not None}

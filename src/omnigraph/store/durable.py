@@ -26,25 +26,23 @@ def sync(root: Root, dataset: str, files: Iterable[str]) -> None:
     """Flush `files` (relative to `dataset`), the folders that hold them, and once the way from there to the graph's root."""
     if not root.sync:
         return
+    paths = [f"{dataset}/{file}" for file in files]
     folders: set[str] = set()
-    for file in (one for named in files for one in (named, *_blobs(root, dataset, named))):
-        _fsync(root, f"{dataset}/{file}")
-        holder, *above = (str(parent) for parent in PurePosixPath(dataset, file).parents)
+    for path in paths:
+        holder, *above = (str(parent) for parent in PurePosixPath(path).parents)
         folders.add(holder)
         if holder not in root.flushed:
             folders.update(above)
-    for folder in sorted(folders, key=len, reverse=True):
-        _fsync(root, folder)
+    # In no order: until all of them are down nothing has been acknowledged that rests on any of them.
+    for _ in root.pool.map(lambda path: _fsync(root, path), [*paths, *folders]):
+        pass
     root.flushed.update(folders)
 
 
-def _blobs(root: Root, dataset: str, file: str) -> list[str]:
-    """Large blobs lie in files of their own, in a folder named like the data file that points to them."""
-    folder = file.removesuffix(".lance")
-    try:
-        return [f"{folder}/{name}" for name in os.listdir(os.path.join(root.uri, dataset, folder))]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+def sync_folder(root: Root, folder: str) -> None:
+    """Flush a folder that lost an entry."""
+    if root.sync:
+        _fsync(root, folder)
 
 
 def _fsync(root: Root, path: str) -> None:

@@ -147,14 +147,18 @@ class Ledger:
         return Ledger(self._root, self.ref.at(moved.version), moved)
 
     def _write(self, facts: pa.Table, state: pa.Table) -> list[Any]:
+        """Both fragments, written side by side; the state last, because ids follow this order and the newest is the state."""
+        attempts = [self._root.pool.submit(write_fragments, rows, self._dataset) for rows in (facts, state) if len(rows)]
         written: list[Any] = []
-        try:
-            for rows in (facts, state):  # the state last: fragment ids follow this order, and the newest is the state
-                if len(rows):
-                    written += write_fragments(rows, self._dataset)
-        except (OSError, ValueError) as error:
+        failed: Exception | None = None
+        for attempt in attempts:
+            try:
+                written += attempt.result()
+            except (OSError, ValueError) as error:
+                failed = error
+        if failed is not None:
             self._discard(written)
-            raise self.as_table().failed(error, doing="write to") from error
+            raise self.as_table().failed(failed, doing="write to") from failed
         return written
 
     def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:

@@ -242,11 +242,12 @@ def fitted(table: Table, rows: pa.Table) -> pa.Table:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns of one name", columns=rows.schema.names)
-    _refuse_bad_keys(rows)
     try:
-        return rows.select(table.schema.names).cast(table.schema)
+        cast = rows.select(table.schema.names).cast(table.schema)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
+    _refuse_bad_keys(cast)
+    return cast
 
 
 def _refuse_bad_keys(rows: pa.Table) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.graphs import COMPANY, PERSON, SCHEMA, make, reopen, tables
 
 from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, NotFound, OmniGraphError
 from omnigraph.faults import Fault, SimulatedCrash, armed
@@ -17,6 +16,7 @@ from omnigraph.manifest.birth import FORMAT_STAMP, GRAPH_STAMP, create_graph, op
 from omnigraph.manifest.model import FORMAT, CommitKind
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.root import open_root
+from tests.graphs import COMPANY, PERSON, SCHEMA, make, reopen, tables
 
 
 def files(folder: Path) -> list[str]:

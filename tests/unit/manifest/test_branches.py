@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.graphs import PERSON, add, ids_in, make, note, people, reopen, row_of
 
 from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, NotFound, OmniGraphError
 from omnigraph.faults import Fault, SimulatedCrash, armed
@@ -20,6 +19,7 @@ from omnigraph.manifest.registry import list_branches, object_of
 from omnigraph.store import stage
 from omnigraph.store.refs import create_ref, fresh_ref, has_ref
 from omnigraph.store.tables import Tables
+from tests.graphs import PERSON, add, ids_in, make, note, people, reopen, row_of
 
 WORK = BranchName("work")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.graphs import COMPANY, PERSON, add, ids_in, make, note, reopen, row_of
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, InvalidInput, Kind, ReadSetChanged
 from omnigraph.faults import Fault, SimulatedCrash, armed
@@ -17,6 +16,7 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind, SchemaText
 from omnigraph.manifest.publish import ATTEMPTS, Expect, Publication, publish
 from omnigraph.manifest.read import Manifest
+from tests.graphs import COMPANY, PERSON, add, ids_in, make, note, reopen, row_of
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from omnigraph.errors import ConflictError, Kind, StorageError
+from omnigraph.errors import ConflictError, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.manifest.fair import Grant
 from omnigraph.store.objects import Objects
@@ -23,12 +24,10 @@ _log: Final = logging.getLogger(__name__)
 
 FIRST_EPOCH: Final = 1
 _LONGEST_QUEUE: Final = 64
+_NEVER: Final = float("-inf")
 
 # Counts on while a laptop sleeps, where the system offers that: a holder that slept must know that time has passed.
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-_NEVER: Final = float("-inf")
 
 
 def now() -> float:
@@ -109,25 +108,30 @@ class Claim:
         self._over: Final = threading.Event()
         self._held: Seen | None = None
         self._in_line = False
+        self._unclear = False
         self._put_at = _NEVER
         self._renewed_at = _NEVER
         self._lost = False
 
     def stand_in_line(self, seen: Seen) -> None:
         """Write ourselves into the queue of a lease. Its holder finds its token spent, reads again and goes on."""
-        if self.holder not in seen.lease.queue and len(seen.lease.queue) < _LONGEST_QUEUE:
-            self._in_line = True
+        if self.holder in seen.lease.queue or len(seen.lease.queue) >= _LONGEST_QUEUE:
+            return
+        self._in_line = True
+        with suppress(StorageError):  # a place in line is a courtesy; without one we wait all the same
             self._objects.put_if_match(self._path, _with_queue(seen, (*seen.lease.queue, self.holder)), seen.token)
 
     def take(self, seen: Seen | None) -> bool:
-        """Try to claim what was last seen there: nothing, a released lease, or one that turns out to be ours."""
-        if seen is None:
-            self._held = self._put(self._mine(epoch=FIRST_EPOCH), None)
-        elif seen.lease.released:
-            left = seen.lease.queue[seen.lease.position(self.holder) + 1 :]  # who stood before us had a chance, and let it pass
-            self._held = self._put(self._mine(epoch=seen.lease.epoch, owed=seen.lease.owed, queue=left), seen.token)
-        elif seen.lease.holder == self.holder:
-            self._held = seen
+        """Try to claim what was last seen there: nothing, a released lease, or one that turns out to be ours.
+
+        False also when nobody can say whether the put was applied: the next look will tell. But not twice.
+        """
+        try:
+            self._held = self._claimed(seen)
+        except StorageError as error:
+            if error.outcome is not Outcome.UNKNOWN or self._unclear:
+                raise
+            self._unclear = True
         if self._held is None:
             return False
         self._renewed_at = self._put_at
@@ -169,6 +173,14 @@ class Claim:
         if seen is not None and self.holder in seen.lease.queue:
             left = tuple(other for other in seen.lease.queue if other != self.holder)
             self._objects.put_if_match(self._path, _with_queue(seen, left), seen.token)
+
+    def _claimed(self, seen: Seen | None) -> Seen | None:
+        if seen is None:
+            return self._put(self._mine(epoch=FIRST_EPOCH), None)
+        if seen.lease.released:
+            left = seen.lease.queue[seen.lease.position(self.holder) + 1 :]  # who stood before us had a chance, and let it pass
+            return self._put(self._mine(epoch=seen.lease.epoch, owed=seen.lease.owed, queue=left), seen.token)
+        return seen if seen.lease.holder == self.holder else None
 
     def _write_released(self) -> Seen | None:
         ours = self._held or self._find_ours()

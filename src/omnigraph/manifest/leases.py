@@ -106,7 +106,7 @@ class Leases:
                     break
                 if seen is not None and not our_turn:
                     self._wait_in_line(path, seen, claim, patience)
-                seen = self._look(path)
+                seen = self._look(path)  # at once after a lost race: whoever won it is there now
             yield claim
         finally:
             self._note_free(path, claim.release())

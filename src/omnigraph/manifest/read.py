@@ -14,7 +14,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash
 from omnigraph.manifest import lineage
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, read_commits, read_schema, read_state
-from omnigraph.manifest.registry import Branch, find_branch, list_branches
+from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.store.ledger import Ledger, open_ledger
 from omnigraph.store.root import Root
 
@@ -97,8 +97,8 @@ class Manifest:
 
     def _at_version(self, branch: BranchName, version: int) -> Snapshot:
         found = find_branch(self.root.objects, branch)
-        if version < found.forked_at:  # before it was made, a branch was its parent
-            return self._at_version(found.parent or MAIN, version)
+        if found.parent is not None and version < found.forked_at:  # before it was made, a branch was its parent
+            return self._at_version(found.parent, version)
         _, newest, _ = self.look(branch)
         if version < 1 or version > newest.version:
             raise NotFound(
@@ -113,8 +113,8 @@ class Manifest:
 
     def _at_commit(self, commit: Commit) -> Snapshot:
         """A commit is read where it was born. A branch made anew under the old name has another native name (B-22)."""
-        born_on = Branch.main() if commit.native is None else find_branch(self.root.objects, commit.branch)
-        if born_on.native != commit.native:
+        born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
+        if born_on is None or born_on.native != commit.native:
             raise NotFound(
                 Kind.VERSION_RECLAIMED,
                 f"commit {commit.id} was made on a branch {commit.branch!r} that has been deleted since; its rows cannot be read any more",

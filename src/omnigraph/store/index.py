@@ -41,7 +41,7 @@ def existing(table: Table) -> dict[str, str]:
 
 def uncovered_rows(table: Table, name: str) -> int:
     """How many rows an index does not cover yet. They are found all the same, by scanning."""
-    return int(table.dataset.index_statistics(name)["num_unindexed_rows"])
+    return int(table.dataset.stats.index_stats(name)["num_unindexed_rows"])
 
 
 def build(table: Table, specs: Sequence[IndexSpec], *, uuid: str | None = None) -> Staged | None:

@@ -32,7 +32,9 @@ def stage_compaction(table: Table, *, target_rows: int = 1_048_576) -> StagedCom
     """Rewrite small fragments into large ones. None when there is nothing to gain."""
     try:
         plan = Compaction.plan(table.dataset, options={"target_rows_per_fragment": target_rows})
-        rewrites = tuple(task.execute(table.dataset) for task in plan.tasks)
+        inherited = _inherited(table.dataset)
+        tasks = [task for task in plan.tasks if inherited.isdisjoint(fragment.id for fragment in task.fragments)]
+        rewrites = tuple(task.execute(table.dataset) for task in tasks)
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="compact") from error
     if not rewrites:
@@ -40,6 +42,21 @@ def stage_compaction(table: Table, *, target_rows: int = 1_048_576) -> StagedCom
     removed = sum(rewrite.metrics.fragments_removed for rewrite in rewrites)
     added = sum(rewrite.metrics.fragments_added for rewrite in rewrites)
     return StagedCompaction(table, rewrites, removed, added)
+
+
+def _inherited(dataset: Any) -> set[int]:
+    """Fragments covered by an index whose files lie in a parent branch. They must stay as they are.
+
+    Rewriting one, Lance writes the index that follows it into the branch and goes on looking for it in the parent: every
+    later query by that index fails.
+    """
+    return {
+        int(fragment)
+        for index in dataset.describe_indices()
+        for segment in index.segments
+        if segment.base_id is not None
+        for fragment in segment.fragment_ids
+    }
 
 
 def commit_compaction(staged: StagedCompaction) -> Table:

@@ -464,9 +464,17 @@ class Unreliable:
         self.mood = "well"
         self.struck = 0
         self.resumed = threading.Event()
+        self.reads_fail = False
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._objects, name)
+
+    def get_versioned(self, path: str) -> tuple[bytes, str] | None:
+        """With `reads_fail`, the next read after a put fails, and then all is well again."""
+        if self.reads_fail and self.struck:
+            self.mood, self.reads_fail = "well", False
+            raise StorageError(Kind.STORAGE_UNAVAILABLE, "no answer")
+        return self._objects.get_versioned(path)
 
     def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
         return self._put(lambda: self._objects.put_if_absent(path, data))
@@ -524,8 +532,9 @@ def test_a_renewal_whose_answer_was_lost_is_recognised(memory: Objects, unreliab
     assert lease(memory).released
 
 
-def test_a_claim_that_is_called_a_loss_is_recognised(memory: Objects, unreliable: Unreliable) -> None:
-    unreliable.mood = "called a loss"
+@pytest.mark.parametrize("mood", ["answer lost", "called a loss"])
+def test_a_claim_whose_answer_was_wrong_or_lost_is_recognised(memory: Objects, unreliable: Unreliable, mood: str) -> None:
+    unreliable.mood = mood
     locks = locks_on(unreliable)
     with locks.writer(MAIN, timeout_seconds=0) as grant:
         unreliable.mood = "well"
@@ -533,11 +542,19 @@ def test_a_claim_that_is_called_a_loss_is_recognised(memory: Objects, unreliable
     assert lease(memory).released
 
 
-def test_a_claim_whose_answer_was_lost_is_given_back(memory: Objects, unreliable: Unreliable) -> None:
+def test_a_claim_that_cannot_be_followed_up_is_given_back(memory: Objects, unreliable: Unreliable) -> None:
     unreliable.mood = "answer lost"
+    unreliable.reads_fail = True
     with pytest.raises(StorageError), locks_on(unreliable).writer(MAIN):
         pass
     assert lease(memory).released
+
+
+def test_a_store_that_takes_no_claim_is_reported_and_not_asked_for_ever(unreliable: Unreliable) -> None:
+    unreliable.mood = "cut off"
+    with pytest.raises(StorageError), locks_on(unreliable).writer(MAIN):
+        pass
+    assert unreliable.struck == 2
 
 
 def test_a_lease_that_cannot_be_read_is_named(memory: Objects) -> None:

@@ -1,0 +1,1 @@
+"""Text <-> syntax trees with spans. Pure: no files, no clock, no catalog."""

@@ -41,7 +41,7 @@ def constraints_of(declared: Declared) -> Constraints:
     if key is not None:
         indexes.discard(key.columns)  # a key implies it, so saying it again changes nothing
     uniques = {_columns(unique.columns) for unique in written if isinstance(unique, tree.Unique)}
-    ranges = {Range(item.property.text, item.low, item.high) for item in written if isinstance(item, tree.Range)}
+    ranges = {Range(item.property.text, _bound(item.low), _bound(item.high)) for item in written if isinstance(item, tree.Range)}
     checks = {Check(item.property.text, item.pattern) for item in written if isinstance(item, tree.Check)}
     return Constraints(
         key,
@@ -50,6 +50,11 @@ def constraints_of(declared: Declared) -> Constraints:
         tuple(sorted(ranges, key=_range_order)),
         tuple(sorted(checks, key=lambda check: (check.property, check.pattern))),
     )
+
+
+def _bound(bound: int | float | None) -> int | float | None:
+    """`2.0` and `2` are one bound, and have one stored form."""
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
 def _range_order(item: Range) -> tuple[str, float, float]:

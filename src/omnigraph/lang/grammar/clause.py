@@ -44,7 +44,7 @@ def _clause(c: Cursor, parameters: frozenset[str]) -> Clause:
             return _binding(c)
         if _at_traversal(c, parameters):
             return _traversal(c)
-    elif c.text == "not" and c.next_kind == "{":
+    elif c.at_word("not") and c.next_kind == "{":
         return _negation(c, parameters)
     elif c.kind in (",", "}"):
         raise c.unexpected("a clause", hint="clauses are separated by whitespace, not by commas" if c.kind == "," else None)

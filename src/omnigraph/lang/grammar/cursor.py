@@ -23,13 +23,13 @@ _SHOWN: Final = 40
 class Cursor:
     """Moves forward only: `consumed` counts the tokens read, and never exceeds the number of tokens."""
 
-    __slots__ = ("_code", "_depth", "_ends", "_problem", "_texts", "consumed", "kind", "kinds", "source", "start", "starts", "text")
+    __slots__ = ("_code", "_depth", "_ends", "_problem", "_starts", "_texts", "consumed", "kind", "kinds", "source", "start", "text")
 
     def __init__(self, source: Source, *, code: str) -> None:
         tokens = lexer.lex(source.text)
         self.source: Final = source
         self.kinds: Final = tokens.kinds
-        self.starts: Final = tokens.starts
+        self._starts: Final = tokens.starts
         self._texts: Final = tokens.texts
         self._ends: Final = tokens.ends
         self._problem: Final = tokens.problem
@@ -38,7 +38,7 @@ class Cursor:
         self.consumed = 0
         self.kind = self.kinds[0]
         self.text = self._texts[0]
-        self.start = self.starts[0]
+        self.start = self._starts[0]
 
     # reading
 
@@ -47,7 +47,7 @@ class Cursor:
         self.consumed = at = self.consumed + 1
         self.kind = self.kinds[at]
         self.text = self._texts[at]
-        self.start = self.starts[at]
+        self.start = self._starts[at]
 
     @property
     def next_kind(self) -> str:
@@ -174,7 +174,10 @@ class Cursor:
             return self.refused(
                 f"invalid number: {_clip(self.text)}", hint="numbers have no exponent and no unit, and end before the next word"
             )
-        return self.refused(f"expected {expected}, found {self._found()}", hint=near(self.text, options) or hint)
+        return self.refused(
+            f"expected {expected}, found {self._found()}",
+            hint=near(self.text, options, sign="@" if self.kind == lexer.ANNOTATION else "") or hint,
+        )
 
     def refused(self, message: str, *, code: str | None = None, hint: str | None = None) -> LanguageError:
         """The current token is wrong for what it says."""
@@ -201,12 +204,12 @@ class Cursor:
                 return f"`{_clip(self.text)}`"
 
 
-def near(word: str, options: tuple[str, ...]) -> str | None:
+def near(word: str, options: tuple[str, ...], *, sign: str = "") -> str | None:
     """A "did you mean" for a slip of the pen, or None."""
     from difflib import get_close_matches  # only on the way to an error
 
     close = get_close_matches(word[:_SHOWN], options, n=1, cutoff=0.7)
-    return f"did you mean `{close[0]}`?" if close and close[0] != word else None
+    return f"did you mean `{sign}{close[0]}`?" if close and close[0] != word else None
 
 
 def _clip(text: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.catalog.schemas import CINEMA, catalog_of, counting
 
 from omnigraph.catalog import Catalog, decode, encode, schema_hash
-from omnigraph.catalog.evolve import plan_schema
+from omnigraph.catalog.evolve import SchemaPlan, plan_schema
 from omnigraph.catalog.model import Key
 from omnigraph.errors import FormatError, Kind, LanguageError
 from omnigraph.lang import parse_schema
@@ -17,7 +17,7 @@ FRESH = 0x1000
 
 
 def evolved(accepted: Catalog, text: str) -> Catalog:
-    return plan_schema(accepted, parse_schema(text), counting(FRESH)).catalog
+    return plan_schema(accepted, parse_schema(text), mint=counting(FRESH)).catalog
 
 
 def ids_of(catalog: Catalog) -> list[str]:
@@ -107,7 +107,7 @@ def test_identity_survives_any_renaming(before: list[str], data: st.DataObject) 
     accepted = catalog_of(f"node F {{ {' '.join(f'{name}: String' for name in before)} @key({', '.join(keys)}) }}")
     hints = [f'{after[name]}: String @rename_from("{name}")' for name in data.draw(st.permutations(before))]
     text = f'node G @rename_from("F") {{ {" ".join(hints)} @key({", ".join(after[name] for name in reversed(keys))}) }}'
-    plan, catalog = plan_schema(accepted, parse_schema(text), counting(FRESH))
+    plan, catalog = plan_schema(accepted, parse_schema(text), mint=counting(FRESH))
     assert plan.supported
     (old,), (new,) = accepted.nodes, catalog.nodes
     assert new.id == old.id
@@ -151,9 +151,19 @@ def test_stored_form_is_read_back_as_it_was(text: str) -> None:
 def test_layout_is_no_change_and_identity_is_one(text: str) -> None:
     accepted = catalog_of(text)
     layout = "// words\n" + text.replace("{", "{ /* more */\n")
-    assert plan_schema(accepted, parse_schema(layout), counting(FRESH)).plan.steps == ()
+    assert plan_schema(accepted, parse_schema(layout), mint=counting(FRESH)).plan.steps == ()
     assert schema_hash(evolved(accepted, layout)) == schema_hash(accepted)
     assert schema_hash(catalog_of(text, start=1)) != schema_hash(accepted)
+
+
+@settings(deadline=None, max_examples=60)
+@given(schemas(), schemas())
+def test_a_plan_leads_to_what_was_wanted(before: str, after: str) -> None:
+    accepted = catalog_of(before)
+    plan, catalog = plan_schema(accepted, parse_schema(after), mint=counting(FRESH))
+    assert (plan.steps == ()) == (schema_hash(catalog) == schema_hash(accepted))
+    assert len(set(ids_of(catalog))) == len(ids_of(catalog))
+    assert plan_schema(catalog, parse_schema(after), mint=counting(2 * FRESH)) == (SchemaPlan(supported=True, steps=()), catalog)
 
 
 def test_stored_form_of_today_is_read_for_ever() -> None:

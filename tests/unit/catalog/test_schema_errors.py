@@ -78,6 +78,7 @@ CASES = [
     Case("S13", "node F { x: I32 @key y: I32 @key }", "node type F has multiple @key constraints; only one is supported"),
     Case("S13", "node F { x: I32 @key @key(x) }", "node type F has multiple @key constraints; only one is supported", "@key(x)"),
     Case("S13", "interface X { a: I32 @key } node F implements X { b: I32 @key }", "node type F has multiple @key constraints"),
+    Case("S13", "interface X { a: I32 @key b: I32 @key }", "interface type X has multiple @key constraints"),
     Case("S14", "node F { x: I32 @unique(zz) }", "@unique on F references unknown property 'zz'", "zz"),
     Case("S14", "node F { x: I32 @key(zz) }", "@key on F references unknown property 'zz'"),
     Case("S14", "node F { x: I32 @index(src) }", "@index on F references unknown property 'src'"),
@@ -137,7 +138,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}: {case.text}")
 def test_schema_is_refused(case: Case) -> None:
     with pytest.raises(LanguageError) as caught:
-        build_catalog(parse_schema(case.text), counting())
+        build_catalog(parse_schema(case.text), mint=counting())
     error = caught.value
     assert error.code == case.code
     assert case.message in error.message
@@ -150,7 +151,7 @@ def test_schema_is_refused(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.code not in PARSER_CODES], ids=lambda case: case.text)
 def test_catalog_errors_belong_to_the_schema_family(case: Case) -> None:
     with pytest.raises(LanguageError) as caught:
-        build_catalog(parse_schema(case.text), counting())
+        build_catalog(parse_schema(case.text), mint=counting())
     assert caught.value.kind is Kind.SCHEMA
     assert caught.value.message.startswith("catalog error: ")
 
@@ -171,5 +172,5 @@ def test_interfaces_are_checked_before_annotations_before_constraints_before_the
     while faults:
         text = " ".join(part for _, part in reversed(faults))
         with pytest.raises(LanguageError) as caught:
-            build_catalog(parse_schema(text), counting())
+            build_catalog(parse_schema(text), mint=counting())
         assert caught.value.code == faults.pop(0)[0]

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple, assert_never
 
 from omnigraph.catalog.evolve.refusals import property_refusal, type_refusal
 from omnigraph.catalog.evolve.steps import AddConstraint, IndexForm, Step
-from omnigraph.catalog.identity import AnyType
-from omnigraph.catalog.model import Check, Constraint, EdgeType, Index, Key, Range, Unique
+from omnigraph.catalog.model import AnyType, Check, Constraint, EdgeType, Index, Key, Range, Unique
 
 _ORDER: Final[tuple[type[Constraint], ...]] = (Key, Unique, Index, Range, Check)
 

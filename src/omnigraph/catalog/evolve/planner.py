@@ -24,8 +24,8 @@ from omnigraph.catalog.evolve.steps import (
     UpdateTypeMetadata,
     type_form,
 )
-from omnigraph.catalog.identity import AnyType, Mint, identify
-from omnigraph.catalog.model import Annotation, Catalog, EdgeType, InterfaceType, NodeType, Property
+from omnigraph.catalog.identity import Mint, identify
+from omnigraph.catalog.model import Annotation, AnyType, Catalog, EdgeType, InterfaceType, NodeType, Property
 from omnigraph.catalog.schema import resolve
 from omnigraph.catalog.types import EnumOf
 from omnigraph.lang.schema import Schema
@@ -48,12 +48,12 @@ class _Change(NamedTuple):
     mode: DropMode
 
 
-def plan_schema(accepted: Catalog, schema: Schema, mint: Mint, *, allow_data_loss: bool = False) -> Evolution:
+def plan_schema(accepted: Catalog, schema: Schema, *, mint: Mint, allow_data_loss: bool = False) -> Evolution:
     """Compare. Raises a `LanguageError` for a schema without meaning or a rename hint that names nothing usable.
 
     There are no steps exactly when the stored form, and so the schema's hash, stays the same.
     """
-    wanted = identify(resolve(schema), mint, accepted=accepted)
+    wanted = identify(resolve(schema), mint=mint, accepted=accepted)
     change = _Change(accepted, wanted, DropMode.HARD if allow_data_loss else DropMode.SOFT)
     steps = (
         *_group(accepted.interfaces, wanted.interfaces, change),

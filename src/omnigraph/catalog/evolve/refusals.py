@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.catalog.evolve.steps import MigrationCode, UnsupportedChange
-from omnigraph.catalog.identity import AnyType
+from omnigraph.catalog.model import AnyType
 
 
 def type_refusal(owner: AnyType, doing: str) -> UnsupportedChange:

@@ -79,7 +79,8 @@ def column_of(name: str, values: Sequence[Value | None]) -> pa.Array:
 
 def ids(*columns: pa.Array) -> list[str]:
     names = [f"c{position}" for position in range(len(columns))]
-    return derive_ids(Key(tuple(names)), pa.record_batch(list(columns), names=names)).to_pylist()
+    found: list[str] = derive_ids(Key(tuple(names)), pa.record_batch(list(columns), names=names)).to_pylist()
+    return found
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -19,7 +19,7 @@ import msgspec
 from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.model import AnyType, Catalog, EdgeType, InterfaceType, Key, NodeType, Property, TypeKind
 from omnigraph.catalog.schema import Hint, Hints, Resolved, resolve
-from omnigraph.errors import FormatError, Kind, LanguageError
+from omnigraph.errors import FormatError, Kind, LanguageError, StorageError
 from omnigraph.ids import PropertyId, SchemaHash, TypeId, content_hash
 from omnigraph.lang.schema import Schema
 
@@ -65,7 +65,7 @@ def encode(catalog: Catalog) -> bytes:
 
 
 def decode(stored: bytes) -> Catalog:
-    """The catalog of a stored form; a form of another release is refused."""
+    """The catalog of a stored form. `FormatError` for a form of another release, `StorageError` for bytes that are none."""
     try:
         found = msgspec.json.decode(stored, type=_Header).format
         if found != STORED_FORMAT:
@@ -73,7 +73,7 @@ def decode(stored: bytes) -> Catalog:
             raise FormatError(kind, f"the schema is stored in format {found}; this release reads {STORED_FORMAT}", found=found)
         return msgspec.json.decode(stored, type=_Stored).catalog
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(Kind.CORRUPT, f"the stored schema cannot be read: {error}") from error
+        raise StorageError(Kind.CORRUPT, f"the stored schema cannot be read: {error}") from error
 
 
 def schema_hash(catalog: Catalog) -> SchemaHash:

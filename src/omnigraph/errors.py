@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -94,8 +96,44 @@ class OmniGraphError(Exception):
         self.facts: Final = facts
 
 
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """Where something stands in a text: characters `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+class Position(NamedTuple):
+    """A place for people: both count from 1, columns in characters."""
+
+    line: int
+    column: int
+
+
+# How the message of a language error begins, so that a reader knows which stage refused the text.
+FAMILY: Final[dict[Kind, str]] = {Kind.SYNTAX: "parse error", Kind.SCHEMA: "catalog error", Kind.TYPE: "type error"}
+
+
 class LanguageError(OmniGraphError):
-    """Mend the text: a schema, query or mutation that does not parse or does not type."""
+    """Mend the text: a schema, query or mutation that does not parse or does not type.
+
+    Raise it with the offending node's `span`; `omnigraph.lang.located` adds `position` and `rendered` where the text is
+    at hand. `code` is the number in the language reference (S06, T12, Q000); type errors show it in their message.
+    """
+
+    def __init__(
+        self, kind: Kind, message: str, *, span: Span | None = None, code: str | None = None, hint: str | None = None, **facts: object
+    ) -> None:
+        shown = f"{code}: {message}" if code is not None and kind is Kind.TYPE else message
+        super().__init__(kind, f"{FAMILY[kind]}: {shown}", **facts)
+        self.span: Final = span
+        self.code: Final = code
+        self.hint: Final = hint
+        self.position: Position | None = None
+        self.rendered: str | None = None
+
+    def __str__(self) -> str:
+        return self.rendered or self.message
 
 
 class InvalidInput(OmniGraphError):

@@ -8,6 +8,8 @@ from typing import NewType
 
 TypeId = NewType("TypeId", str)
 """16 hex digits: one node or edge type, through all its renames."""
+PropertyId = NewType("PropertyId", str)
+"""16 hex digits: one property of one type, through all its renames."""
 TableId = NewType("TableId", str)
 """`<type id>-<incarnation>`: one physical table; drop and re-add mints a new incarnation."""
 CommitId = NewType("CommitId", str)

@@ -1,0 +1,228 @@
+"""What a schema means: types, properties and constraints, resolved, sorted and ready to be looked up.
+
+A `Catalog` is made by `omnigraph.catalog.schema` from a tree and by `omnigraph.catalog.identity` from stored bytes. It
+holds no spans and no layout: two schemas that mean the same give the same catalog, identities aside. Defaults are left
+out of the stored form, so that a field added later does not change the hash of a schema that does not use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import ClassVar
+
+import msgspec
+
+from omnigraph.catalog.types import ValueType
+from omnigraph.ids import PropertyId, TypeId
+
+
+class TypeKind(StrEnum):
+    """The three namespaces of types."""
+
+    INTERFACE = "interface"
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An annotation without meaning to us (`@pii`, `@default(3)`), kept as written. `options` are sorted by key."""
+
+    name: str
+    value: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+class Embed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@embed(source, model="m")`: the vectors of this property come from the text of `source`."""
+
+    source: str
+    model: str | None = None
+
+
+class Property(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One property of a type, inherited ones included."""
+
+    name: str
+    type: ValueType
+    nullable: bool
+    id: PropertyId
+    """Stable through renames; the same on no two properties."""
+    inherited_from: tuple[str, ...] = ()
+    """The interfaces that put it here, sorted; empty when the type declares it itself."""
+    description: str | None = None
+    embed: Embed | None = None
+    annotations: tuple[Annotation, ...] = ()
+
+
+class Key(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@key(a, b)`: the identity of a node.
+
+    `columns` stand in the order in which a row's id is spelled: by name when the type was born, and so for ever;
+    a rename changes a name here but never the order.
+    """
+
+    columns: tuple[str, ...]
+
+
+class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@unique(a, b)`: no two rows share the tuple; a null in it exempts the row. Sorted; edges may name `src`, `dst`."""
+
+    columns: tuple[str, ...]
+
+
+class Index(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@index(a, b)`: a wish for speed. Sorted; edges may name `src`, `dst`."""
+
+    columns: tuple[str, ...]
+
+
+class Range(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@range(property, low..high)`: inclusive, compared as doubles, null exempt. At least one end is given."""
+
+    property: str
+    low: int | float | None
+    high: int | float | None
+
+
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@check(property, "regex")`: the pattern is found somewhere in the value; null exempt."""
+
+    property: str
+    pattern: str
+
+
+Constraint = Key | Unique | Index | Range | Check
+
+
+class Cardinality(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`@card(low..high)`: edges of one type per source node; no `high` means no bound."""
+
+    low: int = 0
+    high: int | None = None
+
+
+class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
+    """What all three kinds of types share. `properties` are sorted by name and hold the inherited ones."""
+
+    name: str
+    id: TypeId
+    properties: tuple[Property, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    uniques: tuple[Unique, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Property]:
+        return {property_.name: property_ for property_ in self.properties}
+
+    def property(self, name: str) -> Property | None:
+        """The property of that exact name."""
+        return self._by_name.get(name)
+
+
+class InterfaceType(_Type, frozen=True, kw_only=True):
+    """A set of properties that nodes may take over. It has no table and cannot be queried."""
+
+    kind: ClassVar[TypeKind] = TypeKind.INTERFACE
+    key: Key | None = None
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What its properties' annotations ask of every node that takes them over."""
+        return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes)
+
+
+class NodeType(_Type, frozen=True, kw_only=True):
+    """A node type: one table with `id` and its properties."""
+
+    kind: ClassVar[TypeKind] = TypeKind.NODE
+    key: Key | None = None
+    ranges: tuple[Range, ...] = ()
+    checks: tuple[Check, ...] = ()
+    implements: tuple[str, ...] = ()
+    description: str | None = None
+    instruction: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Every constraint, inherited ones included. The index that a key implies is not listed again."""
+        return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes, *self.ranges, *self.checks)
+
+
+class EdgeType(_Type, frozen=True, kw_only=True):
+    """An edge type: one table with `id`, `src`, `dst` and its properties."""
+
+    kind: ClassVar[TypeKind] = TypeKind.EDGE
+    source: str
+    target: str
+    cardinality: Cardinality = Cardinality()
+    description: str | None = None
+    instruction: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Every constraint but the cardinality."""
+        return (*self.uniques, *self.indexes)
+
+
+EntityType = NodeType | EdgeType
+"""A type that has rows."""
+AnyType = InterfaceType | NodeType | EdgeType
+
+
+class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
+    """A whole schema. Each group is sorted by name."""
+
+    interfaces: tuple[InterfaceType, ...] = ()
+    nodes: tuple[NodeType, ...] = ()
+    edges: tuple[EdgeType, ...] = ()
+
+    @cached_property
+    def _interfaces(self) -> Mapping[str, InterfaceType]:
+        return {interface.name: interface for interface in self.interfaces}
+
+    @cached_property
+    def _nodes(self) -> Mapping[str, NodeType]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def _edges(self) -> Mapping[str, EdgeType]:
+        return {fold(edge.name): edge for edge in self.edges}
+
+    @cached_property
+    def _by_id(self) -> Mapping[TypeId, EntityType]:
+        entities: tuple[EntityType, ...] = (*self.nodes, *self.edges)
+        return {entity.id: entity for entity in entities}
+
+    def interface(self, name: str) -> InterfaceType | None:
+        """The interface of that exact name."""
+        return self._interfaces.get(name)
+
+    def node(self, name: str) -> NodeType | None:
+        """The node type of that exact name."""
+        return self._nodes.get(name)
+
+    def edge(self, name: str) -> EdgeType | None:
+        """The edge type of that name in any case: queries and data may write `actedIn` for `ActedIn`."""
+        return self._edges.get(fold(name))
+
+    def edge_named(self, name: str) -> EdgeType | None:
+        """The edge type of that exact name: mutations write type names as the schema does."""
+        edge = self.edge(name)
+        return edge if edge is not None and edge.name == name else None
+
+    def by_id(self, type_id: TypeId) -> EntityType | None:
+        """The node or edge type with that identity, whatever it is called now."""
+        return self._by_id.get(type_id)
+
+    def edges_of(self, node: str) -> tuple[EdgeType, ...]:
+        """The edge types that start or end at a node type, by name: what a delete of its nodes cascades to."""
+        return tuple(edge for edge in self.edges if node in (edge.source, edge.target))
+
+
+def fold(name: str) -> str:
+    """An edge name as it is looked up."""
+    return name.lower()

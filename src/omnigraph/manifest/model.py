@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import FormatError, Kind
-from omnigraph.ids import BranchName, CommitId, SchemaHash, TableId, content_hash
+from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, TableId, content_hash
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -130,8 +130,13 @@ def fact_rows(commit: Commit | None, schemas: Iterable[SchemaText], *, copied: I
     """The rows a publish adds: its commit, the token that finds it again, new schemas, and commits copied by a merge."""
     items: list[tuple[str, msgspec.Struct]] = [(COMMIT + c.id, c) for c in (*([commit] if commit is not None else []), *copied)]
     if commit is not None and commit.token is not None:
-        items.append((TOKEN + commit.token, Receipt(commit.id)))
+        items.append((token_id(commit.native, commit.token), Receipt(commit.id)))
     return _rows([*items, *((SCHEMA + s.hash, s) for s in schemas)], born=born)
+
+
+def token_id(native: str | None, token: str) -> str:
+    """A token belongs to the branch it was used on: the same call on a branch made later is another write."""
+    return f"{TOKEN}{native or MAIN}:{token}"
 
 
 def _rows(items: list[tuple[str, msgspec.Struct]], *, born: int) -> pa.Table:

@@ -27,7 +27,6 @@ from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import (
     COMMIT,
     SCHEMA,
-    TOKEN,
     Commit,
     CommitKind,
     Head,
@@ -40,6 +39,7 @@ from omnigraph.manifest.model import (
     read_commits,
     read_receipt,
     state_rows,
+    token_id,
 )
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import Branch
@@ -94,7 +94,7 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
     commit_id = publication.commit or new_commit_id()
     for attempt in range(ATTEMPTS):
         found, ledger, state = manifest.look(branch)
-        if publication.token is not None and (first := _published_before(ledger, publication.token)) is not None:
+        if publication.token is not None and (first := _published_before(ledger, found, publication.token)) is not None:
             return Published(first, Snapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         commit = _commit(publication, commit_id, found, ledger, state)
@@ -197,8 +197,8 @@ def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
     return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
 
 
-def _published_before(ledger: Ledger, token: str) -> Commit | None:
-    receipt = read_receipt(ledger.find(TOKEN + token))
+def _published_before(ledger: Ledger, branch: Branch, token: str) -> Commit | None:
+    receipt = read_receipt(ledger.find(token_id(branch.native, token)))
     return read_commits(ledger.find(COMMIT + receipt.commit))[0] if receipt is not None else None
 
 

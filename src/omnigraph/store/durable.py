@@ -26,7 +26,7 @@ def sync(root: Root, dataset: str, files: Iterable[str]) -> None:
     """Flush `files` (relative to `dataset`), the folders that hold them, and once the way from there to the graph's root."""
     if not root.sync:
         return
-    paths = [f"{dataset}/{file}" for file in files]
+    paths = [path for file in files for path in (f"{dataset}/{file}", *_blobs(root, f"{dataset}/{file}"))]
     folders: set[str] = set()
     for path in paths:
         holder, *above = (str(parent) for parent in PurePosixPath(path).parents)
@@ -43,6 +43,15 @@ def sync_folder(root: Root, folder: str) -> None:
     """Flush a folder that lost an entry."""
     if root.sync:
         _fsync(root, folder)
+
+
+def _blobs(root: Root, path: str) -> list[str]:
+    """Large blobs lie in files of their own, in a folder named like the data file that points to them."""
+    folder = path.removesuffix(".lance")
+    try:
+        return [f"{folder}/{name}" for name in os.listdir(os.path.join(root.uri, folder))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _fsync(root: Root, path: str) -> None:

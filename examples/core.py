@@ -117,12 +117,13 @@ def write(graph: Manifest, born: dict[str, int], *, branch: BranchName = MAIN) -
         before = state.table(PERSON)
         assert before is not None
         table = Tables(graph.root).open(before.ref)
-        if found.native is not None and before.native is None:  # the first touch of a table on a branch forks it
+        if before.owner != found.native:  # the first touch of an inherited table forks it
             table = create_ref(table, fresh_ref(branch))
         staged = stage.upsert(table, rows)
         assert staged is not None
         moved = stage.commit(staged).ref
-        after = msgspec.structs.replace(before, native=moved.branch, version=moved.version, rows=before.rows + staged.counts.inserted)
+        rows_now = before.rows + staged.counts.inserted
+        after = msgspec.structs.replace(before, native=moved.branch, owner=found.native, version=moved.version, rows=rows_now)
         expect = Expect(branch=found, epoch=grant.epoch, tables={before.id: before.version})
         return publish(graph, Publication(CommitKind.MUTATE, tables=(after,), expect=expect, actor="demo"), branch=branch)
 

@@ -63,7 +63,7 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         sync_folder(manifest.root, FOLDER)  # else a power cut could bring the branch back after its files are gone
         reach(Fault.BRANCH_AFTER_DELETE)
         _drop(ledger.as_table(), str(branch.native))
-        for fork in _unshared_forks(manifest, state, survivors):
+        for fork in _unshared_forks(manifest, branch, state, survivors):
             _drop(fork, str(fork.ref.branch))
         Locks.of(objects).forget(branch.name)
 
@@ -84,11 +84,11 @@ def _remove(manifest: Manifest, branch: Branch) -> None:
         ) from None
 
 
-def _unshared_forks(manifest: Manifest, state: State, survivors: list[Branch]) -> Iterator[Table]:
-    """The native forks that a deleted branch showed and that no living branch shows."""
+def _unshared_forks(manifest: Manifest, branch: Branch, state: State, survivors: list[Branch]) -> Iterator[Table]:
+    """The native forks that a deleted branch made and that no living branch shows."""
     shared = {row.ref.home for other in [Branch.main(), *survivors] for row in manifest.look(other.name)[2].tables.values()}
     for row in state.tables.values():
-        if row.native is not None and row.ref.home not in shared:
+        if row.native is not None and row.owner == branch.native and row.ref.home not in shared:
             ref = TableRef(row.path, row.native, row.version)
             try:
                 yield Table(manifest.root, ref, open_dataset(manifest.root, ref))

@@ -35,7 +35,11 @@ class CommitKind(StrEnum):
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which version of a table the graph shows. `native` is the Lance branch that holds it; None is the table's main."""
+    """Which version of a table a branch shows. `native` is the Lance branch that holds it; None is the table's own trunk.
+
+    `owner` is the native name of the graph branch that may commit there (None is main). A branch that shows a table it
+    does not own inherits it, and forks it on its first write.
+    """
 
     id: TableId
     alias: str
@@ -43,6 +47,7 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int
     rows: int
     native: str | None = None
+    owner: str | None = None
     dropped: bool = False
 
     @property

@@ -6,7 +6,8 @@ Lance never calls fsync: a commit survives the death of the process, not of the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -33,6 +34,8 @@ def sync(root: Root, dataset: str, files: Iterable[str]) -> None:
         folders.add(holder)
         if holder not in root.flushed:
             folders.update(above)
+    if "." not in root.flushed:
+        folders.update(_above(root))
     # In no order: until all of them are down nothing has been acknowledged that rests on any of them.
     for _ in root.pool.map(lambda path: _fsync(root, path), [*paths, *folders]):
         pass
@@ -43,6 +46,11 @@ def sync_folder(root: Root, folder: str) -> None:
     """Flush a folder that lost an entry."""
     if root.sync:
         _fsync(root, folder)
+
+
+def _above(root: Root) -> Iterator[str]:
+    """The folders above the graph that its birth may have made, too: those in which we may make anything."""
+    return takewhile(lambda folder: os.access(folder, os.R_OK | os.W_OK), map(str, PurePosixPath(root.uri).parents))
 
 
 def _blobs(root: Root, path: str) -> list[str]:

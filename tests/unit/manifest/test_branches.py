@@ -39,7 +39,9 @@ def fork(manifest: Manifest, branch: BranchName, *ids: str) -> str:
     staged = stage.upsert(forked, people(*ids))
     assert staged is not None
     table = stage.commit(staged)
-    after = msgspec.structs.replace(row, native=native, version=table.ref.version, rows=row.rows + staged.counts.inserted)
+    owner = manifest.snapshot(branch).branch.native
+    rows = row.rows + staged.counts.inserted
+    after = msgspec.structs.replace(row, native=native, owner=owner, version=table.ref.version, rows=rows)
     publish(manifest, Publication(CommitKind.MUTATE, tables=(after,)), branch=branch)
     return native
 

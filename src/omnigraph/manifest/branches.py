@@ -29,11 +29,12 @@ def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, ti
         check_free(wanted, live)
         if not live and manifest.look(MAIN)[2].head.home != manifest.root.uri:
             set_home(manifest)  # the graph was moved while it had only main; from now on its place is here
-        parent, ledger, _ = manifest.look(from_)
+        parent, ledger, state = manifest.look(from_)
         branch = Branch(wanted, fresh_ref(wanted), parent.name, parent.native, ledger.version, now())
         reach(Fault.BRANCH_BEFORE_CREATE)
         create_ref(ledger.as_table(), str(branch.native))
         reach(Fault.BRANCH_AFTER_CREATE)
+        Locks.of(objects).begin(wanted, epoch=state.head.epoch)  # its lease must not start below the epoch its head inherits
         grant.check()
         if not claim(objects, branch):
             _drop(ledger.as_table(), str(branch.native))

@@ -117,8 +117,9 @@ def hold(manifest: Manifest, branch: BranchName = MAIN, *, timeout_seconds: floa
     A former holder that was only asleep then finds a newer epoch, and its publish is refused.
     """
     with Locks.of(manifest.root.objects).writer(branch, timeout_seconds=timeout_seconds) as grant:
-        if grant.epoch:  # leases only; a local lock dies with its holder, and so does everything it might still do
+        if grant.took_over:  # leases only; a local lock dies with its holder, and so does everything it might still do
             _raise_epoch(manifest, branch, grant.epoch)
+            grant.epoch_published()
         yield grant
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.manifest.branches import create_branch, delete_branch
+from tests.crash.matrix import WRITERS, run
 from tests.graphs import COMPANY, PERSON, add, make, reopen
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,6 +28,8 @@ def main(doing: str, uri: str, options: str = "{}") -> None:
             create_branch(reopen(uri, storage_options=storage), "work")
         case "delete branch":
             delete_branch(reopen(uri, storage_options=storage), "work")
+        case _ if doing.startswith("matrix "):
+            run(reopen(uri, storage_options=storage), WRITERS[int(doing.split()[1])])
         case _:
             raise SystemExit(f"unknown: {doing}")
     print("done", flush=True)

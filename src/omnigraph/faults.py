@@ -31,6 +31,18 @@ class Fault(StrEnum):
     PUBLISH_BEFORE_COMMIT = "publish.before_commit"
     PUBLISH_AFTER_COMMIT = "publish.after_commit"
     PUBLISH_AFTER_SYNC = "publish.after_sync"
+    WRITE_PREPARED = "write.prepared"
+    WRITE_BEFORE_ARM = "write.before_arm"
+    WRITE_ARMED = "write.armed"
+    WRITE_BEFORE_REF = "write.before_ref"
+    WRITE_AFTER_REF = "write.after_ref"
+    WRITE_BETWEEN_TABLES = "write.between_tables"
+    WRITE_COMMITTED = "write.committed"
+    WRITE_PUBLISHED = "write.published"
+    RECOVER_BEFORE_RESTORE = "recover.before_restore"
+    RECOVER_AFTER_RESTORE = "recover.after_restore"
+    RECOVER_BEFORE_PUBLISH = "recover.before_publish"
+    RECOVER_AFTER_PUBLISH = "recover.after_publish"
     BRANCH_BEFORE_CREATE = "branch.before_create"
     BRANCH_AFTER_CREATE = "branch.after_create"
     BRANCH_BEFORE_DELETE = "branch.before_delete"
@@ -46,12 +58,13 @@ class SimulatedCrash(BaseException):
 
 
 class _Armed:
-    __slots__ = ("action", "countdown", "point")
+    __slots__ = ("action", "countdown", "failure", "point")
 
-    def __init__(self, point: Fault, action: Literal["raise", "kill"], countdown: int) -> None:
+    def __init__(self, point: Fault, action: Literal["raise", "kill"], countdown: int, failure: Exception | None = None) -> None:
         self.point = point
         self.action = action
         self.countdown = countdown
+        self.failure = failure
 
 
 def _from_environment() -> _Armed | None:
@@ -73,18 +86,18 @@ def reach(point: Fault) -> None:
     if _armed is None or _armed.point is not point:
         return
     _armed.countdown -= 1
-    if _armed.countdown > 0:
+    if _armed.countdown != 0:  # it happens once: what comes after a death or a failure must be able to pass here
         return
     if _armed.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    raise SimulatedCrash(point)
+    raise _armed.failure or SimulatedCrash(point)
 
 
 @contextmanager
-def armed(point: Fault, *, after: int = 1) -> Iterator[None]:
-    """Inside this block the `after`-th arrival at `point` raises SimulatedCrash."""
+def armed(point: Fault, *, after: int = 1, failure: Exception | None = None) -> Iterator[None]:
+    """Inside this block the `after`-th arrival at `point` raises: SimulatedCrash, a death; or `failure`, something gone wrong."""
     global _armed
-    before, _armed = _armed, _Armed(point, "raise", after)
+    before, _armed = _armed, _Armed(point, "raise", after, failure)
     try:
         yield
     finally:

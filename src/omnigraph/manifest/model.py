@@ -11,13 +11,14 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import FormatError, Kind
-from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, TableId, content_hash
+from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, content_hash
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
 FORMAT: Final = 1
 """The number of the bytes on disk. A change to them needs a new number and a design note."""
 
+RECOVERY_ACTOR: Final = "omnigraph:recovery"
 HEAD: Final = "head"
 TABLE: Final = "table:"
 SCHEMA: Final = "schema:"
@@ -32,6 +33,7 @@ class CommitKind(StrEnum):
     MUTATE = "mutate"
     LOAD = "load"
     MERGE = "merge"
+    RECOVERY = "recovery"
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +77,25 @@ class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):
     after: int | None = None
 
 
+class Resolution(StrEnum):
+    """What became of a write that its writer did not finish."""
+
+    ROLLED_FORWARD = "rolled_forward"
+    ROLLED_BACK = "rolled_back"
+    DISCARDED = "discarded"
+
+
+class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who finished whose write, and how. Lands in the publish that finishes it, so there is exactly one (W-45, G-13)."""
+
+    operation: OperationId
+    outcome: Resolution
+    writer: CommitKind
+    actor: str | None = None
+    tables: tuple[TableChange, ...] = ()
+    by: str = RECOVERY_ACTOR
+
+
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One change of the graph. `manifest_version` is where it was born, on the branch `native` (None is main)."""
 
@@ -90,6 +111,9 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str | None = None
     token: str | None = None
     tables: tuple[TableChange, ...] = ()
+    counts: Mapping[str, int] = {}
+    """What the writer tells its caller, kept for a retry with the same token."""
+    audit: Audit | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):

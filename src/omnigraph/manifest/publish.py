@@ -27,6 +27,7 @@ from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import (
     COMMIT,
     SCHEMA,
+    Audit,
     Commit,
     CommitKind,
     Head,
@@ -78,6 +79,8 @@ class Publication(msgspec.Struct, frozen=True):
     merged: CommitId | None = None
     copied: tuple[Commit, ...] = ()
     """A merge's second parent, and the commits of its side, so that history outlives the merged branch."""
+    counts: Mapping[str, int] = {}
+    audit: Audit | None = None
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -94,7 +97,7 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
     commit_id = publication.commit or new_commit_id()
     for attempt in range(ATTEMPTS):
         found, ledger, state = manifest.look(branch)
-        if publication.token is not None and (first := _published_before(ledger, found, publication.token)) is not None:
+        if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
             return Published(first, Snapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         commit = _commit(publication, commit_id, found, ledger, state)
@@ -177,6 +180,8 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         message=publication.message,
         token=publication.token,
         tables=tuple(_changes(publication, state)),
+        counts=publication.counts,
+        audit=publication.audit,
     )
 
 
@@ -198,7 +203,7 @@ def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
     return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
 
 
-def _published_before(ledger: Ledger, branch: Branch, token: str) -> Commit | None:
+def published_before(ledger: Ledger, branch: Branch, token: str) -> Commit | None:
     receipt = read_receipt(ledger.find(token_id(branch.native, token)))
     return read_commits(ledger.find(COMMIT + receipt.commit))[0] if receipt is not None else None
 

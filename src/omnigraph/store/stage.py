@@ -116,6 +116,14 @@ def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Stage
     return _staged(table, LanceOperation.Overwrite(schema, fragments), counts, uuid)
 
 
+def restore(table: Table, version: int, *, uuid: str) -> Staged:
+    """Put back what an earlier version showed, as a new version on top. Only for recovery, under the branch's lock.
+
+    A restore buries whatever was committed since: the caller has looked at every version between.
+    """
+    return _staged(table, LanceOperation.Restore(version), Counts(), uuid)
+
+
 def commit(staged: Staged) -> Table:
     """Move HEAD by one: the result is base + 1 and carries the staged uuid, else nothing happened and ConflictError is raised."""
     refuse_forked_child()
@@ -137,8 +145,8 @@ def commit(staged: Staged) -> Table:
 def fence(table: Table, transaction: Any) -> Any:
     """The transaction, made to collide with every other one from the same base (P-05..P-07)."""
     operation, fragments = transaction.operation, table.dataset.get_fragments()
-    if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.CreateIndex)):
-        return transaction  # an overwrite without retries is strict by itself; an index changes no rows
+    if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.CreateIndex, LanceOperation.Restore)):
+        return transaction  # an overwrite without retries is strict by itself; an index changes no rows; restores are for recovery
     if not fragments:
         new = operation.fragments if isinstance(operation, LanceOperation.Append) else operation.new_fragments
         return dataclasses.replace(transaction, operation=LanceOperation.Merge(list(new), table.dataset.lance_schema))

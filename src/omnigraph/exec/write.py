@@ -1,0 +1,326 @@
+"""The write protocol, once: a preparation -> one commit of the graph, or nothing. Every writer is a caller of it.
+
+     1 heal       resolve what dead writers of this branch left
+     2 capture    authority = branch incarnation, head commit, schema hash; and one snapshot
+     3 prepare    the caller's work; data files are written, nothing is committed
+     4 lock       root shared, branch exclusive
+     5 recheck    is the authority unchanged and no intent new? else heal and prepare once more, holding the lock
+     6 arm        the sidecar, flushed
+     7 commit     each table: a first touch makes its native branch now; fenced, on the handle it was staged on
+     8 confirm    (chains of commits only; a plain write is proven by its uuids)
+     9 publish    one swap of `__manifest`
+    10 disarm     remove the sidecar
+
+Before step 6 a failure leaves at most files that nobody names. After it, the failing writer resolves its own intent,
+still holding the lock: forward, and the caller gets its receipt; back, and the caller gets the error and an unchanged graph.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.errors import Kind, OmniGraphError, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.faults import Fault, reach
+from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
+from omnigraph.manifest import intents
+from omnigraph.manifest.intents import Intent, TableIntent
+from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, TableRow, now, read_commits
+from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
+from omnigraph.store import stage
+from omnigraph.store.refs import create_ref, fresh_ref
+from omnigraph.store.stage import Staged
+from omnigraph.store.tables import Table, Tables
+
+log = logging.getLogger(__name__)
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Rows whose ids are known to be new."""
+
+    rows: pa.Table
+
+
+class Upsert(msgspec.Struct, frozen=True):
+    """Rows that replace those of the same id, or are added."""
+
+    rows: pa.Table
+
+
+class DeleteKeys(msgspec.Struct, frozen=True):
+    """Ids that are there and shall go."""
+
+    keys: pa.Array
+
+
+class Overwrite(msgspec.Struct, frozen=True):
+    """The whole new content."""
+
+    rows: pa.Table
+
+
+Change = Append | Upsert | DeleteKeys | Overwrite
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What a writer wants: at most one change a table, what to tell the caller, and whether an empty write is a commit too."""
+
+    changes: Mapping[TableId, Change]
+    counts: Mapping[str, int] = {}
+    commits_empty: bool = False
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Who writes where, and on which conditions."""
+
+    kind: CommitKind
+    branch: BranchName = MAIN
+    actor: str | None = None
+    message: str | None = None
+    token: str | None = None
+    if_commit: CommitId | None = None
+    timeout_seconds: float = LOCK_SECONDS
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What the caller is told. No commit: there was nothing to do (W-24)."""
+
+    commit: Commit | None
+    counts: Mapping[str, int]
+
+
+Prepare = Callable[[Snapshot], Prepared]
+"""Run the caller's work on a snapshot. It may run twice, so it must have no effect but files nobody names."""
+
+
+class _Staged(msgspec.Struct, frozen=True):
+    """Step 3's result: for each table its change, and what of it could be staged before the lock."""
+
+    snapshot: Snapshot
+    prepared: Prepared
+    tables: tuple[_TableStage, ...]
+
+
+class _TableStage(msgspec.Struct, frozen=True):
+    """`staged` is None for a first touch: what needs a branch handle is staged after its ref is made (step 7)."""
+
+    before: TableRow
+    change: Change
+    staged: Staged | None
+    native: str | None
+
+
+def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare) -> Written:
+    """Run one write from its preparation to its commit."""
+    branch = request.branch
+    heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
+    early: _Staged | None = None
+    if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
+        early = _prepare(manifest, tables, request, prepare)  # 2, 3
+        reach(Fault.WRITE_PREPARED)
+    with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
+        heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5
+        if (repeated := _repeated(manifest, request)) is not None:
+            return repeated
+        still = early is not None and _same_authority(manifest, early.snapshot)
+        ready = early if early is not None and still else _prepare(manifest, tables, request, prepare)
+        _check_condition(request, ready.snapshot)
+        if not ready.tables and not ready.prepared.commits_empty:
+            return Written(None, ready.prepared.counts)
+        _refuse_drift(tables, ready)
+        return _land(manifest, tables, request, ready, grant)
+
+
+# -- 2, 3 and 5
+
+
+def _prepare(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare) -> _Staged:
+    snapshot = manifest.snapshot(request.branch)
+    _check_condition(request, snapshot)
+    prepared = prepare(snapshot)
+    staged = (_stage(tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
+    return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
+
+
+def _stage(tables: Tables, snapshot: Snapshot, table: TableId, change: Change) -> _TableStage | None:
+    before = snapshot.state.tables[table]
+    if before.owner != snapshot.branch.native:
+        return _TableStage(before, change, None, fresh_ref(snapshot.branch.name))
+    staged = _apply(tables.open(before.ref), change, uuid=str(uuid4()))
+    return None if staged is None else _TableStage(before, change, staged, before.native)
+
+
+def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
+    match change:
+        case Append(rows):
+            return stage.append(table, rows, uuid=uuid)
+        case Upsert(rows):
+            return stage.upsert(table, rows, uuid=uuid)
+        case DeleteKeys(keys):
+            return stage.delete_keys(table, keys, uuid=uuid)
+        case Overwrite(rows):
+            return stage.overwrite(table, rows, uuid=uuid)
+        case _:
+            assert_never(change)
+
+
+def _same_authority(manifest: Manifest, snapshot: Snapshot) -> bool:
+    now_ = manifest.snapshot(snapshot.branch.name)
+    was, is_ = snapshot.state.head, now_.state.head
+    return now_.branch == snapshot.branch and (was.commit, was.schema) == (is_.commit, is_.schema)
+
+
+def _check_condition(request: Request, snapshot: Snapshot) -> None:
+    if request.if_commit is not None and request.if_commit != snapshot.commit:
+        raise PreconditionFailed(
+            Kind.PRECONDITION_FAILED,
+            f"branch {request.branch!r} is at commit {snapshot.commit}, not at {request.if_commit}; nothing was written",
+            branch=request.branch,
+            expected=request.if_commit,
+            actual=snapshot.commit,
+        )
+
+
+def _refuse_drift(tables: Tables, ready: _Staged) -> None:
+    """W-52: a table whose HEAD is not what the graph shows, with no intent to explain it, was moved by hand."""
+    for entry in ready.tables:
+        if entry.staged is not None and (head := entry.staged.table.head()) != entry.before.version:
+            raise StorageError(
+                Kind.DRIFT,
+                f"{entry.before.alias} is at version {head}, the graph shows {entry.before.version}: somebody committed to "
+                f"{entry.before.path} around the graph. Nothing was written; look at it with `omnigraph repair`",
+                table=entry.before.path,
+                expected=entry.before.version,
+                actual=head,
+            )
+
+
+def _repeated(manifest: Manifest, request: Request) -> Written | None:
+    """A retry of a write that had landed gets the first receipt."""
+    if request.token is None:
+        return None
+    branch, ledger, _ = manifest.look(request.branch)
+    first = published_before(ledger, branch, request.token)
+    return None if first is None else Written(first, first.counts)
+
+
+# -- 6 to 10
+
+
+def _land(manifest: Manifest, tables: Tables, request: Request, ready: _Staged, grant: Grant) -> Written:
+    intent = _intent(request, ready)
+    grant.check()
+    reach(Fault.WRITE_BEFORE_ARM)
+    if intent.tables:
+        _arm(manifest, intent)  # 6
+    try:
+        reach(Fault.WRITE_ARMED)
+        rows = list(_commit_tables(tables, intent, ready))  # 7
+        reach(Fault.WRITE_COMMITTED)
+        grant.check()
+        commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
+    except Exception as error:  # noqa: BLE001  # whatever failed, what was armed must be resolved before anyone else looks
+        return Written(_after_failure(manifest, tables, intent, error, grant), intent.counts)
+    reach(Fault.WRITE_PUBLISHED)
+    _disarm(manifest, intent)  # 10
+    return Written(commit, intent.counts)
+
+
+def _intent(request: Request, ready: _Staged) -> Intent:
+    head = ready.snapshot.state.head
+    return Intent(
+        format=intents.FORMAT,
+        operation=OperationId(new_ulid()),
+        branch=ready.snapshot.branch,
+        parent=head.commit,
+        schema=head.schema,
+        commit=new_commit_id(),
+        rollback=new_commit_id(),
+        kind=request.kind,
+        at=now(),
+        actor=request.actor,
+        message=request.message,
+        token=request.token,
+        counts=ready.prepared.counts,
+        tables=tuple(
+            TableIntent(entry.before, entry.native, entry.staged.uuid if entry.staged is not None else str(uuid4()), str(uuid4()))
+            for entry in ready.tables
+        ),
+    )
+
+
+def _arm(manifest: Manifest, intent: Intent) -> None:
+    """F-01: an intent that could not be armed for sure is taken back; nothing has been done that it could speak of."""
+    try:
+        intents.arm(manifest.root.objects, intent)
+    except OmniGraphError:
+        _disarm(manifest, intent)
+        raise
+
+
+def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
+    for at, (table, entry) in enumerate(zip(intent.tables, ready.tables, strict=True)):
+        if at:
+            reach(Fault.WRITE_BETWEEN_TABLES)
+        staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
+        moved = tables.keep(stage.commit(staged))
+        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted)
+        log.debug("%s committed at version %d", table.before.alias, moved.ref.version)
+
+
+def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:
+    """Fork the table from the version this branch sees (B-13), and stage on the fork: on the parent's handle it would corrupt."""
+    reach(Fault.WRITE_BEFORE_REF)
+    forked = create_ref(tables.open(entry.before.ref), str(intent.native))
+    reach(Fault.WRITE_AFTER_REF)
+    staged = _apply(forked, entry.change, uuid=intent.uuid)
+    if staged is None:
+        raise StorageError(Kind.STORAGE, f"a change of {entry.before.alias} that had rows to change found none on its fork")
+    return staged
+
+
+def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Exception, grant: Grant) -> Commit:
+    """Still holding the lock: finish or undo our own intent. Only when that fails too does the caller have to know of it."""
+    if not intent.tables:  # nothing was armed: it was published, or it was not
+        if (landed := _find_commit(manifest, intent)) is not None:
+            return landed
+        raise error
+    try:
+        grant.check()
+        audit = resolve(manifest, tables, intent, epoch=grant.epoch)
+    except OmniGraphError as worse:
+        raise RecoveryRequired(
+            Kind.RECOVERY_REQUIRED,
+            f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({worse}); "
+            "the next write, refresh or read-write open will resolve it",
+            operation_id=intent.operation,
+            branch=intent.branch.name,
+        ) from error
+    if audit is not None and audit.outcome is Resolution.ROLLED_BACK:
+        raise error
+    landed = _find_commit(manifest, intent)
+    assert landed is not None, "an intent that was not rolled back is in the chain"
+    return landed
+
+
+def _find_commit(manifest: Manifest, intent: Intent) -> Commit | None:
+    _, ledger, _ = manifest.look(intent.branch.name)
+    return next(iter(read_commits(ledger.find(COMMIT + intent.commit))), None)
+
+
+def _disarm(manifest: Manifest, intent: Intent) -> None:
+    """The write is durable. A sidecar that cannot be removed is logged, and removed by whoever comes next (F-02)."""
+    if not intent.tables:
+        return
+    try:
+        intents.disarm(manifest.root.objects, intent)
+    except StorageError as error:
+        log.warning("could not remove the finished intent %s: %s", intent.operation, error)

@@ -1,0 +1,241 @@
+"""An intent whose writer is gone -> finished or undone, whole, by whoever holds the branch's lock.
+
+The holder of a branch's lock knows that no other writer is between arming and publishing there, so an intent of that
+branch belongs to a writer that died or failed, and may be resolved completely, forward or back, at once. (An engine
+whose locks end at the process must defer a restore to the next open, because a restore silently buries a commit that
+a live writer makes beside it.)
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+
+import msgspec
+
+from omnigraph.errors import Kind, NotFound, RecoveryRequired, StorageError
+from omnigraph.faults import Fault, reach
+from omnigraph.ids import MAIN, BranchName
+from omnigraph.manifest import intents
+from omnigraph.manifest.intents import Intent, TableIntent
+from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, TableChange, TableRow, read_commits
+from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.registry import find_branch
+from omnigraph.store import stage
+from omnigraph.store.refs import delete_ref, has_ref
+from omnigraph.store.tables import Table, Tables, committed_uuid, open_newest
+
+log = logging.getLogger(__name__)
+
+
+class Reached(StrEnum):
+    """How far one table of an intent came."""
+
+    UNTOUCHED = "untouched"
+    COMMITTED = "committed"
+    RESTORED = "restored"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One table of an intent as it is found: `head` is its newest version, or None when its native branch is not there."""
+
+    intent: TableIntent
+    reached: Reached
+    head: int | None
+
+
+def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seconds: float) -> list[Audit]:
+    """Resolve what dead writers of `branch`, or of branches that are gone, left behind. One listing when there is nothing."""
+    healed: list[Audit] = []
+    waiting = [intent for intent in intents.pending(manifest.root.objects) if _concerns(manifest, intent, branch)]
+    for on in sorted({branch if _lives(manifest, intent) else MAIN for intent in waiting}):
+        with hold(manifest, on, timeout_seconds=timeout_seconds) as grant:
+            healed += heal_held(manifest, tables, on, epoch=grant.epoch)
+    return healed
+
+
+def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, epoch: int) -> list[Audit]:
+    """The same, by the holder of the branch's lock: intents are read anew, now that their writers cannot move (REC-12)."""
+    done = []
+    for intent in intents.pending(manifest.root.objects):
+        if not _concerns(manifest, intent, branch):
+            continue
+        audit = resolve(manifest, tables, intent, epoch=epoch) if _lives(manifest, intent) else _discard(manifest, intent, branch)
+        if audit is not None:
+            done.append(audit)
+    return done
+
+
+def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -> Audit | None:
+    """Finish or undo one intent under its branch's lock. None when it had been finished and only its sidecar was left."""
+    _, ledger, state = manifest.look(intent.branch.name)
+    ended = [commit for end in (intent.commit, intent.rollback) for commit in read_commits(ledger.find(COMMIT + end))]
+    if ended:
+        intents.disarm(manifest.root.objects, intent)
+        return ended[0].audit
+    found = [_find(manifest, table) for table in intent.tables]
+    forward = all(finding.reached is Reached.COMMITTED for finding in found)
+    if forward and state.head.commit == intent.parent and state.head.schema == intent.schema:
+        commit = _roll_forward(manifest, tables, intent, epoch=epoch)
+    else:
+        commit = _roll_back(manifest, intent, found, epoch=epoch)
+    reach(Fault.RECOVER_AFTER_PUBLISH)
+    intents.disarm(manifest.root.objects, intent)
+    log.info("%s of %s: %s", intent.operation, intent.branch.name, commit.audit and commit.audit.outcome)
+    return commit.audit
+
+
+# -- forward, back, away
+
+
+def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -> Commit:
+    """Everything was committed: publish what the writer would have published, under its own commit id and name (REC-08)."""
+    rows = []
+    for table in intent.tables:
+        ref = table.base.at(table.base.version + 1)
+        rows.append(after(intent, table, rows=tables.open(ref).count()))
+    finished = publication(intent, rows, epoch=epoch, audit=_audit(intent, Resolution.ROLLED_FORWARD, rows))
+    reach(Fault.RECOVER_BEFORE_PUBLISH)
+    return publish(manifest, finished, branch=intent.branch.name).commit
+
+
+def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoch: int) -> Commit:
+    """Restore every table the intent names, moved or not: a writer that only slept then finds its own commit refused.
+
+    The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
+    """
+    reach(Fault.RECOVER_BEFORE_RESTORE)
+    rows = [restored for finding in found if (restored := _restore(manifest, finding)) is not None]
+    reach(Fault.RECOVER_AFTER_RESTORE)
+    undone = Publication(
+        CommitKind.RECOVERY,
+        tables=tuple(rows),
+        commit=intent.rollback,
+        actor=intent.actor,
+        audit=_audit(intent, Resolution.ROLLED_BACK, rows, found),
+        expect=Expect(branch=intent.branch, epoch=epoch, tables={row.id: _shown(intent, row) for row in rows}),
+    )
+    reach(Fault.RECOVER_BEFORE_PUBLISH)
+    return publish(manifest, undone, branch=intent.branch.name).commit
+
+
+def _restore(manifest: Manifest, finding: Finding) -> TableRow | None:
+    """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
+    intent, root = finding.intent, manifest.root
+    if intent.creates_ref:
+        if finding.head is not None:
+            ref = intent.base.at(finding.head)
+            delete_ref(Table(root, ref, open_newest(root, ref.path, branch=ref.branch)), str(intent.native))
+        return None
+    head = int(finding.head or 0)
+    if finding.reached is not Reached.RESTORED:
+        at_head = Table(root, intent.base.at(head), open_newest(root, intent.base.path, branch=intent.native))
+        head = stage.commit(stage.restore(at_head, intent.base.version, uuid=intent.restore_uuid)).ref.version
+    return msgspec.structs.replace(intent.before, version=head)
+
+
+def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | None:
+    """The branch is gone, and with it all that the write could have changed. Say so once, on main (REC-14)."""
+    audit = _audit(intent, Resolution.DISCARDED, [])
+    if branch != MAIN:
+        return None  # only main's holder may write there; it will come by
+    _, ledger, _ = manifest.look(MAIN)
+    if not len(ledger.find(COMMIT + intent.rollback)):
+        publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit))
+    reach(Fault.RECOVER_AFTER_PUBLISH)
+    intents.disarm(manifest.root.objects, intent)
+    return audit
+
+
+# -- what is there
+
+
+def _find(manifest: Manifest, intent: TableIntent) -> Finding:
+    root, base = manifest.root, intent.base
+    if intent.creates_ref and not has_ref(root, base.path, str(intent.native)):
+        return Finding(intent, Reached.UNTOUCHED, None)
+    head = int(open_newest(root, base.path, branch=intent.native).version)
+    if head < base.version:
+        behind = f"{base.path} is at version {head}, behind the {base.version} that the graph shows; restore it from a backup"
+        raise StorageError(Kind.CORRUPT, behind, table=base.path)
+    made = [committed_uuid(root, base.at(version)) for version in range(base.version + 1, head + 1)]
+    match made:
+        case []:
+            return Finding(intent, Reached.UNTOUCHED, head)
+        case [ours] if ours == intent.uuid:
+            return Finding(intent, Reached.COMMITTED, head)
+        case [*earlier, last] if last == intent.restore_uuid and earlier in ([], [intent.uuid]):
+            return Finding(intent, Reached.RESTORED, head)
+        case _:
+            raise RecoveryRequired(
+                Kind.RECOVERY_REQUIRED,
+                f"{intent.before.alias} was committed to by somebody else on top of an interrupted write; nothing was changed. "
+                f"Look at versions {base.version + 1} to {head} of {base.path}, then remove the intent by hand",
+                table=base.path,
+                expected=base.version + 1,
+                actual=head,
+            )
+
+
+def _concerns(manifest: Manifest, intent: Intent, branch: BranchName) -> bool:
+    return intent.branch.name == branch or not _lives(manifest, intent)
+
+
+def _lives(manifest: Manifest, intent: Intent) -> bool:
+    """Is the branch the intent was armed on still that branch? Decided by its object, never by a failed open."""
+    try:
+        return find_branch(manifest.root.objects, intent.branch.name) == intent.branch
+    except NotFound:
+        return False
+
+
+# -- what is said
+
+
+def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audit | None = None) -> Publication:
+    """What an intent publishes when all of it is done, whoever publishes it."""
+    return Publication(
+        intent.kind,
+        tables=tuple(rows),
+        commit=intent.commit,
+        actor=intent.actor,
+        message=intent.message,
+        token=intent.token,
+        at=intent.at,
+        counts=intent.counts,
+        audit=audit,
+        expect=Expect(
+            branch=intent.branch,
+            epoch=epoch,
+            head=intent.parent,
+            schema=intent.schema,
+            tables={table.before.id: table.before.version for table in intent.tables},
+        ),
+    )
+
+
+def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
+    """The row that shows a table's new version."""
+    return msgspec.structs.replace(
+        table.before, native=table.native, owner=intent.branch.native, version=table.before.version + 1, rows=rows
+    )
+
+
+def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: list[Finding] | None = None) -> Audit:
+    heads = {finding.intent.before.id: finding.head for finding in found or []}
+    changes = [
+        TableChange(table.before.id, table.before.alias, heads.get(table.before.id, table.before.version)) for table in intent.tables
+    ]
+    reached = {row.id: row.version for row in rows}
+    return Audit(
+        intent.operation,
+        outcome,
+        intent.kind,
+        intent.actor,
+        tuple(msgspec.structs.replace(change, after=reached.get(change.id)) for change in changes),
+    )
+
+
+def _shown(intent: Intent, row: TableRow) -> int:
+    return next(table.before.version for table in intent.tables if table.before.id == row.id)

@@ -1,0 +1,94 @@
+"""Every writer x every boundary x every way to fail: the cases of the crash matrix, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from omnigraph.exec.write import Change, Upsert
+from omnigraph.faults import Fault
+from omnigraph.ids import MAIN, BranchName
+from omnigraph.manifest.branches import create_branch
+from omnigraph.manifest.read import Manifest
+from tests.graphs import COMPANY, PERSON, ids_in, people
+from tests.writes import append, both, delete, overwrite, put, upsert
+
+WORK = BranchName("work")
+ALIASES = (PERSON, COMPANY)
+
+
+class Writer(NamedTuple):
+    """One row of the matrix: what it writes, how many tables that commits, and on how many of them it is the first touch."""
+
+    name: str
+    branch: BranchName
+    changes: Callable[[], dict[str, Change]]
+    tables: int
+    first_touches: int = 0
+
+
+WRITERS = (
+    Writer("upsert, main", MAIN, lambda: {PERSON: Upsert(people("new", "old"))}, 1),
+    Writer("append, main", MAIN, lambda: {PERSON: append("new")}, 1),
+    Writer("delete, main", MAIN, lambda: {PERSON: delete("old")}, 1),
+    Writer("overwrite, main", MAIN, lambda: {PERSON: overwrite("new")}, 1),
+    Writer("two tables, main", MAIN, lambda: both("new", "old"), 2),
+    Writer("two tables, branch", WORK, lambda: both("new", "old"), 2),
+    Writer("two tables, first touch", WORK, lambda: both("new", "old"), 2, 2),
+    Writer("delete, first touch", WORK, lambda: {PERSON: delete("old")}, 1, 1),
+)
+
+
+class Point(NamedTuple):
+    """One column: the `nth` arrival at a fault point, and whether the write has happened once it was reached."""
+
+    fault: Fault
+    nth: int
+    lands: bool
+    resolved: bool
+    """Is there something left for somebody to resolve, so that exactly one audit record must appear?"""
+
+
+def points(writer: Writer) -> list[Point]:
+    """The boundaries a writer passes, in order."""
+    found = [Point(Fault.WRITE_PREPARED, 1, lands=False, resolved=False), Point(Fault.WRITE_BEFORE_ARM, 1, lands=False, resolved=False)]
+    found.append(Point(Fault.OBJECT_BEFORE_LINK, 1, lands=False, resolved=False))
+    found.append(Point(Fault.OBJECT_AFTER_LINK, 1, lands=False, resolved=True))
+    found.append(Point(Fault.WRITE_ARMED, 1, lands=False, resolved=True))
+    for n in range(1, writer.tables + 1):
+        if n > 1:
+            found.append(Point(Fault.WRITE_BETWEEN_TABLES, n - 1, lands=False, resolved=True))
+        if writer.first_touches:
+            found += [Point(fault, n, lands=False, resolved=True) for fault in (Fault.WRITE_BEFORE_REF, Fault.WRITE_AFTER_REF)]
+        found.append(Point(Fault.STAGE_BEFORE_COMMIT, n, lands=False, resolved=True))
+        found.append(Point(Fault.STAGE_AFTER_COMMIT, n, lands=n == writer.tables, resolved=True))
+    found += [
+        Point(fault, 1, lands=True, resolved=True)
+        for fault in (Fault.WRITE_COMMITTED, Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT)
+    ]
+    found += [
+        Point(fault, 1, lands=True, resolved=False)
+        for fault in (Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC, Fault.WRITE_PUBLISHED)
+    ]
+    return found
+
+
+def prepare(manifest: Manifest, writer: Writer) -> None:
+    """Bring a fresh graph to where the writer starts."""
+    put(manifest, both("old"))
+    if writer.branch != MAIN:
+        create_branch(manifest, writer.branch)
+        if not writer.first_touches:
+            put(manifest, both("older"), branch=writer.branch)
+
+
+def run(manifest: Manifest, writer: Writer) -> None:
+    put(manifest, writer.changes(), branch=writer.branch)
+
+
+def content(manifest: Manifest, writer: Writer) -> dict[str, set[str]]:
+    return {alias: ids_in(manifest, branch=writer.branch, alias=alias) for alias in ALIASES}
+
+
+def next_write(manifest: Manifest, writer: Writer) -> None:
+    upsert(manifest, "after", branch=writer.branch)

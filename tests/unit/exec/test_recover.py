@@ -1,0 +1,207 @@
+"""Recovery: forward, back, or not at all; whoever comes next; exactly one audit record, however often it is interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import FormatError, Kind, OmniGraphError, RecoveryRequired
+from omnigraph.faults import Fault, SimulatedCrash, armed
+from omnigraph.ids import MAIN, BranchName, OperationId
+from omnigraph.manifest import intents
+from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.model import Audit, Commit, CommitKind, Resolution
+from omnigraph.manifest.publish import Publication, publish
+from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.recover import heal
+from omnigraph.store import stage
+from omnigraph.store.refs import has_ref
+from omnigraph.store.tables import Table, Tables, open_newest
+from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
+from tests.writes import both, put, upsert
+
+WORK = BranchName("work")
+RECOVERING = (Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_RESTORE, Fault.RECOVER_BEFORE_PUBLISH, Fault.RECOVER_AFTER_PUBLISH)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Manifest:
+    manifest = make(tmp_path / "g", PERSON, COMPANY)
+    put(manifest, both("old"))
+    return manifest
+
+
+def die(manifest: Manifest, point: Fault, *, nth: int = 1, branch: BranchName = MAIN) -> None:
+    with armed(point, after=nth), pytest.raises(SimulatedCrash):
+        put(manifest, both("new"), branch=branch, actor="act-dead")
+
+
+def mend(manifest: Manifest, branch: BranchName = MAIN) -> list[Audit]:
+    return heal(manifest, Tables(manifest.root), branch, timeout_seconds=10)
+
+
+def resolutions(manifest: Manifest, branch: BranchName = MAIN) -> list[Commit]:
+    return [commit for commit in manifest.commits(branch) if commit.audit is not None]
+
+
+def head(manifest: Manifest, alias: str) -> int:
+    row = row_of(manifest, alias)
+    return int(open_newest(manifest.root, row.path, branch=row.native).version)
+
+
+def test_forward_keeps_the_writers_commit_author_and_time(graph: Manifest) -> None:
+    """REC-08: the audit, not the commit, names who finished it."""
+    die(graph, Fault.WRITE_COMMITTED)
+    (intent,) = intents.pending(graph.root.objects)
+    (audit,) = mend(graph)
+    (commit,) = resolutions(graph)
+    assert (commit.id, commit.actor, commit.created_at, commit.kind) == (intent.commit, "act-dead", intent.at, CommitKind.MUTATE)
+    assert (audit.outcome, audit.by, audit.operation) == (Resolution.ROLLED_FORWARD, "omnigraph:recovery", intent.operation)
+    assert ids_in(graph) == {"old", "new"}
+
+
+def test_back_restores_every_table_and_publishes_what_is_head(graph: Manifest) -> None:
+    """REC-05, REC-06: moved or not; from the drifted version to the restored one."""
+    versions = {alias: row_of(graph, alias).version for alias in (PERSON, COMPANY)}
+    die(graph, Fault.WRITE_BETWEEN_TABLES)
+    (audit,) = mend(graph)
+    assert audit.outcome is Resolution.ROLLED_BACK
+    assert {change.alias: (change.before, change.after) for change in audit.tables} == {
+        PERSON: (versions[PERSON] + 1, versions[PERSON] + 2),
+        COMPANY: (versions[COMPANY], versions[COMPANY] + 1),
+    }
+    for alias in (PERSON, COMPANY):
+        assert head(graph, alias) == row_of(graph, alias).version
+        assert ids_in(graph, alias=alias) == {"old"}
+    assert resolutions(graph)[0].kind is CommitKind.RECOVERY
+    assert mend(graph) == [], "REC-09: once more changes nothing"
+
+
+@pytest.mark.parametrize("point", RECOVERING)
+@pytest.mark.parametrize("death", [Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED, Fault.WRITE_ARMED])
+@pytest.mark.parametrize("branch", [MAIN, WORK])
+def test_a_recovery_that_dies_is_finished_by_the_next(graph: Manifest, point: Fault, death: Fault, branch: BranchName) -> None:
+    """REC-29, REC-30, RT-68: HEAD does not climb with every attempt, and there is one audit record."""
+    if branch == WORK:
+        create_branch(graph, WORK)
+    die(graph, death, branch=branch)
+    forward = death is Fault.WRITE_COMMITTED
+    if not (forward and point in (Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_RESTORE)):
+        with armed(point), pytest.raises(SimulatedCrash):
+            mend(graph, branch)
+        if point is not Fault.RECOVER_AFTER_PUBLISH:
+            with armed(point), pytest.raises(SimulatedCrash):
+                mend(reopen(graph.root.uri), branch)
+    mend(graph, branch)
+    assert len(resolutions(graph, branch)) == 1
+    assert intents.pending(graph.root.objects) == []
+    assert ids_in(graph, branch=branch) == ({"old", "new"} if forward else {"old"})
+    put(graph, both("next"), branch=branch)
+    if branch == MAIN:
+        assert head(graph, PERSON) == row_of(graph, PERSON).version <= 6
+
+
+@pytest.mark.parametrize("point", [Fault.WRITE_ARMED, Fault.WRITE_BEFORE_REF, Fault.WRITE_AFTER_REF, Fault.STAGE_AFTER_COMMIT])
+def test_a_first_touch_rolled_back_leaves_no_ref(graph: Manifest, point: Fault) -> None:
+    """RT-13..RT-15: the branch inherits as before."""
+    create_branch(graph, WORK)
+    die(graph, point, branch=WORK)
+    (intent,) = intents.pending(graph.root.objects)
+    mend(graph, WORK)
+    for table in intent.tables:
+        assert not has_ref(graph.root, table.before.path, str(table.native))
+    assert row_of(graph, branch=WORK).owner is None
+    assert ids_in(graph, branch=WORK) == {"old"}
+
+
+def test_a_foreign_commit_on_top_of_ours_is_not_touched(graph: Manifest) -> None:
+    """REC-27: fail closed, keep the intent, say which table; the next write is refused, other branches go on."""
+    create_branch(graph, WORK)
+    die(graph, Fault.WRITE_COMMITTED)
+    row = row_of(graph, PERSON)
+    ref = row.ref.at(row.version + 1)
+    foreign = stage.append(Table(graph.root, ref, open_newest(graph.root, row.path, branch=None)), people("foreign"))
+    assert foreign is not None
+    stage.commit(foreign)
+    for attempt in (lambda: mend(graph), lambda: upsert(graph, "next")):
+        with pytest.raises(RecoveryRequired) as caught:
+            attempt()
+        assert row.path in caught.value.message
+    assert len(intents.pending(graph.root.objects)) == 1
+    assert head(graph, PERSON) == row.version + 2
+    upsert(graph, "elsewhere", branch=WORK)  # REC-19
+
+
+def test_a_disjoint_winner_is_kept_and_the_rollback_is_its_child(graph: Manifest) -> None:
+    """REC-28: the head moved although the lock says it cannot; nothing of the winner is lost."""
+    die(graph, Fault.WRITE_COMMITTED)
+    winner = publish(graph, Publication(CommitKind.LOAD, message="winner")).commit
+    (audit,) = mend(graph)
+    assert audit.outcome is Resolution.ROLLED_BACK
+    (undone,) = resolutions(graph)
+    assert undone.parents == (winner.id,)
+    assert ids_in(graph) == {"old"}
+
+
+def test_an_intent_of_a_deleted_branch_is_discarded_with_one_record(graph: Manifest) -> None:
+    """REC-14, RT-61, RT-69: decided by the branch's object; also when a branch of that name lives again."""
+    create_branch(graph, WORK)
+    die(graph, Fault.WRITE_COMMITTED, branch=WORK)
+    delete_branch(graph, WORK)
+    create_branch(graph, WORK)
+    with armed(Fault.RECOVER_AFTER_PUBLISH), pytest.raises(SimulatedCrash):
+        mend(graph, WORK)
+    mend(graph, WORK)
+    (record,) = resolutions(graph, MAIN)
+    assert record.audit is not None
+    assert record.audit.outcome is Resolution.DISCARDED
+    assert resolutions(graph, WORK) == []
+    assert intents.pending(graph.root.objects) == []
+    upsert(graph, "fresh", branch=WORK)
+    assert ids_in(graph, branch=WORK) == {"old", "fresh"}
+
+
+def test_an_intent_on_another_branch_is_not_ours(graph: Manifest) -> None:
+    """REC-19"""
+    create_branch(graph, WORK)
+    die(graph, Fault.WRITE_COMMITTED, branch=WORK)
+    upsert(graph, "on main")
+    assert len(intents.pending(graph.root.objects)) == 1
+    upsert(graph, "on work", branch=WORK)
+    assert ids_in(graph, branch=WORK) == {"old", "new", "on work"}
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"{", Kind.CORRUPT), (b"{}", Kind.CORRUPT), (b'{"format": 99}', Kind.FORMAT_NEWER)])
+def test_an_unreadable_intent_refuses_writes_and_is_named(graph: Manifest, body: bytes, kind: Kind) -> None:
+    """REC-25, F-05: kept; readers do not mind."""
+    path = intents.path_of(OperationId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+    graph.root.objects.put(path, body)
+    with pytest.raises(FormatError) as caught:
+        upsert(graph, "a")
+    assert caught.value.kind is kind
+    assert path in caught.value.message
+    assert graph.root.objects.exists(path)
+    assert ids_in(graph) == {"old"}
+    graph.root.objects.delete(path)
+    upsert(graph, "a")
+
+
+def test_leftovers_of_interrupted_puts_are_ignored(graph: Manifest) -> None:
+    with armed(Fault.OBJECT_BEFORE_LINK), pytest.raises(SimulatedCrash):
+        put(graph, both("new"))
+    assert intents.pending(graph.root.objects) == []
+    assert upsert(graph, "a").commit is not None
+
+
+def test_head_behind_the_graph_is_said_aloud(graph: Manifest, tmp_path: Path) -> None:
+    """REC-04: nothing is restored, nothing is published."""
+    die(graph, Fault.WRITE_ARMED)
+    row = row_of(graph, PERSON)
+    versions = tmp_path / "g" / row.path / "_versions"
+    newest = min(versions.glob("*.manifest"))
+    newest.rename(tmp_path / "aside")
+    with pytest.raises(OmniGraphError) as caught:
+        mend(reopen(graph.root.uri))
+    assert caught.value.kind is Kind.CORRUPT
+    assert row.path in caught.value.message

@@ -1,0 +1,51 @@
+"""Writes through the protocol, on the small graphs of tests/graphs.py."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from omnigraph.exec.write import Append, Change, DeleteKeys, Overwrite, Prepared, Request, Upsert, Written, write
+from omnigraph.ids import MAIN, BranchName, CommitId
+from omnigraph.manifest.model import CommitKind
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.store.tables import Tables
+from tests.graphs import COMPANY, PERSON, people
+
+
+def put(
+    manifest: Manifest,
+    changes: dict[str, Change],
+    *,
+    branch: BranchName = MAIN,
+    token: str | None = None,
+    if_commit: CommitId | None = None,
+    actor: str | None = "act-writer",
+) -> Written:
+    """Change tables by alias."""
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        named = {row.alias: row.id for row in snapshot.state.tables.values()}
+        return Prepared({named[alias]: change for alias, change in changes.items()}, counts={"changes": len(changes)})
+
+    request = Request(CommitKind.MUTATE, branch=branch, token=token, if_commit=if_commit, actor=actor)
+    return write(manifest, Tables(manifest.root), request, prepare)
+
+
+def upsert(manifest: Manifest, *ids: str, n: int = 0, branch: BranchName = MAIN, alias: str = PERSON, token: str | None = None) -> Written:
+    return put(manifest, {alias: Upsert(people(*ids, n=n))}, branch=branch, token=token)
+
+
+def both(*ids: str) -> dict[str, Change]:
+    return {PERSON: Upsert(people(*ids)), COMPANY: Upsert(people(*ids))}
+
+
+def delete(*ids: str) -> DeleteKeys:
+    return DeleteKeys(pa.array(ids, pa.string()))
+
+
+def append(*ids: str) -> Append:
+    return Append(people(*ids))
+
+
+def overwrite(*ids: str) -> Overwrite:
+    return Overwrite(people(*ids))

@@ -26,16 +26,16 @@ STRING: Final = "string"
 END: Final = "end"
 PROBLEM: Final = "problem"
 
-_KINDS: Final = (LOWER, "mark", VARIABLE, UPPER, STRING, INTEGER, FLOAT, RUN_ON, ANNOTATION, END, PROBLEM)
-_MARK: Final = _KINDS.index("mark") + 1
-_VARIABLE: Final = _KINDS.index(VARIABLE) + 1
-_ANNOTATION: Final = _KINDS.index(ANNOTATION) + 1
-_END: Final = _KINDS.index(END) + 1
+# In the order of the pattern's groups, which count from 1.
+_KINDS: Final = ("", LOWER, "mark", VARIABLE, UPPER, STRING, INTEGER, FLOAT, RUN_ON, ANNOTATION, END, PROBLEM)
+_MARK: Final = _KINDS.index("mark")
+_SIGNED: Final = (_KINDS.index(VARIABLE), _KINDS.index(ANNOTATION))
+_LAST: Final = _KINDS.index(END)
 
 # Possessive quantifiers (`*+`) never give characters back, so that no input makes a match cost more than its length.
 _TOKEN: Final = re.compile(
     r"""
-    (?: [ \t\r\n]++ | //[^\n]*+ | /\*(?s:.*?)\*/ )*+          # what may stand between tokens
+    [ \t\r\n]*+ (?: (?: //[^\n]*+ | /\*(?s:.*?)\*/ ) [ \t\r\n]*+ )*+     # what may stand between tokens
     (?:
       ( [a-z_][A-Za-z0-9_]*+ )
     | ( -> | >= | <= | != | \.\. | [{}()\[\]:,.?<>=\-] )
@@ -78,31 +78,21 @@ def lex(text: str) -> Tokens:
     texts: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
-    problem: Problem | None = None
     for match in _TOKEN.finditer(text):
-        index = match.lastindex
-        assert index is not None, "every branch of the pattern is a group"
+        index = match.lastindex or 0
         start, end = match.span(index)
-        word = match[index]
-        if index == _MARK:
-            kinds.append(word)
-        elif index < _END:
-            kinds.append(_KINDS[index - 1])
-            if index in (_VARIABLE, _ANNOTATION):
-                word = word[1:]
-        else:
-            kinds.append(_KINDS[index - 1])
-            if index == _END:
-                # "Something is missing" is shown right behind the last token, not below the file's last empty line.
-                start = end = ends[-1] if ends else 0
-            else:
-                problem = _problem(text, start)
-        texts.append(word)
+        word = text[start:end]
+        kinds.append(word if index == _MARK else _KINDS[index])
+        texts.append(word[1:] if index in _SIGNED else word)
         starts.append(start)
         ends.append(end)
-        if index >= _END:
+        if index >= _LAST:
             break
-    return Tokens(kinds, texts, starts, ends, problem)
+    if kinds[-1] == PROBLEM:
+        return Tokens(kinds, texts, starts, ends, _problem(text, starts[-1]))
+    # What is missing at the end is shown right behind the last token, not below the file's last empty line.
+    starts[-1] = ends[-1] = ends[-2] if len(ends) > 1 else 0
+    return Tokens(kinds, texts, starts, ends, None)
 
 
 def _problem(text: str, start: int) -> Problem:

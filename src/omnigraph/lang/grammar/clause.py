@@ -44,7 +44,7 @@ def _clause(c: Cursor, parameters: frozenset[str]) -> Clause:
             return _binding(c)
         if _at_traversal(c, parameters):
             return _traversal(c)
-    elif c.text == "not" and c.next_kind == "{":
+    elif c.at_word("not") and c.next_kind == "{":
         return _negation(c, parameters)
     elif c.kind in (",", "}"):
         raise c.unexpected("a clause", hint="clauses are separated by whitespace, not by commas" if c.kind == "," else None)
@@ -54,8 +54,8 @@ def _clause(c: Cursor, parameters: frozenset[str]) -> Clause:
 def _at_traversal(c: Cursor, parameters: frozenset[str]) -> bool:
     """A variable and a word begin a traversal, unless the variable is a parameter and the word an operator."""
     match c.next_kind:
-        case lexer.VARIABLE:
-            return True
+        case lexer.VARIABLE | lexer.UPPER:
+            return True  # a capital is refused there, where the name of an edge is expected
         case lexer.LOWER:
             return not (c.text in parameters and c.next_text in _CONTAINMENTS)
         case "<":

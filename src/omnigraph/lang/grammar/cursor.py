@@ -174,7 +174,10 @@ class Cursor:
             return self.refused(
                 f"invalid number: {_clip(self.text)}", hint="numbers have no exponent and no unit, and end before the next word"
             )
-        return self.refused(f"expected {expected}, found {self._found()}", hint=near(self.text, options) or hint)
+        return self.refused(
+            f"expected {expected}, found {self._found()}",
+            hint=near(self.text, options, sign="@" if self.kind == lexer.ANNOTATION else "") or hint,
+        )
 
     def refused(self, message: str, *, code: str | None = None, hint: str | None = None) -> LanguageError:
         """The current token is wrong for what it says."""
@@ -201,12 +204,12 @@ class Cursor:
                 return f"`{_clip(self.text)}`"
 
 
-def near(word: str, options: tuple[str, ...]) -> str | None:
+def near(word: str, options: tuple[str, ...], *, sign: str = "") -> str | None:
     """A "did you mean" for a slip of the pen, or None."""
     from difflib import get_close_matches  # only on the way to an error
 
     close = get_close_matches(word[:_SHOWN], options, n=1, cutoff=0.7)
-    return f"did you mean `{close[0]}`?" if close and close[0] != word else None
+    return f"did you mean `{sign}{close[0]}`?" if close and close[0] != word else None
 
 
 def _clip(text: str) -> str:

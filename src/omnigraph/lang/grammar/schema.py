@@ -169,12 +169,16 @@ def _annotation(c: Cursor) -> Annotation:
     value = _argument(c, names=True)
     options: list[Option] = []
     while c.accept(","):
+        if c.kind != lexer.LOWER or c.next_kind != "=":
+            raise c.unexpected("an option `key=literal`", hint=_annotation_hint(name))
         option_start = c.start
-        key = c.lower_name("an option `key=literal`", hint=_constraint_hint(name))
-        c.expect("=", hint=_constraint_hint(name))
+        key = c.lower_name("an option")
+        c.expect("=")
         literal = _argument(c, names=False)
         options.append(Option(key, literal, span=c.span_from(option_start)))
-    c.expect(")", hint="`@card(..)` stands directly after the target type of an edge" if name == "card" else _constraint_hint(name))
+    if c.kind != ")":
+        raise c.unexpected("`,` or `)`", hint=_annotation_hint(name))
+    c.advance()
     return Annotation(name, value, tuple(options), span=c.span_from(start))
 
 
@@ -282,6 +286,8 @@ def _type_level_hint(c: Cursor) -> str | None:
     return None
 
 
-def _constraint_hint(name: str) -> str | None:
+def _annotation_hint(name: str) -> str | None:
     """For `@uniqe(a, b)`: an annotation's second argument must be `key=literal`, a constraint's need not."""
-    return near(name, _CONSTRAINTS)
+    if name == "card":
+        return "`@card(..)` stands directly after the target type of an edge"
+    return near(name, _CONSTRAINTS, sign="@")

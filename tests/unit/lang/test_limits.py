@@ -1,0 +1,102 @@
+"""Deep nesting is refused before the stack ends, and no text costs more than its length."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import pytest
+
+from omnigraph.errors import LanguageError, ResourceLimitExceeded
+from omnigraph.lang import parse_queries, print_queries
+from omnigraph.lang.grammar.cursor import MAX_NESTING, Cursor
+from omnigraph.lang.grammar.query import query_file
+from omnigraph.lang.grammar.schema import schema
+from omnigraph.lang.source import Source
+
+HEAD = "query q() { match { $f: Film "
+DEEP = {
+    "list": ("$f.x = ", "[", "", "]"),
+    "negation": ("", "not { ", "$f.x = 1", " }"),
+    "call": ("$f.x = ", "search(1, ", "2", ")"),
+    "aggregate": ("$f.x = ", "count(", "1", ")"),
+}
+
+
+def nested(kind: str, depth: int) -> str:
+    before, opening, core, closing = DEEP[kind]
+    return HEAD + before + opening * depth + core + closing * depth + " } return { $f } }"
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_nesting_up_to_the_limit_parses_prints_and_compares(kind: str) -> None:
+    tree = parse_queries(nested(kind, MAX_NESTING))
+    assert parse_queries(print_queries(tree)) == tree
+
+
+@pytest.mark.parametrize("kind", DEEP)
+@pytest.mark.parametrize("depth", [MAX_NESTING + 1, 10_000])
+def test_deeper_nesting_is_a_limit_and_not_a_crash(kind: str, depth: int) -> None:
+    with pytest.raises(ResourceLimitExceeded) as caught:
+        parse_queries(nested(kind, depth), name="deep.gq")
+    assert caught.value.facts == {"resource": "syntax_nesting", "limit": MAX_NESTING, "actual": MAX_NESTING + 1}
+    assert caught.value.message.startswith("deep.gq:1:")
+
+
+def test_blocks_side_by_side_are_not_deep() -> None:
+    clauses = "not { $f.x = [[1], [2]] } " * 500
+    assert len(parse_queries(f"{HEAD}{clauses}}} return {{ $f }} }}").queries[0].body.match) == 501
+
+
+GARBAGE = {
+    "braces": (query_file, "{"),
+    "quotes": (query_file, 'query "'),
+    "open comments": (query_file, "/*"),
+    "slashes": (query_file, "//"),
+    "backslashes in a string": (query_file, '\\"'),
+    "variables": (query_file, "$a "),
+    "queries without a body": (query_file, "query q "),
+    "annotations": (schema, "@a "),
+    "enum dashes": (schema, "--"),
+    "digits": (schema, "9"),
+    "dots": (schema, "1."),
+    "lines": (schema, "\n"),
+}
+LONG = {
+    "clauses": (query_file, HEAD, "$f < $f $f <e> $g "),
+    "lists": (query_file, HEAD + "$f.x = [", "1, -2.5, "),
+    "undirected": (query_file, HEAD, "$a <b> $c "),
+    "projections": (query_file, HEAD + "} return {", "as "),
+    "statements": (query_file, "query q() {", "delete A where b = 1 "),
+    "nodes": (schema, "", "node A { } "),
+    "annotations": (schema, "node A", " @key @a(b, c=1)"),
+    "enum": (schema, "node A { a: enum(", "-"),
+    "one string": (schema, 'node A @a("', "\\n"),
+}
+
+
+def consumed(start: Callable[[Cursor], object], text: str) -> tuple[int, int]:
+    """How many tokens a parse stepped over, and how many there were."""
+    cursor = Cursor(Source(text, "t"), code="S01")
+    with contextlib.suppress(LanguageError, ResourceLimitExceeded):
+        start(cursor)
+    return cursor.consumed, len(cursor.kinds)
+
+
+@pytest.mark.parametrize(
+    ("start", "head", "piece"),
+    [pytest.param(start, "", piece, id=f"garbage-{name}") for name, (start, piece) in GARBAGE.items()]
+    + [pytest.param(start, head, piece, id=f"long-{name}") for name, (start, head, piece) in LONG.items()],
+)
+def test_a_hundred_times_the_text_takes_a_hundred_times_the_steps(start: Callable[[Cursor], object], head: str, piece: str) -> None:
+    small, large = (head + piece * (size // len(piece)) for size in (10_000, 1_000_000))
+    steps_small, tokens_small = consumed(start, small)
+    began = time.perf_counter()
+    steps_large, tokens_large = consumed(start, large)
+    spent = time.perf_counter() - began
+    assert steps_small < tokens_small
+    assert steps_large < tokens_large
+    assert steps_large <= 101 * steps_small + 100
+    assert tokens_large <= 101 * tokens_small + 100
+    assert spent < 20, "far beyond linear even on a busy machine"

@@ -1,0 +1,137 @@
+"""Laws of parser and printer: parse∘print = id, print is a fixed point, and bad text fails only as it may."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.unit.lang.strategies import query_files, schemas
+from tests.unit.lang.texts import QUERIES, SCHEMA
+
+from omnigraph.errors import LanguageError, ResourceLimitExceeded, Span
+from omnigraph.lang import parse_queries, parse_schema, print_queries, print_schema
+from omnigraph.lang.query import QueryFile
+from omnigraph.lang.schema import Schema
+
+thorough = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@thorough
+@given(schemas)
+def test_a_printed_schema_parses_to_the_same_tree(tree: Schema) -> None:
+    printed = print_schema(tree)
+    again = parse_schema(printed)
+    assert again == tree
+    assert print_schema(again) == printed
+
+
+@thorough
+@given(query_files)
+def test_a_printed_query_file_parses_to_the_same_tree(tree: QueryFile) -> None:
+    printed = print_queries(tree)
+    again = parse_queries(printed)
+    assert again == tree
+    assert print_queries(again) == printed
+
+
+def test_layout_and_comments_are_no_part_of_the_tree() -> None:
+    tight = parse_queries("query q(){match{$f:Film{year:1}}return{$f.slug as s,$f}}")
+    loose = parse_queries("// one\nquery q ( ) {\n match { /* two */ $f : Film { year : 1 , } }\n return { $f . slug as s  $f , }\n}\n")
+    assert tight == loose
+    assert hash(tight) == hash(loose)
+    assert tight.queries[0].span != loose.queries[0].span
+
+
+def test_trees_of_other_kinds_or_contents_differ() -> None:
+    first, second = parse_schema("node A {} edge A: B -> C").declarations
+    assert first != second
+    assert first != parse_schema("node B {}").declarations[0]
+    assert first != "node A {}"
+
+
+def test_every_span_covers_what_was_written() -> None:
+    text = "query q($y: I32?) { match { $f: Film  $f.year > $y } return { count($f.slug) as n } }"
+    read = parse_queries(text).queries[0].body
+
+    def written(span: Span) -> str:
+        return text[span.start : span.end]
+
+    assert written(parse_queries(text).queries[0].parameters[0].span) == "$y: I32?"
+    assert [written(clause.span) for clause in read.match] == ["$f: Film", "$f.year > $y"]
+    assert written(read.match[1].left.property.span) == "year"
+    assert written(read.returns[0].span) == "count($f.slug) as n"
+    assert written(read.returns[0].value.argument.span) == "$f.slug"
+
+
+EDITS = (
+    '"',
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "$",
+    "@",
+    "\\",
+    "/*",
+    "//",
+    "..",
+    "-",
+    ",",
+    "not",
+    " 1e5 ",
+    "é",
+    "\x00",
+    "9" * 5000,
+    "[" * 200,
+    "not { " * 200,
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, original: str) -> str:
+    """A valid text after a few cuts, copies and insertions."""
+    text = original
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.integers(0, 12)))
+        replacement = draw(st.sampled_from(EDITS) | st.just("") | st.just(text[start:end] * 2) | st.text(max_size=3))
+        text = text[:start] + replacement + text[end:]
+    return text
+
+
+def failure(parse: Callable[[str], object], text: str) -> LanguageError | ResourceLimitExceeded | None:
+    try:
+        parse(text)
+    except (LanguageError, ResourceLimitExceeded) as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("parse", "original"), [(parse_schema, SCHEMA), (parse_queries, QUERIES)], ids=["schema", "queries"])
+def test_damaged_text_raises_only_language_errors(parse: Callable[[str], object], original: str) -> None:
+    @settings(parent=thorough, max_examples=300)
+    @given(damaged(original))
+    @example(original[: len(original) // 2])
+    def check(text: str) -> None:
+        error = failure(parse, text)
+        if isinstance(error, LanguageError):
+            assert error.span is not None
+            assert 0 <= error.span.start <= error.span.end <= len(text)
+            assert error.position is not None
+            assert error.message in str(error)
+        elif error is not None:
+            assert error.facts["resource"] == "syntax_nesting"
+
+    check()
+
+
+@thorough
+@given(st.text(max_size=60))
+def test_any_text_at_all_raises_only_language_errors(text: str) -> None:
+    for parse in (parse_schema, parse_queries):
+        with contextlib.suppress(LanguageError):
+            parse(text)

@@ -1,0 +1,114 @@
+"""A type declaration with its inherited properties filled in: what the checks and the catalog are made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from omnigraph.catalog.codes import SchemaCode, refuse
+from omnigraph.catalog.model import TypeKind
+from omnigraph.catalog.types import ValueType, display, value_type
+from omnigraph.lang import schema as tree
+
+
+class DeclaredProperty(NamedTuple):
+    """A property as a type has it. `inherited_from` is empty when the type declares it itself."""
+
+    tree: tree.Property
+    inherited_from: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.tree.name.text
+
+    @property
+    def type(self) -> ValueType:
+        return value_type(self.tree.shape)
+
+    @property
+    def display(self) -> str:
+        return display(self.type, nullable=self.tree.nullable)
+
+
+class Declared(NamedTuple):
+    """A declaration and its effective properties, as declared first, then as inherited."""
+
+    kind: TypeKind
+    tree: tree.Declaration
+    properties: tuple[DeclaredProperty, ...]
+
+    @property
+    def name(self) -> str:
+        return self.tree.name.text
+
+    @property
+    def label(self) -> str:
+        """As messages call it: `node Film`."""
+        return f"{self.kind} {self.name}"
+
+    def property(self, name: str) -> DeclaredProperty | None:
+        return next((property_ for property_ in self.properties if property_.name == name), None)
+
+
+def declare(schema: tree.Schema) -> tuple[Declared, ...]:
+    """Every declaration in textual order, its interfaces resolved."""
+    interfaces = _interfaces(schema)
+    return tuple(_declare(declaration, interfaces) for declaration in schema.declarations)
+
+
+def _interfaces(schema: tree.Schema) -> Mapping[str, tree.InterfaceType]:
+    found: dict[str, tree.InterfaceType] = {}
+    for declaration in schema.declarations:
+        if isinstance(declaration, tree.InterfaceType):
+            name = declaration.name
+            if name.text in found:
+                raise refuse(SchemaCode.DUPLICATE, f"duplicate interface '{name}'", span=name.span)
+            found[name.text] = declaration
+    return found
+
+
+def _declare(declaration: tree.Declaration, interfaces: Mapping[str, tree.InterfaceType]) -> Declared:
+    own = tuple(DeclaredProperty(property_) for property_ in declaration.properties)
+    match declaration:
+        case tree.InterfaceType():
+            return Declared(TypeKind.INTERFACE, declaration, own)
+        case tree.NodeType():
+            return Declared(TypeKind.NODE, declaration, (*own, *_inherited(declaration, own, interfaces)))
+        case tree.EdgeType():
+            return Declared(TypeKind.EDGE, declaration, own)
+
+
+def _inherited(
+    node: tree.NodeType, own: Sequence[DeclaredProperty], interfaces: Mapping[str, tree.InterfaceType]
+) -> tuple[DeclaredProperty, ...]:
+    declared = {property_.name: property_ for property_ in own}
+    inherited: dict[str, DeclaredProperty] = {}
+    for name in node.implements:
+        interface = interfaces.get(name.text)
+        if interface is None:
+            message = f"node {node.name} implements unknown interface '{name}'"
+            raise refuse(SchemaCode.UNKNOWN_INTERFACE, message, span=name.span)
+        for offered in map(DeclaredProperty, interface.properties):
+            if offered.name in declared:
+                _same_type(node, declared[offered.name], interface, offered)
+            else:
+                inherited[offered.name] = _take(node, name.text, offered, inherited.get(offered.name))
+    return tuple(inherited.values())
+
+
+def _same_type(node: tree.NodeType, own: DeclaredProperty, interface: tree.InterfaceType, offered: DeclaredProperty) -> None:
+    if own.display != offered.display:
+        message = (
+            f"node {node.name} property '{own.name}' has type {own.display} but interface {interface.name} declares it as {offered.display}"
+        )
+        raise refuse(SchemaCode.INTERFACE_TYPE_DIFFERS, message, span=own.tree.span)
+
+
+def _take(node: tree.NodeType, interface: str, offered: DeclaredProperty, taken: DeclaredProperty | None) -> DeclaredProperty:
+    if taken is None:
+        return DeclaredProperty(offered.tree, (interface,))
+    if offered.display != taken.display or Counter(offered.tree.annotations) != Counter(taken.tree.annotations):
+        message = f"interfaces contributing '{node.name}.{offered.name}' have incompatible property semantics"
+        raise refuse(SchemaCode.INTERFACES_DISAGREE, message, span=offered.tree.span)
+    return DeclaredProperty(taken.tree, tuple(sorted({*taken.inherited_from, interface})))

@@ -87,7 +87,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
 Expr = Operand | Field | TextSearch | Ranking | AggregateCall
 
 
-class Test(msgspec.Struct, frozen=True):
+class Condition(msgspec.Struct, frozen=True):
     """`left operator right`: holds when it is true, not when it is null."""
 
     left: Expr
@@ -124,7 +124,7 @@ class Block(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...]
     declared: tuple[int, ...]
     links: tuple[Link, ...]
-    tests: tuple[Test, ...]
+    conditions: tuple[Condition, ...]
     negations: tuple[Block, ...]
     outer: tuple[int, ...] = ()
 
@@ -204,20 +204,20 @@ class InsertEdge(msgspec.Struct, frozen=True):
 class UpdateNodes(msgspec.Struct, frozen=True):
     node: NodeType
     values: tuple[Assigned, ...]
-    where: Test
+    where: Condition
 
 
 class DeleteNodes(msgspec.Struct, frozen=True):
     """`cascades` are the edge types whose edges go with the nodes, in name order."""
 
     node: NodeType
-    where: Test
+    where: Condition
     cascades: tuple[EdgeType, ...]
 
 
 class DeleteEdges(msgspec.Struct, frozen=True):
     edge: EdgeType
-    where: Test
+    where: Condition
 
 
 Statement = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges

@@ -32,6 +32,7 @@ from omnigraph.plan.typed import (
     AggregateCall,
     Block,
     Bm25Score,
+    Condition,
     Direction,
     Expr,
     Link,
@@ -39,7 +40,6 @@ from omnigraph.plan.typed import (
     NowCall,
     Operand,
     RrfScore,
-    Test,
     TextSearch,
     type_of,
 )
@@ -56,7 +56,7 @@ class BlockChecker:
         self._nodes: list[int] = []
         self._declared: list[int] = []
         self._links: list[Link] = []
-        self._tests: list[Test] = []
+        self._conditions: list[Condition] = []
         self._negations: list[Block] = []
         self._mentioned: set[int] = set()
 
@@ -66,7 +66,12 @@ class BlockChecker:
         inner = {slot for negation in self._negations for slot in negation.outer}
         outer = (self._mentioned | inner) & self._visible
         return Block(
-            tuple(self._nodes), tuple(self._declared), tuple(self._links), tuple(self._tests), tuple(self._negations), tuple(sorted(outer))
+            tuple(self._nodes),
+            tuple(self._declared),
+            tuple(self._links),
+            tuple(self._conditions),
+            tuple(self._negations),
+            tuple(sorted(outer)),
         )
 
     def _clause(self, clause: Clause) -> None:
@@ -78,14 +83,14 @@ class BlockChecker:
             case Filter():
                 self._filter(clause)
             case Search() | MatchText() | Fuzzy():
-                self._test(Test(text_search(clause, self.scope), Comparison.EQ, TRUE))
+                self._condition(Condition(text_search(clause, self.scope), Comparison.EQ, TRUE))
             case Negation():
                 self._negation(clause)
             case _:
                 assert_never(clause)
 
-    def _test(self, test: Test) -> None:
-        self._tests.append(test)
+    def _condition(self, test: Condition) -> None:
+        self._conditions.append(test)
         self._mentioned.update(slots_of(test.left), slots_of(test.right))
 
     # bindings
@@ -99,7 +104,7 @@ class BlockChecker:
         if slot not in self._declared:
             self._declared.append(slot)
         for match in clause.matches:
-            self._test(self._property_match(match, slot, node))
+            self._condition(self._property_match(match, slot, node))
 
     def _bound(self, variable: Variable, node: NodeType) -> int:
         """The slot of a node variable, new or known; a second binding may only repeat the type."""
@@ -114,7 +119,7 @@ class BlockChecker:
         self._mentioned.add(slot)
         return slot
 
-    def _property_match(self, match: PropertyMatch, slot: int, node: NodeType) -> Test:
+    def _property_match(self, match: PropertyMatch, slot: int, node: NodeType) -> Condition:
         found = node.property(match.property.text)
         if found is None:
             hint = nearest_name(match.property.text, (property_.name for property_ in node.properties))
@@ -124,7 +129,7 @@ class BlockChecker:
             raise refused(Code.LITERAL, f"Blob property `{owner}` cannot be matched", match)
         field = Field(slot, found.name, found.type, found.nullable)
         operator = Containment.CONTAINS if isinstance(found.type, ListOf) else Comparison.EQ
-        return Test(field, operator, self._match_value(match, field, owner))
+        return Condition(field, operator, self._match_value(match, field, owner))
 
     def _match_value(self, match: PropertyMatch, field: Field, owner: str) -> Operand:
         value = match.value
@@ -228,7 +233,7 @@ class BlockChecker:
         for side, other, tree in ((left, right, clause.left), (right, left, clause.right)):
             if isinstance(side, Constant):
                 require_u64(side, type_of(other), tree, Code.OPERANDS)
-        self._test(Test(left, clause.operator, right))
+        self._condition(Condition(left, clause.operator, right))
 
     def _filter_operand(self, tree: ExprTree) -> Expr:
         expr = typed(tree, self.scope)
@@ -253,7 +258,6 @@ class BlockChecker:
             message = "a negation must mention a variable bound outside it"
             raise refused(Code.GROUPING, message, clause, hint="link it by a traversal or a comparison")
         self._negations.append(block)
-        self._mentioned.update(block.outer)
 
 
 def _hops(clause: Traversal) -> tuple[int, int]:

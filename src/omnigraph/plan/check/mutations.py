@@ -14,6 +14,7 @@ from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import DATETIME, STRING, Field
 from omnigraph.plan.typed import (
     Assigned,
+    Condition,
     DeleteEdges,
     DeleteNodes,
     InsertEdge,
@@ -22,7 +23,6 @@ from omnigraph.plan.typed import (
     Operand,
     Parameter,
     Statement,
-    Test,
     TypedMutation,
     UpdateNodes,
 )
@@ -144,10 +144,10 @@ class _Checker:
 
     # predicates
 
-    def _where(self, predicate: Predicate, entity: EntityType) -> Test:
+    def _where(self, predicate: Predicate, entity: EntityType) -> Condition:
         field = self._target(predicate.property, entity)
         value = self._value(predicate.value, field.type, f"{entity.name}.{predicate.property}", stored=False)
-        return Test(field, predicate.comparison, value)
+        return Condition(field, predicate.comparison, value)
 
     def _target(self, name: Name, entity: EntityType) -> Field:
         """The column a predicate tests: a property, or an end of an edge."""

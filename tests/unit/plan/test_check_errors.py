@@ -130,6 +130,7 @@ MUTATIONS: list[tuple[str | None, str, str]] = [
     ("T7", "($b: Bool) insert Person { name: «$b» }", "parameter `$b` of type `Bool` does not fit `Person.name` of type `String`"),
     ("T7", 'update Person set { born: «now()» } where name = "Ada"', "now() does not fit `Person.born` of type `I32`"),
     ("T7", '($b: I32) insert Script { code: "a", body: «$b» }', "parameter `$b` of type `I32` does not fit `Script.body` of type `Blob`"),
+    ("T7", '($v: Vector(2)) update Film set { vec: «$v» } where slug = "a"', "parameter `$v` of type `Vector(2)` does not fit `Film.vec`"),
     ("T10", "insert «Ghost» { a: 1 }", "unknown node or edge type `Ghost`"),
     ("T10", 'delete «actedIn» where from = "Ada"'.replace("actedIn", "Actedin"), "unknown node or edge type `Actedin`"),
     ("T11", 'update Film set { «nope»: 1 } where slug = "a"', "node type `Film` has no property `nope`"),

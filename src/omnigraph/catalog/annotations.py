@@ -9,6 +9,7 @@ from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.declared import Declared, DeclaredProperty
 from omnigraph.catalog.model import Annotation, Embed, TypeKind
 from omnigraph.catalog.types import ListOf, Plain, VectorOf, scalar_of
+from omnigraph.errors import LanguageError
 from omnigraph.lang import schema as tree
 from omnigraph.lang.tree import Name, Scalar
 
@@ -93,7 +94,7 @@ def _check_type(declared: Declared, annotations: tuple[tree.Annotation, ...]) ->
     _check_rename(declared.label, annotations)
 
 
-def _misplaced(declared: Declared, annotation: tree.Annotation) -> Exception:
+def _misplaced(declared: Declared, annotation: tree.Annotation) -> LanguageError:
     name = annotation.name
     if declared.kind is TypeKind.EDGE:
         return refuse(SchemaCode.EDGE_ANNOTATION, f"@{name} is not supported on edges ({declared.label})", span=annotation.span)

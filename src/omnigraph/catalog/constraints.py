@@ -9,7 +9,7 @@ from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.declared import Declared, DeclaredProperty
 from omnigraph.catalog.model import Check, Index, Key, Range, TypeKind, Unique
 from omnigraph.catalog.types import NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf
-from omnigraph.errors import Span
+from omnigraph.errors import LanguageError, Span
 from omnigraph.lang import schema as tree
 from omnigraph.lang.tree import Name, Scalar
 
@@ -34,14 +34,14 @@ def constraints_of(declared: Declared) -> Constraints:
         _check(declared, constraint)
     keys = [constraint for constraint in written if isinstance(constraint, tree.Key)]
     if len(keys) > 1:
-        message = f"node type {declared.name} has multiple @key constraints; only one is supported"
+        message = f"{declared.kind} type {declared.name} has multiple @key constraints; only one is supported"
         raise refuse(SchemaCode.MANY_KEYS, message, span=keys[1].span)
     key = Key(_columns(keys[0].columns)) if keys else None
     indexes = {_columns(index.columns) for index in written if isinstance(index, tree.Index)}
     if key is not None:
         indexes.discard(key.columns)  # a key implies it, so saying it again changes nothing
     uniques = {_columns(unique.columns) for unique in written if isinstance(unique, tree.Unique)}
-    ranges = {Range(item.property.text, item.low, item.high) for item in written if isinstance(item, tree.Range)}
+    ranges = {Range(item.property.text, _bound(item.low), _bound(item.high)) for item in written if isinstance(item, tree.Range)}
     checks = {Check(item.property.text, item.pattern) for item in written if isinstance(item, tree.Check)}
     return Constraints(
         key,
@@ -50,6 +50,11 @@ def constraints_of(declared: Declared) -> Constraints:
         tuple(sorted(ranges, key=_range_order)),
         tuple(sorted(checks, key=lambda check: (check.property, check.pattern))),
     )
+
+
+def _bound(bound: int | float | None) -> int | float | None:
+    """`2.0` and `2` are one bound, and have one stored form."""
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
 def _range_order(item: Range) -> tuple[str, float, float]:
@@ -144,7 +149,7 @@ def _check_key(declared: Declared, column: DeclaredProperty, name: Name) -> None
         raise refuse(SchemaCode.NULLABLE_KEY, f"@key property {at} cannot be nullable", span=name.span)
 
 
-def _on_blob(declared: Declared, constraint: str, name: Name) -> Exception:
+def _on_blob(declared: Declared, constraint: str, name: Name) -> LanguageError:
     return refuse(SchemaCode.ON_BLOB, f"@{constraint} is not supported on blob property {declared.name}.{name}", span=name.span)
 
 

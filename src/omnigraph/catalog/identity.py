@@ -17,16 +17,15 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from omnigraph.catalog.codes import SchemaCode, refuse
-from omnigraph.catalog.model import Catalog, EdgeType, InterfaceType, Key, NodeType, Property, TypeKind
+from omnigraph.catalog.model import AnyType, Catalog, EdgeType, InterfaceType, Key, NodeType, Property, TypeKind
 from omnigraph.catalog.schema import Hint, Hints, Resolved, resolve
-from omnigraph.errors import FormatError, Kind
+from omnigraph.errors import FormatError, Kind, LanguageError, StorageError
 from omnigraph.ids import PropertyId, SchemaHash, TypeId, content_hash
 from omnigraph.lang.schema import Schema
 
 Mint = Callable[[], str]
 """Gives a fresh id at every call: `ids.new_hex16` outside of tests."""
 
-AnyType = InterfaceType | NodeType | EdgeType
 _T = TypeVar("_T", InterfaceType, NodeType, EdgeType)
 _Named = TypeVar("_Named", InterfaceType, NodeType, EdgeType, Property)
 
@@ -42,12 +41,12 @@ class _Header(msgspec.Struct, frozen=True):
     format: int
 
 
-def build_catalog(schema: Schema, mint: Mint) -> Catalog:
+def build_catalog(schema: Schema, *, mint: Mint) -> Catalog:
     """The catalog of a first schema: everything in it is new, and rename hints have nothing to name."""
-    return identify(resolve(schema), mint)
+    return identify(resolve(schema), mint=mint)
 
 
-def identify(resolved: Resolved, mint: Mint, *, accepted: Catalog | None = None) -> Catalog:
+def identify(resolved: Resolved, *, mint: Mint, accepted: Catalog | None = None) -> Catalog:
     """Give every type and property its identity: the accepted one where it is still the same thing, else a minted one."""
     wanted, hints = resolved
     if accepted is None:
@@ -66,7 +65,7 @@ def encode(catalog: Catalog) -> bytes:
 
 
 def decode(stored: bytes) -> Catalog:
-    """The catalog of a stored form; a form of another release is refused."""
+    """The catalog of a stored form. `FormatError` for a form of another release, `StorageError` for bytes that are none."""
     try:
         found = msgspec.json.decode(stored, type=_Header).format
         if found != STORED_FORMAT:
@@ -74,7 +73,7 @@ def decode(stored: bytes) -> Catalog:
             raise FormatError(kind, f"the schema is stored in format {found}; this release reads {STORED_FORMAT}", found=found)
         return msgspec.json.decode(stored, type=_Stored).catalog
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(Kind.CORRUPT, f"the stored schema cannot be read: {error}") from error
+        raise StorageError(Kind.CORRUPT, f"the stored schema cannot be read: {error}") from error
 
 
 def schema_hash(catalog: Catalog) -> SchemaHash:
@@ -91,7 +90,7 @@ class _Matching(NamedTuple):
 def _identify_group(kind: TypeKind, wanted: tuple[_T, ...], accepted: tuple[_T, ...], matching: _Matching) -> tuple[_T, ...]:
     hints = {name: hint for (hinted, name), hint in matching.hints.types.items() if hinted is kind}
 
-    def missing(name: str, hint: Hint) -> Exception:
+    def missing(name: str, hint: Hint) -> LanguageError:
         elsewhere = next((other for other in _all_types(matching.accepted) if other.name == hint.old), None)
         if elsewhere is not None:
             return _bad_hint(f"{kind} {name}", hint, f"that is {_article(elsewhere.kind)} {elsewhere.kind}, and a rename keeps the kind")
@@ -134,7 +133,7 @@ def _match_properties(type_: AnyType, before: AnyType | None, matching: _Matchin
     def label(name: str) -> str:
         return f"property {type_.name}.{name}"
 
-    def missing(name: str, hint: Hint) -> Exception:
+    def missing(name: str, hint: Hint) -> LanguageError:
         if before is None:
             return _bad_hint(label(name), hint, f"{type_.kind} {type_.name} is new and cannot take a property over")
         owner = next((other for other in _all_types(matching.accepted) if other.property(hint.old) is not None), None)
@@ -150,7 +149,7 @@ def _match(
     accepted: Iterable[_Named],
     hints: Mapping[str, Hint],
     *,
-    missing: Callable[[str, Hint], Exception],
+    missing: Callable[[str, Hint], LanguageError],
     label: Callable[[str], str],
 ) -> Mapping[str, _Named]:
     """Wanted name -> accepted thing. An exact name wins and makes its hint inert; nothing is claimed twice."""
@@ -171,7 +170,7 @@ def _match(
     return found
 
 
-def _bad_hint(label: str, hint: Hint, but: str) -> Exception:
+def _bad_hint(label: str, hint: Hint, but: str) -> LanguageError:
     return refuse(SchemaCode.BAD_RENAME, f'{label} declares @rename_from("{hint.old}") but {but}', span=hint.span)
 
 

@@ -170,6 +170,7 @@ class EdgeType(_Type, frozen=True, kw_only=True):
 
 EntityType = NodeType | EdgeType
 """A type that has rows."""
+AnyType = InterfaceType | NodeType | EdgeType
 
 
 class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):

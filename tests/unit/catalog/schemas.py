@@ -43,4 +43,4 @@ def counting(start: int = 0) -> Mint:
 
 
 def catalog_of(text: str, *, start: int = 0) -> Catalog:
-    return build_catalog(parse_schema(text), counting(start))
+    return build_catalog(parse_schema(text), mint=counting(start))

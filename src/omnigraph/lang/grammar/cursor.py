@@ -23,13 +23,13 @@ _SHOWN: Final = 40
 class Cursor:
     """Moves forward only: `consumed` counts the tokens read, and never exceeds the number of tokens."""
 
-    __slots__ = ("_code", "_depth", "_ends", "_problem", "_texts", "consumed", "kind", "kinds", "source", "start", "starts", "text")
+    __slots__ = ("_code", "_depth", "_ends", "_problem", "_starts", "_texts", "consumed", "kind", "kinds", "source", "start", "text")
 
     def __init__(self, source: Source, *, code: str) -> None:
         tokens = lexer.lex(source.text)
         self.source: Final = source
         self.kinds: Final = tokens.kinds
-        self.starts: Final = tokens.starts
+        self._starts: Final = tokens.starts
         self._texts: Final = tokens.texts
         self._ends: Final = tokens.ends
         self._problem: Final = tokens.problem
@@ -38,7 +38,7 @@ class Cursor:
         self.consumed = 0
         self.kind = self.kinds[0]
         self.text = self._texts[0]
-        self.start = self.starts[0]
+        self.start = self._starts[0]
 
     # reading
 
@@ -47,7 +47,7 @@ class Cursor:
         self.consumed = at = self.consumed + 1
         self.kind = self.kinds[at]
         self.text = self._texts[at]
-        self.start = self.starts[at]
+        self.start = self._starts[at]
 
     @property
     def next_kind(self) -> str:

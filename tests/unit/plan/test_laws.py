@@ -170,7 +170,7 @@ def test_rules_have_nothing_left_to_do(query: tuple[str, bool], statistics: Stat
 
 _CORPUS = [case[1].replace("«", "").replace("»", "") for case in READS + MUTATIONS] + [case[1] for case in UNORDERED + ORDERED]
 _TOKEN = re.compile(r'"[^"]*"|\$?\w+|\S', re.ASCII)
-_WORDS = sorted({token for text in _CORPUS for token in _TOKEN.findall(text)})
+_WORDS = sorted({token for text in _CORPUS for token in _TOKEN.findall(text)} | {"9223372036854775807", "0", "[]", "-1.5"})
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=4), max_leaves=4
 )
@@ -207,6 +207,13 @@ def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
                 plan_mutation(typed, bound, now_ms=0)
         except (LanguageError, InvalidInput, ResourceLimitExceeded):
             continue
+
+
+def test_the_longest_walk_is_planned() -> None:
+    text = "match { $p: Person  $p <influenced>{9223372036854775806,9223372036854775807} $q } return { $q }"
+    typed = check(query_of(text), cinema())
+    assert isinstance(typed, TypedRead)
+    assert explain(plan_read(typed, {}, now_ms=0)).text
 
 
 def test_the_largest_query_is_planned_and_explained() -> None:

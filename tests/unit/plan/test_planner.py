@@ -339,7 +339,7 @@ def test_explain_as_text() -> None:
         '            scan  of: $p: Person  pushed_down: $p.name = "Ada"  access: index on name  (~1 rows)',
         "          expand  link: $f -MadeBy-> $_3  to: $_3: Studio"
         "  route: index  why: index ~1.1 ms, adjacency (to be built) ~1.3 ms  (~2 rows)",
-        "            outer rows  of: $f  (~1 rows)",
+        "            outer rows  of: $f  (~2 rows)",
     ]
 
 

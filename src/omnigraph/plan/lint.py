@@ -83,7 +83,11 @@ def lint(text: str, catalog: Catalog, *, query_path: str, schema_source: SchemaS
     findings: list[Finding] = []
     try:
         queries = parse_queries(text, name=query_path).queries
-    except (LanguageError, ResourceLimitExceeded) as error:
+    except LanguageError as error:
+        queries = ()
+        place = "" if error.position is None else f" (line {error.position.line}, column {error.position.column})"
+        findings.append(Finding(Severity.ERROR, PARSE_CODE, f"{error.message}{place}"))
+    except ResourceLimitExceeded as error:
         queries = ()
         findings.append(Finding(Severity.ERROR, PARSE_CODE, error.message))
     for query in queries:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import mutation_of, read_of
+from tests.unit.catalog.schemas import catalog_of
+from tests.unit.plan.cinema import mutation_of, query_of, read_of
 
 from omnigraph.catalog.types import EnumOf, display
+from omnigraph.errors import LanguageError
 from omnigraph.lang.query import Comparison, Containment
+from omnigraph.plan.check import check_mutation, check_read
 from omnigraph.plan.expr import STRING, Constant, Field
 from omnigraph.plan.typed import (
     Condition,
@@ -178,12 +181,6 @@ def test_delete_of_nodes_names_every_incident_edge_type() -> None:
 
 
 def test_embed_target_may_be_left_out_when_its_source_is_given() -> None:
-    from tests.unit.catalog.schemas import catalog_of
-    from tests.unit.plan.cinema import query_of
-
-    from omnigraph.errors import LanguageError
-    from omnigraph.plan.check import check_mutation
-
     catalog = catalog_of("node Doc { name: String @key  text: String?  vec: Vector(2) @embed(text) }")
     check_mutation(query_of('insert Doc { name: "a", text: "b" }'), catalog)
     with pytest.raises(LanguageError) as caught:
@@ -193,12 +190,6 @@ def test_embed_target_may_be_left_out_when_its_source_is_given() -> None:
 
 
 def test_nearest_ranks_nodes_not_edges() -> None:
-    from tests.unit.catalog.schemas import catalog_of
-    from tests.unit.plan.cinema import query_of
-
-    from omnigraph.errors import LanguageError
-    from omnigraph.plan.check import check_read
-
     catalog = catalog_of("node A { name: String @key } edge To: A -> A { vec: Vector(2) }")
     query = query_of("match { $a $r:to $b } return { $a } order { nearest($r.vec, [1, 0]) } limit 1")
     with pytest.raises(LanguageError) as caught:

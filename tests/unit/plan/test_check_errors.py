@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import checked, wrapped
+from tests.unit.plan.cinema import checked, mutation_of, read_of, wrapped
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError, ResourceLimitExceeded
 from omnigraph.plan.codes import Code
@@ -198,8 +198,6 @@ def test_first_error_wins(text: str, code: str) -> None:
 
 
 def test_read_and_mutation_entries_refuse_each_other() -> None:
-    from tests.unit.plan.cinema import mutation_of, read_of
-
     with pytest.raises(InvalidInput, match="mutation query cannot be typechecked with read-query API"):
         read_of('delete Person where name = "Ada"')
     with pytest.raises(InvalidInput, match="mutation execution called on a read query; use query instead"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, assert_never
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -18,11 +18,13 @@ from omnigraph.lang import parse_queries
 from omnigraph.plan import ir
 from omnigraph.plan.check import check, check_read
 from omnigraph.plan.explain import explain
+from omnigraph.plan.expr import Field
 from omnigraph.plan.lower import lower
 from omnigraph.plan.operation import operation_of
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.rules import RULES
+from omnigraph.plan.rules import RULES, optimize
+from omnigraph.plan.rules.prune_columns import delivered
 from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics, Statistics
 from omnigraph.plan.typed import TypedRead
 from omnigraph.plan.writes import plan_mutation
@@ -166,6 +168,51 @@ def test_rules_have_nothing_left_to_do(query: tuple[str, bool], statistics: Stat
     for rule in RULES[:-1]:
         root = rule(root, statistics)
         assert rule(root, statistics) == root, rule.__name__
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(query=reads(), statistics=known())
+def test_every_column_is_delivered_before_it_is_needed(query: tuple[str, bool], statistics: Statistics) -> None:
+    root = optimize(lower(check_read(query_of(query[0]), cinema()), {}, now_ms=0).root, statistics)
+    _require_delivered(root, frozenset())
+
+
+def _require_delivered(plan: ir.Plan, outer: frozenset[tuple[int, str]]) -> None:
+    """`outer` are the columns that come with the argument of a negation."""
+    match plan:
+        case ir.Scan() | ir.Argument() | ir.Pattern() | ir.Empty():
+            return
+        case ir.CrossProduct(left, right) | ir.Join(left, right):
+            _require_delivered(left, outer)
+            _require_delivered(right, outer)
+            fields = [field for pair in plan.on for field in pair] if isinstance(plan, ir.Join) else []
+            assert _columns_of(fields) <= delivered(left) | delivered(right) | outer
+        case ir.AntiJoin(input_, inner):
+            _require_delivered(input_, outer)
+            _require_delivered(inner, outer | delivered(input_))
+        case ir.Expand() | ir.Connect() | ir.Filter() | ir.Rank() | ir.Fetch() | ir.Aggregate() | ir.Project() | ir.Order() | ir.Limit():
+            _require_delivered(plan.input, outer)
+            assert _columns_of(_fields_needed(plan)) <= delivered(plan.input) | outer
+        case _:
+            assert_never(plan)
+
+
+def _fields_needed(plan: ir.Plan) -> list[Field]:
+    match plan:
+        case ir.Filter(_, where):
+            return [field for predicate in where for field in ir.fields_of(predicate)]
+        case ir.Project(_, outputs):
+            return [field for output in outputs for field in ir.expr_fields(output)]
+        case ir.Aggregate(_, outputs):
+            return [field for output in outputs for field in ir.expr_fields(output.argument if isinstance(output, ir.Call) else output)]
+        case ir.Order(_, keys):
+            return [field for key in keys if not isinstance(key.key, ir.Cell) for field in ir.expr_fields(key.key)]
+        case _:
+            return []
+
+
+def _columns_of(fields: list[Field]) -> set[tuple[int, str]]:
+    return {(field.binding, field.column) for field in fields if not field.whole}
 
 
 _CORPUS = [case[1].replace("«", "").replace("»", "") for case in READS + MUTATIONS] + [case[1] for case in UNORDERED + ORDERED]

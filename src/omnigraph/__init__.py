@@ -1,5 +1,7 @@
 """OmniGraph: a typed property graph on plain Lance datasets that branches, merges and travels in time."""
 
+from typing import TYPE_CHECKING
+
 from omnigraph.errors import (
     ConflictError,
     ExpectedVersionMismatch,
@@ -22,12 +24,17 @@ from omnigraph.errors import (
     Unsupported,
 )
 
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph, Receipt, init
+    from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
+
 __version__ = "0.1.0"
 
 __all__ = [
     "ConflictError",
     "ExpectedVersionMismatch",
     "FormatError",
+    "Graph",
     "InvalidInput",
     "KeyConflict",
     "Kind",
@@ -40,9 +47,23 @@ __all__ = [
     "PolicyDenied",
     "PreconditionFailed",
     "ReadSetChanged",
+    "Receipt",
     "RecoveryRequired",
     "ResourceLimitExceeded",
     "StorageError",
     "Unsupported",
     "__version__",
+    "init",
+    "open",
 ]
+
+_ENGINE = {"Graph": "Graph", "Receipt": "Receipt", "init": "init", "open": "open_"}
+
+
+def __getattr__(name: str) -> object:
+    """The engine is loaded when it is first asked for: `omnigraph --help` must not pay for Lance."""
+    if name in _ENGINE:
+        from omnigraph import graph
+
+        return getattr(graph, _ENGINE[name])
+    raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")

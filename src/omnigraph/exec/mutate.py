@@ -1,0 +1,189 @@
+"""A planned mutation and a snapshot -> the final image of every touched table: what to upsert and what to delete.
+
+Statements run in order and see what earlier ones did: committed rows under the rows that are pending (Y-01..Y-04).
+Nothing is written here; the write protocol stages the result.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.keys import derive_ids
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
+from omnigraph.errors import InvalidInput, Kind, NotFound
+from omnigraph.exec.predicate import ids_in, sql
+from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
+from omnigraph.ids import TableId, TypeId, new_ulid
+from omnigraph.manifest.model import TableRow
+from omnigraph.manifest.read import Snapshot
+from omnigraph.plan.expr import TypeRef, Value
+from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write
+from omnigraph.store.tables import Overlay, Tables, Where
+
+NODES: Final = "affected_nodes"
+EDGES: Final = "affected_edges"
+
+
+def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> Prepared:
+    """Run every statement against the snapshot; the result is at most one change a table."""
+    run = _Run(catalog, snapshot, tables)
+    for statement in plan.statements:
+        run.apply(statement)
+    return Prepared(run.changes(), counts={NODES: run.affected_nodes, EDGES: run.affected_edges})
+
+
+class _Image:
+    """One table as the mutation leaves it: rows that replace or add, ids that go. D2 keeps the two from meeting (W-15)."""
+
+    def __init__(self, entity: EntityType, row: TableRow) -> None:
+        self.entity = entity
+        self.row = row
+        self.schema: Final[pa.Schema] = table_schema(entity)
+        self.pending: pa.Table = self.schema.empty_table()
+        self.deleted: pa.Array = pa.array([], pa.string())
+        self.all_new = True
+        """Every pending row has an id minted here, so none can be there already."""
+
+    def put(self, rows: pa.Table, *, new: bool) -> None:
+        """Lay rows over the image; of two with one id the later stays (W-14)."""
+        kept = self.pending.filter(pc.invert(pc.is_in(self.pending.column(ID), value_set=rows.column(ID).combine_chunks())))
+        self.pending = pa.concat_tables([kept, rows])
+        self.all_new = self.all_new and new
+
+    def remove(self, ids: pa.Array) -> int:
+        """Add ids to those that go; how many were not among them yet (W-21)."""
+        new = ids.filter(pc.invert(pc.is_in(ids, value_set=self.deleted)))
+        self.deleted = pa.concat_arrays([self.deleted, new])
+        return len(new)
+
+    def change(self) -> Change | None:
+        if len(self.deleted):
+            return DeleteKeys(self.deleted)
+        if not len(self.pending):
+            return None
+        return Append(self.pending) if self.all_new else Upsert(self.pending)
+
+
+class _Run:
+    """The mutation under way: an image of each table it has touched."""
+
+    def __init__(self, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> None:
+        self._catalog = catalog
+        self._snapshot = snapshot
+        self._tables = tables
+        self._images: dict[TypeId, _Image] = {}
+        self.affected_nodes = 0
+        self.affected_edges = 0
+
+    def changes(self) -> dict[TableId, Change]:
+        return {image.row.id: change for image in self._images.values() if (change := image.change()) is not None}
+
+    def apply(self, statement: Write) -> None:
+        match statement:
+            case InsertNode(type_, values):
+                self._insert_node(self._image(type_), values)
+            case InsertEdge(type_, source, target, values):
+                self._insert_edge(self._image(type_), source, target, values)
+            case UpdateNodes(type_, values, where):
+                self._update(self._image(type_), values, sql(where))
+            case DeleteNodes(type_, where, cascades):
+                self._delete_nodes(self._image(type_), sql(where), cascades)
+            case DeleteEdges(type_, where):
+                self.affected_edges += self._delete(self._image(type_), sql(where))
+            case _:
+                assert_never(statement)
+
+    # -- statements
+
+    def _insert_node(self, image: _Image, values: dict[str, Value]) -> None:
+        assert isinstance(image.entity, NodeType)
+        key = image.entity.key
+        row = _row(image.schema, {ID: "", **values})
+        new_id = pa.array([new_ulid()]) if key is None else _whole(derive_ids(key, row))
+        image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
+        self.affected_nodes += 1
+
+    def _insert_edge(self, image: _Image, source: str, target: str, values: dict[str, Value]) -> None:
+        assert isinstance(image.entity, EdgeType)
+        self._require(image.entity.source, source, end="src")
+        self._require(image.entity.target, target, end="dst")
+        image.put(_row(image.schema, {ID: new_ulid(), SOURCE: source, TARGET: target, **values}), new=True)
+        self.affected_edges += 1
+
+    def _update(self, image: _Image, values: dict[str, Value], where: Where) -> None:
+        matched = self._scan(image, None, where)
+        if not len(matched):
+            return
+        for name, value in values.items():
+            field = image.schema.field(name)
+            column = pa.repeat(_scalar(value, field.type), len(matched))
+            matched = matched.set_column(image.schema.get_field_index(name), field, column)
+        image.put(matched, new=False)
+        self.affected_nodes += len(matched)
+
+    def _delete_nodes(self, image: _Image, where: Where, cascades: tuple[Cascade, ...]) -> None:
+        matched = _ids(self._scan(image, [ID], where))
+        self.affected_nodes += image.remove(matched)
+        if not len(matched):
+            return
+        for cascade in cascades:
+            edges = self._image(cascade.type)
+            for at_end, column in ((cascade.at_source, SOURCE), (cascade.at_target, TARGET)):
+                if at_end:
+                    self.affected_edges += self._delete(edges, ids_in(column, matched))
+
+    def _delete(self, image: _Image, where: Where) -> int:
+        return image.remove(_ids(self._scan(image, [ID], where)))
+
+    # -- reading what is there
+
+    def _image(self, type_: TypeRef) -> _Image:
+        if (image := self._images.get(type_.id)) is None:
+            entity = self._catalog.by_id(type_.id)
+            assert isinstance(entity, (NodeType, EdgeType))
+            image = self._images[type_.id] = _Image(entity, table_of(self._snapshot, type_))
+        return image
+
+    def _scan(self, image: _Image, columns: list[str] | None, where: Where) -> pa.Table:
+        """Committed rows and pending ones under one filter; what is deleted already is not there any more."""
+        overlay = Overlay(rows=image.pending, deleted=image.deleted)
+        return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay).read_all()
+
+    def _require(self, name: str, id_: str, *, end: str) -> None:
+        node = self._catalog.node(name)
+        assert node is not None
+        image = self._image(TypeRef(node.kind, node.name, node.id))
+        if not len(self._scan(image, [ID], ids_in(ID, pa.array([id_])))):
+            raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
+
+
+def table_of(snapshot: Snapshot, type_: TypeRef) -> TableRow:
+    """The live table of a type, by its identity: names change, ids do not."""
+    for row in snapshot.state.tables.values():
+        if row.id.startswith(type_.id) and not row.dropped:
+            return row
+    raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {snapshot.branch.name!r} has no table for {type_.name}", type=type_.name)
+
+
+def _row(schema: pa.Schema, values: dict[str, Value]) -> pa.Table:
+    return pa.table([pa.array([_plain(values.get(field.name))], field.type) for field in schema], schema=schema)
+
+
+def _scalar(value: Value, type_: pa.DataType) -> pa.Scalar:
+    return pa.scalar(_plain(value), type_)
+
+
+def _plain(value: Value) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _ids(rows: pa.Table) -> pa.Array:
+    return _whole(rows.column(ID))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

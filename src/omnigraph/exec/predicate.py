@@ -1,0 +1,75 @@
+"""A plan's predicate over one table -> SQL text that Lance can push down and that means exactly the same.
+
+Every literal is cast to its column's own type, so that an index on the column can answer (X-04) and no comparison happens
+in another type than the column's. (pyarrow expressions would be shorter, but reach Lance through Substrait, which knows
+neither `Date64` columns nor all that a literal can be.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.types import ValueType, scalar_of
+from omnigraph.errors import Kind, Unsupported
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan import ir
+from omnigraph.plan.expr import Constant, Field, Value
+
+NOTHING: Final = "false"
+
+_ARROW: Final = {
+    Scalar.I32: "Int32",
+    Scalar.I64: "Int64",
+    Scalar.U32: "UInt32",
+    Scalar.U64: "UInt64",
+    Scalar.F32: "Float32",
+    Scalar.F64: "Float64",
+    Scalar.DATE: "Date32",
+    Scalar.DATETIME: "Date64",
+}
+
+
+def sql(predicate: ir.Predicate) -> str:
+    """The rows for which the predicate is true. Null is not true."""
+    match predicate:
+        case ir.Compare(Field() as field, comparison, Constant() as constant):
+            return f"{column(field.column)} {comparison.value} {literal(constant.value, field.type)}"
+        case ir.OneOf(field, values):
+            return f"{column(field.column)} IN ({', '.join(literal(value, field.type) for value in values)})" if values else NOTHING
+        case ir.NotNull(field):
+            return f"{column(field.column)} IS NOT NULL"
+        case ir.Never():
+            return NOTHING
+        case ir.Compare() | ir.Includes() | ir.Substring() | ir.Prefix() | ir.Matches():
+            raise Unsupported(Kind.UNSUPPORTED, "this predicate cannot stand in a mutation")
+        case _:
+            assert_never(predicate)
+
+
+def column(name: str) -> str:
+    """A column's name as it is: unquoted, `camelCase` would be folded to `camelcase` (W-46)."""
+    return f"`{name}`"
+
+
+def literal(value: Value, type_: ValueType) -> str:
+    """A value at rest, in the type of the column it is compared with."""
+    scalar = scalar_of(type_)
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case int() | float() if scalar in _ARROW:
+            # Days and milliseconds are cast as numbers; all else as text, which alone can spell the smallest I64.
+            plain = str(value) if scalar in (Scalar.DATE, Scalar.DATETIME) else f"'{value!r}'"
+            return f"arrow_cast({plain}, '{_ARROW[scalar]}')"
+        case _:
+            raise Unsupported(Kind.UNSUPPORTED, f"{value!r} cannot be compared with a column")
+
+
+def ids_in(name: str, ids: pa.Array) -> Any:
+    """Rows whose `name` is one of many ids. Strings reach Lance as they are, however many there are."""
+    return pc.field(name).isin(ids)

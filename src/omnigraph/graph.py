@@ -1,0 +1,232 @@
+"""The façade: one open graph. Checks arguments, calls the engine; no algorithms, no loops over rows."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from omnigraph.catalog import Catalog, build_catalog, decode, encode
+from omnigraph.catalog.tables import table_schema
+from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
+from omnigraph.exec.verify import Finding, verify
+from omnigraph.exec.write import Prepared, Request, write
+from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
+from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
+from omnigraph.manifest.birth import NewTable, create_graph, new_table_id, open_graph
+from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
+from omnigraph.manifest.publish import LOCK_SECONDS
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.recover import heal
+from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.plan.check import check_mutation
+from omnigraph.plan.params import bind_parameters
+from omnigraph.plan.writes import plan_mutation
+from omnigraph.store.root import Root, open_root
+from omnigraph.store.tables import Tables
+
+Mode = Literal["r", "rw"]
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What a mutation did. No commit: it matched nothing, and nothing was written."""
+
+    affected_nodes: int
+    affected_edges: int
+    commit: Commit | None
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """One interrupted write that somebody finished or undid."""
+
+    branch: BranchName
+    commit: CommitId
+    at: datetime
+    audit: Audit
+
+
+class Info(msgspec.Struct, frozen=True):
+    """Facts about an open graph."""
+
+    uri: str
+    graph_id: str
+    format: int
+    mode: Mode
+    fsync: bool
+    branches: int
+    commits: int
+    tables: Mapping[str, int]
+    python: str
+
+
+def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
+    """Make a graph with a schema (`.pg` text) at a place that holds none."""
+    with located(Source(schema, "schema")):
+        catalog = build_catalog(parse_schema(schema), mint=new_hex16)
+    root = open_root(uri, storage_options=storage_options)
+    tables = [
+        *(NewTable(new_table_id(node.id), f"node:{node.name}", "nodes", table_schema(node)) for node in catalog.nodes),
+        *(NewTable(new_table_id(edge.id), f"edge:{edge.name}", "edges", table_schema(edge)) for edge in catalog.edges),
+    ]
+    text = SchemaText(schema, encode(catalog).decode())
+    return Graph(create_graph(root, schema=text, tables=tables, actor=actor), mode="rw", actor=actor)
+
+
+def open_(
+    uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
+) -> Graph:
+    """Open a graph. Mode "r" never writes, not even to recover; mode "rw" first finishes what a dead writer left on main."""
+    if mode not in ("r", "rw"):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is neither 'r' nor 'rw'", mode=mode)
+    root = open_root(uri, storage_options=storage_options)
+    graph = Graph(open_graph(root, writable=mode == "rw"), mode=mode, actor=actor)
+    if mode == "rw":
+        graph.refresh()
+    return graph
+
+
+class Graph:
+    """One open graph. Safe to use from many threads; every read sees the newest commit unless told otherwise."""
+
+    def __init__(self, manifest: Manifest, *, mode: Mode, actor: str | None) -> None:
+        self._manifest = manifest
+        self._tables = Tables(manifest.root)
+        self._catalogs: dict[SchemaHash, Catalog] = {}
+        self.mode: Final = mode
+        self.actor: Final = actor
+        self.branches: Final = Branches(self)
+
+    def __repr__(self) -> str:
+        return f"Graph({self.uri!r}, mode={self.mode!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._manifest.root.uri
+
+    @property
+    def schema(self) -> str:
+        """Main's accepted schema, as it was written."""
+        return self._manifest.schema(self._manifest.snapshot().state.head.schema).source
+
+    @property
+    def catalog(self) -> Catalog:
+        """What main's schema means."""
+        return self._catalog(self._manifest.snapshot())
+
+    def mutate(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        if_commit: str | None = None,
+        token: str | None = None,
+        message: str | None = None,
+    ) -> Receipt:
+        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` gets the first receipt."""
+        self._writable()
+        instant_ms = int(now().timestamp() * 1000)  # W-49: one instant, however often the write is prepared
+        query = select_query(parse_queries(source), name)
+
+        def prepare(snapshot: Snapshot) -> Prepared:
+            catalog = self._catalog(snapshot)
+            with located(Source(source, "query")):
+                mutation = check_mutation(query, catalog)
+                plan = plan_mutation(mutation, bind_parameters(mutation.parameters, params), now_ms=instant_ms)
+            return prepare_mutation(plan, catalog, snapshot, self._tables)
+
+        request = Request(
+            CommitKind.MUTATE,
+            branch=BranchName(branch),
+            actor=self.actor,
+            message=message,
+            token=token,
+            if_commit=CommitId(if_commit) if if_commit is not None else None,
+        )
+        written = write(self._manifest, self._tables, request, prepare)
+        return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
+
+    def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
+        """A branch now, or at a commit, a manifest version or a moment."""
+        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+
+    def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
+        """The history of a branch, newest first."""
+        return self._manifest.commits(BranchName(branch), limit=limit)
+
+    def commit(self, id_: str) -> Commit:
+        return self._manifest.commit(CommitId(id_))
+
+    def recoveries(self) -> list[Recovery]:
+        """Interrupted writes that were finished or undone, newest first, on every branch."""
+        found: dict[CommitId, Recovery] = {}
+        for branch in (MAIN, *list_branches(self._manifest.root.objects)):
+            for commit in self._manifest.commits(branch):
+                if commit.audit is not None:
+                    found.setdefault(commit.id, Recovery(commit.branch, commit.id, commit.created_at, commit.audit))
+        return sorted(found.values(), key=lambda recovery: (recovery.at, recovery.commit), reverse=True)
+
+    def refresh(self) -> list[Audit]:
+        """Finish or undo what dead writers left, on every branch. Readers need no refresh: they always look."""
+        self._writable()
+        branches = (MAIN, *list_branches(self._manifest.root.objects))
+        return [audit for branch in branches for audit in heal(self._manifest, self._tables, branch, timeout_seconds=LOCK_SECONDS)]
+
+    def verify(self) -> list[Finding]:
+        """Check the whole graph; an empty list is a sound one."""
+        return verify(self._manifest, self._tables, self._catalog)
+
+    def info(self) -> Info:
+        root: Root = self._manifest.root
+        snapshot = self._manifest.snapshot()
+        return Info(
+            uri=root.uri,
+            graph_id=self._manifest.graph_id,
+            format=FORMAT,
+            mode=self.mode,
+            fsync=root.sync,
+            branches=1 + len(list_branches(root.objects)),
+            commits=len(self._manifest.commits()),
+            tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
+            python=platform.python_version(),
+        )
+
+    def _catalog(self, snapshot: Snapshot) -> Catalog:
+        """The catalog of a snapshot's own schema (D-14): decoded once a schema."""
+        schema = snapshot.state.head.schema
+        if (known := self._catalogs.get(schema)) is None:
+            text = self._manifest.schema(schema, branch=snapshot.branch.name)
+            known = self._catalogs[schema] = decode(text.ir.encode())
+        return known
+
+    def _writable(self) -> None:
+        if self.mode == "r":
+            raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+class Branches:
+    """The branches of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[str]:
+        """All names, main first."""
+        return [MAIN, *list_branches(self._graph._manifest.root.objects)]
+
+    def create(self, name: str, *, from_: str = MAIN) -> str:
+        """Make a branch that sees what `from_` sees now. Nothing is copied."""
+        self._graph._writable()
+        return create_branch(self._graph._manifest, name, from_=BranchName(from_)).name
+
+    def delete(self, name: str) -> None:
+        """Remove a branch and the forks that only it had."""
+        self._graph._writable()
+        delete_branch(self._graph._manifest, check_name(name))

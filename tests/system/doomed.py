@@ -24,10 +24,7 @@ def main(doing: str, uri: str) -> None:
 def without_rights(uri: str) -> dict[str, object]:
     """Root may do anything, so root becomes nobody first, who may not be able to import: what is imported late comes now."""
     new_ulid()
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+    become_nobody()
     reader = open_graph(open_root(uri), writable=False)
     return {
         "init": told(lambda: make(f"{uri}-new")),
@@ -37,6 +34,13 @@ def without_rights(uri: str) -> dict[str, object]:
         "read": sorted(ids_in(reader)),
         "left": files(Path(uri).parent),
     }
+
+
+def become_nobody() -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
 
 
 def full_disk(uri: str) -> dict[str, object]:

@@ -4,43 +4,86 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 
 import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
+from omnigraph.cli.branch import branch
+from omnigraph.cli.commit import commit
+from omnigraph.cli.flags import Flags, global_flags
+from omnigraph.cli.info import info
+from omnigraph.cli.init import init
+from omnigraph.cli.mutate import mutate
+from omnigraph.cli.recovery import recovery
+from omnigraph.cli.snapshot import snapshot
+from omnigraph.cli.verify import verify
 from omnigraph.cli.version import version
 from omnigraph.errors import OmniGraphError, status_of
 
-_QUIET_FLAGS = {"help_option_names": ["-h", "--help"]}
+INTERRUPTED = 130
+LEGEND = """\b
+What commands reach:
+  any     a graph, wherever it is   mutate, branch, commit, snapshot
+  direct  a graph's storage         init, info, verify, recovery
+  local   no graph                  version"""
+
+log = logging.getLogger(__name__)
 
 
-@click.group(context_settings=_QUIET_FLAGS)
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "obj": Flags()}, epilog=LEGEND)
 @click.version_option(__version__, "-v", "--version", prog_name="omnigraph", message="%(prog)s %(version)s")
-@click.option("--verbose", is_flag=True, help="Log what happens to stderr.")
-def cli(*, verbose: bool) -> None:
+@global_flags
+def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
 
 
-cli.add_command(version)
+for _command in (branch, commit, info, init, mutate, recovery, snapshot, verify, version):
+    cli.add_command(_command)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """The edge: whatever happens below becomes an exit code and a message, never a traceback (unless --verbose)."""
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    as_json = "--json" in arguments
     try:
-        cli.main(arguments, standalone_mode=False)
-    except click.exceptions.Abort:
+        _refuse_bytes(arguments)
+        code = cli.main(arguments, prog_name="omnigraph", standalone_mode=False)
+        output.flush()
+        return code or 0
+    except (click.exceptions.Abort, KeyboardInterrupt):
         output.error("interrupted")
-        sys.exit(130)
+        return INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        output.usage(error.format_message(), as_json=as_json)
+        return error.exit_code
+    except output.Unheard as lost:
+        output.unheard(lost)
+        return 1
     except OmniGraphError as error:
-        output.failure(error, as_json="--json" in (arguments if arguments is not None else sys.argv[1:]))
-        sys.exit(status_of(error).exit_code)
+        log.debug("failed", exc_info=True)
+        output.failure(error, as_json=as_json)
+        return status_of(error).exit_code
+    except Exception as error:  # the edge: our own mistakes end here too
+        log.debug("failed", exc_info=True)
+        output.unexpected(error)
+        return 1
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """What is not text cannot be a name, an actor or a place; refused here, once, for all commands."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"argument {argument!r} is not UTF-8 text") from None
 
 
 if __name__ == "__main__":

@@ -1,21 +1,57 @@
-"""Values -> text on stdout; errors -> text (and one JSON object, when asked for) on stderr. The only module that prints results."""
+"""Values -> text on stdout; notes and errors -> text (and one JSON object, when asked for) on stderr. Only this module prints results."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import Kind, LanguageError, OmniGraphError
+
+
+class Unheard(Exception):
+    """Stdout takes no more: a pipe that nobody reads, a full disk."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(cause.strerror)
+        self.reader_left: Final = isinstance(cause, BrokenPipeError)
 
 
 def line(text: str) -> None:
-    print(text)
+    _put(_in_alphabet(_plain(text)))
+
+
+def fields(values: Mapping[str, object]) -> None:
+    """`key: value` lines; what is None is left out."""
+    for key, value in values.items():
+        if value is not None:
+            line(f"{key}: {('no', 'yes')[value] if isinstance(value, bool) else value}")
 
 
 def document(value: Mapping[str, object]) -> None:
     """One JSON document, indented, on stdout."""
-    print(json.dumps(value, indent=2, default=str))
+    _put(json.dumps(value, indent=2, default=str))
+
+
+def flush() -> None:
+    """Now, and not when the interpreter ends, where a failure could no longer be told."""
+    if sys.stdout is not None:
+        with _heard():
+            sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """For the person at the terminal: not a result."""
+    print(_plain(text), file=sys.stderr)
+
+
+def ask(question: str) -> str:
+    """The answer of the person at the terminal; "" when there is none."""
+    print(_plain(question), end=" ", file=sys.stderr, flush=True)
+    return sys.stdin.readline()
 
 
 def error(message: str) -> None:
@@ -23,7 +59,62 @@ def error(message: str) -> None:
 
 
 def failure(failed: OmniGraphError, *, as_json: bool) -> None:
-    """An error for a person, and with --json for a program too."""
-    error(failed.message)
+    """An error for a person, with the place in the text if it has one; and with --json for a program too."""
+    error(str(failed))
+    for added in getattr(failed, "__notes__", ()):
+        note(f"  {added}")
     if as_json:
-        print(json.dumps({"error": failed.message, "kind": failed.kind.value, "facts": failed.facts}, default=str), file=sys.stderr)
+        _machine_error(failed.message, failed.kind, {**failed.facts, **_place(failed)})
+
+
+def usage(message: str, *, as_json: bool) -> None:
+    """The command line itself was wrong, and a person has been told: with --json a program is told too."""
+    if as_json:
+        _machine_error(message, Kind.INVALID_ARGUMENT, {})
+
+
+def unexpected(failed: Exception) -> None:
+    """A mistake of ours: no traceback for somebody who cannot mend it."""
+    error(f"unexpected {type(failed).__name__}: {failed}")
+    note("This is a bug in omnigraph. Please report it, with what --verbose says.")
+
+
+def unheard(lost: Unheard) -> None:
+    """The command was done. Behind `| head` nobody needs to be told."""
+    if not lost.reader_left:
+        error(f"done, but the result could not be written to stdout: {lost}")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter's last flush fails once more
+
+
+def _put(text: str) -> None:
+    with _heard():
+        print(text)
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    try:
+        yield
+    except OSError as failed:
+        raise Unheard(failed) from failed
+
+
+def _machine_error(message: str, kind: Kind, facts: Mapping[str, object]) -> None:
+    print(json.dumps({"error": message, "kind": kind.value, "facts": facts}, default=str), file=sys.stderr)
+
+
+def _place(failed: OmniGraphError) -> dict[str, object]:
+    if not isinstance(failed, LanguageError) or failed.position is None:
+        return {}
+    return {"line": failed.position.line, "column": failed.position.column, "code": failed.code, "hint": failed.hint}
+
+
+def _plain(text: str) -> str:
+    """One line that moves no cursor, whatever somebody put into a name."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _in_alphabet(text: str) -> str:
+    """Stdout may not have all letters; stderr escapes those it lacks by itself."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

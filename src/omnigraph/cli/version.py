@@ -8,14 +8,19 @@ import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
+from omnigraph.cli.flags import Flags, global_flags
+from omnigraph.cli.scope import LOCAL, admit
 
 STANDS_ON = ("pylance", "pyarrow", "obstore", "pyspark")
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the versions of what omnigraph stands on.")
-def version(*, as_json: bool) -> None:
+@global_flags
+@click.pass_obj
+def version(flags: Flags, *, as_json: bool) -> None:
     """Print the version."""
+    admit(flags, "version", LOCAL)
     if not as_json:
         output.line(f"omnigraph {__version__}")
         return

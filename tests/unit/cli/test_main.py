@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import click
 import pytest
 
 import omnigraph
-from omnigraph.cli.main import cli
+from omnigraph.cli import main
+from omnigraph.cli.main import LEGEND, cli
+from tests.unit.cli.calls import Call, run
 
 REFERENCE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "user" / "cli.md"
-HEAVY = {"lance", "pyarrow", "obstore", "pyspark", "numpy", "scipy"}
+HEAVY = {"lance", "pyarrow", "obstore", "pyspark", "numpy", "scipy", "rich", "yaml"}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "omnigraph.cli.main", *arguments], capture_output=True, text=True, check=False)
+def paths(group: click.Group) -> list[tuple[str, ...]]:
+    """Every command and subcommand, as it is typed."""
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        found.append((name,))
+        if isinstance(command, click.Group):
+            found += [(name, *rest) for rest in paths(command)]
+    return found
 
 
 @pytest.mark.parametrize("arguments", [("version",), ("--version",), ("-v",)])
@@ -39,16 +51,104 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert done.stdout == ""
 
 
+def test_a_usage_error_is_json_too_when_asked_for() -> None:
+    done = run("mutate", "--nope", "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert json.loads(done.stderr.splitlines()[-1])["kind"] == "invalid_argument"
+
+
 def test_help_loads_no_engine() -> None:
-    """Help answers at once because nothing heavy is imported on the way to it."""
-    program = "import sys\ntry:\n    from omnigraph.cli.main import main\n    main(['--help'])\nexcept SystemExit:\n    print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "Usage" in done.stdout
-    assert HEAVY.isdisjoint(done.stdout.split())
+    """Help answers at once because nothing heavy is imported on the way to it: of the program, and of every command."""
+    program = (
+        "import sys\nfrom omnigraph.cli.main import run\nfor path in sys.argv[1:]:\n"
+        "    assert run([*path.split(), '--help']) == 0\nprint('MODULES', *sys.modules)"
+    )
+    commands = ["", *(" ".join(path) for path in paths(cli))]
+    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, check=True)
+    text, _, modules = done.stdout.partition("MODULES")
+    assert text.count("Usage: omnigraph") == len(commands)
+    assert "omnigraph.cli.main" in modules.split()
+    assert HEAVY.isdisjoint(modules.split())
 
 
-def test_every_command_is_in_the_reference() -> None:
+def test_every_command_is_in_the_reference_and_in_the_legend() -> None:
     text = REFERENCE.read_text()
     assert cli.commands
     for name in cli.commands:
         assert f"## `omnigraph {name}`" in text
+        assert name in LEGEND
+    for path in paths(cli):
+        assert f"omnigraph {' '.join(path)}" in text
+
+
+@pytest.mark.parametrize("path", paths(cli))
+def test_every_command_takes_the_global_flags(path: tuple[str, ...], call: Call) -> None:
+    shown = call(*path, "--help").out
+    for flag in ("--store", "--as", "--yes", "--quiet", "--verbose", "--storage-option"):
+        assert flag in shown
+
+
+def test_arguments_that_are_not_text_are_refused(call: Call) -> None:
+    said = call("--as", "\udcff", "version")
+    assert said.code == 2
+    assert "is not UTF-8 text" in said.err
+
+
+# -- the edge
+
+
+def mistaken(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line with one command more, which has a mistake in it."""
+    program = "import sys\nfrom omnigraph.cli.main import cli, main\n@cli.command()\ndef bad(): 1 / 0\nmain(sys.argv[1:])"
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_mistake_of_ours_asks_for_a_report_and_shows_no_traceback() -> None:
+    done = mistaken("bad")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: unexpected ZeroDivisionError: division by zero\nThis is a bug in omnigraph. Please report it, with what --verbose says.\n"
+    )
+
+
+def test_verbose_shows_the_traceback() -> None:
+    done = mistaken("--verbose", "bad")
+    assert done.returncode == 1
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "Error: unexpected ZeroDivisionError" in done.stderr
+
+
+def test_interrupted_is_130_and_no_traceback(tmp_path: Path) -> None:
+    """A real signal, while the command waits for its query to come through a pipe."""
+    pipe = tmp_path / "queries.gq"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "omnigraph.cli.main", "mutate", "--query", str(pipe), "--store", "g.omni"]
+    # Opening the pipe returns when the other side has opened it too: then the command is reading.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running, open(pipe, "wb"):
+        time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert running.returncode == main.INTERRUPTED
+    assert out == ""
+    assert err.strip() == "Error: interrupted"
+
+
+def test_a_reader_that_leaves_is_no_error_to_speak_of() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "omnigraph.cli.main", "version"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_result_that_cannot_be_written_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "omnigraph.cli.main", "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: done, but the result could not be written to stdout: No space left on device\n"

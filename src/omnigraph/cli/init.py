@@ -1,0 +1,30 @@
+"""`omnigraph init`: a schema file and a place -> a new graph."""
+
+from __future__ import annotations
+
+import click
+
+from omnigraph.cli import output
+from omnigraph.cli.flags import Flags, global_flags, json_flag
+from omnigraph.cli.scope import BIRTH, resolve
+from omnigraph.cli.texts import read_text, shown_in
+
+
+@click.command()
+@click.argument("uri")
+@click.option("--schema", "schema_file", metavar="FILE", required=True, help="The graph's schema (.pg).")
+@json_flag
+@global_flags
+@click.pass_obj
+def init(flags: Flags, *, uri: str, schema_file: str, as_json: bool) -> None:
+    """Make a graph at URI, a place that holds none."""
+    target = resolve(flags, "init", BIRTH, uri=uri)
+    schema = read_text(schema_file, "schema file")
+    from omnigraph.graph import init as make
+
+    with shown_in(schema):
+        graph = make(target.uri, schema=schema.text, storage_options=flags.storage_options)
+    if as_json:
+        output.document({"uri": target.uri, "graph_id": graph.info().graph_id})
+    else:
+        output.line(f"initialized {target.uri}")

@@ -1,0 +1,39 @@
+"""Files about people, and two ways to call the command line: in this process, and for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SCHEMA = "node Person {\n  name: String @key\n  born: I32?\n}\n\nedge Knows: Person -> Person\n"
+QUERIES = """query add_person($name: String, $born: I32?) {
+  insert Person { name: $name, born: $born }
+}
+
+query introduce($from: String, $to: String) {
+  insert Knows { from: $from, to: $to }
+}
+"""
+
+
+class Said(NamedTuple):
+    """How a command ended, and what it printed where."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Call = Callable[..., Said]
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "omnigraph.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, stdin=subprocess.DEVNULL)

@@ -1,0 +1,104 @@
+"""Files and JSON from outside: read as they are meant, or refused with the place and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli.texts import query_named, read_params, read_text
+from omnigraph.errors import InvalidInput, LanguageError
+from omnigraph.lang import Source
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\xef\xbb\xbfnode")
+    assert read_text(str(tmp_path / "f"), "schema file").text == "node"
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"there is no schema file .*/f; check the path"):
+        read_text(str(tmp_path / "f"), "schema file")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="is a folder, not a schema file"):
+        read_text(str(tmp_path), "schema file")
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"node\n\xff")
+    with pytest.raises(InvalidInput, match=r"f is not UTF-8 text: byte 0xff at offset 5, on line 2; save the schema file as UTF-8"):
+        read_text(str(tmp_path / "f"), "schema file")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "x" * 300])
+def test_a_path_that_cannot_be(path: str) -> None:
+    with pytest.raises(InvalidInput, match="schema file"):
+        read_text(path, "schema file")
+
+
+TWO = Source("query a() { delete P where x = 1 }\nquery b() { delete P where x = 1 }", "two.gq")
+
+
+def test_a_query_is_found_by_name_or_alone() -> None:
+    assert query_named(TWO, "b") == "b"
+    assert query_named(Source("query a() { delete P where x = 1 }", "f"), None) == "a"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (TWO, None, "two.gq: query file contains multiple queries; pass --name (NAME, the command's argument): one of a, b"),
+        (TWO, "c", "two.gq: query 'c' not found; there is a, b"),
+        (Source("", "no.gq"), None, "no.gq: query file contains no query"),
+        (Source("", "no.gq"), "c", "no.gq: query 'c' not found"),
+    ],
+)
+def test_a_query_that_is_not_there(source: Source, name: str | None, message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        query_named(source, name)
+    assert refused.value.message == message
+
+
+def test_a_text_that_does_not_parse_shows_its_file_and_place() -> None:
+    with pytest.raises(LanguageError) as refused:
+        query_named(Source("query a() {\n  remove P\n}", "bad.gq"), None)
+    shown = str(refused.value).splitlines()
+    assert shown[0].startswith("bad.gq:2:3: parse error: ")
+    assert shown[1:3] == ["  2 |   remove P", "    |   ^^^^^^"]
+
+
+# -- parameters
+
+
+def test_parameters_come_as_text_or_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text('{"n": 18446744073709551615}')
+    assert read_params(None, None) is None
+    assert read_params('{"a": [1.5, null]}', None) == {"a": [1.5, None]}
+    assert read_params(None, str(tmp_path / "p.json")) == {"n": 2**64 - 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": }', "--params:1:7: invalid JSON: Expecting value"),
+        ('{\n"a": 1,}', "--params:2:"),
+        ("", "--params:1:1: invalid JSON: Expecting value"),
+        ("[1]", "--params: params must be a JSON object"),
+        ('{"a": NaN}', "--params: invalid JSON: NaN is no JSON number"),
+        ('{"a": ' + "9" * 5000 + "}", "--params: invalid JSON: "),
+        ("[" * 100_000, "--params: invalid JSON: "),
+    ],
+    ids=["value", "second line", "nothing", "array", "NaN", "long number", "deep"],
+)
+def test_parameters_that_are_no_json(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_params(text, None)
+    assert refused.value.message.startswith(message)
+
+
+def test_a_parameter_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text("{")
+    with pytest.raises(InvalidInput, match=r"p\.json:1:2: invalid JSON"):
+        read_params(None, str(tmp_path / "p.json"))

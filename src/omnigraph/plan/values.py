@@ -1,0 +1,140 @@
+"""Literals -> typed constants, and values -> what a column can store. Raises ValueError with the message; callers add the place."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Final, assert_never
+
+from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, display, scalar_of
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan.expr import Value
+
+RANGES: Final = {
+    Scalar.I32: (-(2**31), 2**31 - 1),
+    Scalar.I64: (-(2**63), 2**63 - 1),
+    Scalar.U32: (0, 2**32 - 1),
+    Scalar.U64: (0, 2**64 - 1),
+}
+MAX_F32: Final = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+
+_ARROW_NAMES: Final = {
+    Scalar.STRING: "Utf8",
+    Scalar.BLOB: "Blob",
+    Scalar.BOOL: "Boolean",
+    Scalar.I32: "Int32",
+    Scalar.I64: "Int64",
+    Scalar.U32: "UInt32",
+    Scalar.U64: "UInt64",
+    Scalar.F32: "Float32",
+    Scalar.F64: "Float64",
+    Scalar.DATETIME: "Date64",
+    Scalar.DATE: "Date32",
+}
+
+
+def compatible(left: ValueType, right: ValueType) -> bool:
+    """The language's one test of types: same list-ness, and the same scalar or both numeric. Nullability plays no part."""
+    match left, right:
+        case VectorOf(a), VectorOf(b):
+            return a == b
+        case ListOf(a), ListOf(b):
+            return _same(a, b)
+        case (VectorOf() | ListOf(), _) | (_, VectorOf() | ListOf()):
+            return False
+        case _:
+            one, other = scalar_of(left), scalar_of(right)
+            return one is not None and other is not None and _same(one, other)
+
+
+def _same(a: Scalar, b: Scalar) -> bool:
+    return a is b or (a in NUMBERS and b in NUMBERS)
+
+
+def narrowed(value: float) -> float:
+    """The 32-bit float nearest to `value`, as the double it widens to; beyond the range it is infinite."""
+    try:
+        narrow: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return narrow
+
+
+def stored(value: Value, type_: ValueType) -> Value:
+    """`value`, whose type is compatible with `type_`, as a column of `type_` holds it, or ValueError. Null stays null.
+
+    An integer widens into a float; nothing else changes kind, and nothing is cut off.
+    """
+    if value is None:
+        return None
+    match type_:
+        case Plain(scalar):
+            return _stored_scalar(value, scalar)
+        case ListOf(item):
+            return tuple(_stored_item(element, item) for element in _elements(value))
+        case VectorOf(dimension):
+            elements = _elements(value)
+            if len(elements) != dimension:
+                raise ValueError(f"vector property expects {dimension} dimensions, got {len(elements)}")
+            return tuple(_stored_item(element, Scalar.F32) for element in elements)
+        case EnumOf():
+            return value
+        case _:
+            assert_never(type_)
+
+
+def _elements(value: Value) -> tuple[bool | int | float | str, ...]:
+    if not isinstance(value, tuple):
+        raise ValueError(f"cannot convert {_spelled(value)} to a list")
+    return value
+
+
+def _stored_item(value: Value, scalar: Scalar) -> bool | int | float | str:
+    item = _stored_scalar(value, scalar)
+    assert item is not None
+    assert not isinstance(item, tuple)
+    return item
+
+
+def _stored_scalar(value: Value, scalar: Scalar) -> Value:
+    if scalar in INTEGERS:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"cannot convert {_spelled(value)} to {_ARROW_NAMES[scalar]}")
+        low, high = RANGES[scalar]
+        if not low <= value <= high:
+            raise ValueError(f"integer value {value} exceeds {_ARROW_NAMES[scalar]} range")
+        return value
+    if scalar in FLOATS:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(f"cannot convert {_spelled(value)} to {_ARROW_NAMES[scalar]}")
+        return _stored_float(value, scalar)
+    return value
+
+
+def _stored_float(value: float, scalar: Scalar) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"float value {value} must be finite")
+    wide = float(value)
+    if scalar is Scalar.F64:
+        return wide
+    narrow = narrowed(wide)
+    if math.isinf(narrow):
+        raise ValueError(f"float value {value} exceeds Float32 range")
+    return narrow
+
+
+def _spelled(value: Value) -> str:
+    match value:
+        case bool():
+            return f"Bool({str(value).lower()})"
+        case int():
+            return f"Integer({value})"
+        case float():
+            return f"Float({value})"
+        case _:
+            return repr(value)
+
+
+def described(type_: ValueType) -> str:
+    """A type as messages quote it."""
+    return f"`{display(type_)}`"

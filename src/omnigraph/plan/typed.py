@@ -12,7 +12,7 @@ from typing import assert_never
 import msgspec
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
-from omnigraph.catalog.types import ValueType
+from omnigraph.catalog.types import ListOf, ValueType
 from omnigraph.errors import Span
 from omnigraph.lang.query import AggregateFunction, Comparison, Containment
 from omnigraph.plan.expr import BOOL, DATETIME, F64, Constant, Field
@@ -263,3 +263,7 @@ def nullable(expr: Expr) -> bool:
             return True
         case _:
             assert_never(expr)
+
+
+def is_list(expr: Expr) -> bool:
+    return isinstance(type_of(expr), ListOf)

@@ -16,7 +16,6 @@ RANGES: Final = {
     Scalar.U32: (0, 2**32 - 1),
     Scalar.U64: (0, 2**64 - 1),
 }
-MAX_F32: Final = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
 _ARROW_NAMES: Final = {
     Scalar.STRING: "Utf8",

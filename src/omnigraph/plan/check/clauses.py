@@ -251,6 +251,7 @@ class BlockChecker:
     # negations
 
     def _negation(self, clause: Negation) -> None:
+        self.scope.step()
         visible = self.scope.slots()
         checker = BlockChecker(self.scope.inner(), visible=visible)
         block = checker.block(clause.clauses)

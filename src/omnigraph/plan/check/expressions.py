@@ -136,6 +136,7 @@ def _described(expr: Expr) -> str:
 
 
 def ranking(tree: Nearest | Bm25 | Rrf, scope: Scope) -> Ranking:
+    scope.step()
     match tree:
         case Nearest():
             return _nearest(tree, scope)

@@ -11,8 +11,8 @@ from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import Field
 from omnigraph.plan.typed import BoundVariable, Parameter
 
-MAX_VARIABLES: Final = 128
-"""Of one query, anonymous ones included. Plans are trees as deep as the variables are many."""
+MAX_STEPS: Final = 100
+"""Variables, anonymous ones included, negations and rankings of one query: a plan is a tree as deep as these are many."""
 
 
 class Scope:
@@ -22,6 +22,7 @@ class Scope:
         self.catalog: Final = catalog
         self.parameters: Final = {parameter.name: parameter for parameter in parameters}
         self.variables: Final[list[BoundVariable]] = []
+        self._steps: Final[list[None]] = []
         self._names: dict[str, int] = {}
 
     def inner(self) -> Scope:
@@ -41,19 +42,24 @@ class Scope:
 
     def bind(self, variable: Variable, type_: EntityType) -> int:
         """A new slot for a variable that has none here; `$_` gets one each time."""
+        self.step()
         slot = len(self.variables)
-        if slot >= MAX_VARIABLES:
-            raise ResourceLimitExceeded(
-                Kind.RESOURCE_LIMIT,
-                f"a query may bind at most {MAX_VARIABLES} variables",
-                resource="query_variables",
-                limit=MAX_VARIABLES,
-                actual=slot + 1,
-            )
         self.variables.append(BoundVariable(variable.name, type_))
         if not variable.wildcard:
             self._names[variable.name] = slot
         return slot
+
+    def step(self) -> None:
+        """Count one more step of the plan."""
+        self._steps.append(None)
+        if len(self._steps) > MAX_STEPS:
+            raise ResourceLimitExceeded(
+                Kind.RESOURCE_LIMIT,
+                f"a query may have at most {MAX_STEPS} variables, negations and rankings",
+                resource="query_steps",
+                limit=MAX_STEPS,
+                actual=len(self._steps),
+            )
 
     def node(self, variable: Variable) -> tuple[int, NodeType] | None:
         """The slot and type of a bound node; an edge variable cannot stand for one."""

@@ -1,0 +1,212 @@
+"""Laws: every rule keeps the answers, whatever the query, the graph and the statistics; and nothing but our errors escapes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tests.unit.plan.cinema import cinema, query_of, wrapped
+from tests.unit.plan.evaluate import Graph, rows_of
+from tests.unit.plan.test_check_errors import MUTATIONS, READS
+from tests.unit.plan.test_meaning import ORDERED, UNORDERED
+
+from omnigraph.errors import InvalidInput, LanguageError, ResourceLimitExceeded
+from omnigraph.ids import TypeId
+from omnigraph.lang import parse_queries
+from omnigraph.plan import ir
+from omnigraph.plan.check import check, check_read
+from omnigraph.plan.explain import explain
+from omnigraph.plan.lower import lower
+from omnigraph.plan.operation import operation_of
+from omnigraph.plan.params import bind_parameters
+from omnigraph.plan.planner import plan_read
+from omnigraph.plan.rules import RULES
+from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics, Statistics
+from omnigraph.plan.typed import TypedRead
+from omnigraph.plan.writes import plan_mutation
+
+# (clause, variables it binds, variables it needs)
+CLAUSES: list[tuple[str, str, str]] = [
+    ("$p: Person", "p", ""),
+    ("$q: Person { born: 1 }", "q", ""),
+    ("$f: Film", "f", ""),
+    ("$f: Film { year: 1 }", "f", ""),
+    ("$g: Film", "g", ""),
+    ("$s: Studio", "s", ""),
+    ("$p actedIn $f", "pf", ""),
+    ("$f actedIn $q", "qf", "f"),
+    ("$p $r:actedIn $g", "prg", ""),
+    ("$p influenced $q", "pq", ""),
+    ("$p influenced{1,3} $q", "pq", ""),
+    ("$q influenced{2,3} $p", "pq", ""),
+    ("$p <influenced> $q", "pq", ""),
+    ("$p <influenced>{2,2} $q", "pq", ""),
+    ("$p influenced{1,2} $p", "p", ""),
+    ("$p directed{2,3} $f", "pf", ""),
+    ("$f madeBy $s", "fs", ""),
+    ("$g madeBy $s", "gs", ""),
+    ("$_ actedIn $f", "f", ""),
+    ("$f.year > 1.5", "", "f"),
+    ("$f.year < $g.year", "", "fg"),
+    ("$p.born != $q.born", "", "pq"),
+    ("$p.born <= 1", "", "p"),
+    ("$r.billing >= 0.5", "", "r"),
+    ("$r.billing = $f.year", "", "rf"),
+    ('$f.genres contains "a"', "", "f"),
+    ('["F0", "F1"] contains $f.slug', "", "f"),
+    ('search($f.plot, "x") = false', "", "f"),
+    ('search($g.plot, "x y")', "", "g"),
+    ("1 < 2", "", ""),
+    ("2 < 1", "", ""),
+    ("$f.year < 3000000000", "", "f"),
+    ("not { $p directed $f }", "", "pf"),
+    ("not { $f madeBy $_ }", "", "f"),
+    ("not { $p influenced $z  $z.born > 1 }", "", "p"),
+    ("not { $h: Film  $h.year < $f.year }", "", "f"),
+    ("not { $f.year = 1 }", "", "f"),
+    ("not { $p actedIn $k  not { $k madeBy $s } }", "", "ps"),
+    ("not { $p actedIn $k  not { $k.year < $f.year  $k madeBy $_ } }", "", "pf"),
+    ("not { $p $e:actedIn $f  $e.billing < $r.billing }", "", "pfr"),
+]
+PROPERTY = {"p": "born", "q": "name", "f": "year", "g": "slug", "s": "city", "r": "billing"}
+
+
+@st.composite
+def reads(draw: st.DrawFn) -> tuple[str, bool]:
+    """A read that types, and whether its rows are ordered."""
+    bound: set[str] = set()
+    clauses: list[str] = []
+    for _ in range(draw(st.integers(1, 6))):
+        clause, binds, _ = draw(st.sampled_from([clause for clause in CLAUSES if bound.issuperset(clause[2])]))
+        if "$r:" in clause and "r" in bound:
+            continue
+        clauses.append(clause)
+        bound.update(binds)
+    assume(bound)
+    names = sorted(bound)
+    returned = [f"${name}.{PROPERTY[name]}" for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))]
+    match = f"match {{ {' '.join(clauses)} }}"
+    if draw(st.booleans()):
+        return f"{match} return {{ {' '.join(returned)} count({returned[0]}) as n }}", False
+    if draw(st.booleans()):
+        return f"{match} return {{ {' '.join(returned)} }}", False
+    tail = draw(st.sampled_from(["", "limit 3", "limit 0"]))
+    return f"{match} return {{ {' '.join(returned)} }} order {{ {returned[-1]} desc }} {tail}", True
+
+
+_SMALL = st.none() | st.integers(0, 2)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    people = {f"P{n}": {"name": f"P{n}", "born": draw(_SMALL)} for n in range(3)}
+    films = {
+        f"F{n}": {
+            "slug": f"F{n}",
+            "title": "t",
+            "year": draw(st.integers(0, 2)),
+            "genres": draw(st.none() | st.sampled_from([("a",), ("b",)])),
+            "plot": draw(st.none() | st.sampled_from(["x", "y", ""])),
+        }
+        for n in range(3)
+    }
+    studios = {f"S{n}": {"name": f"S{n}", "city": None} for n in range(2)}
+    nodes: dict[str, dict[str, dict[str, Any]]] = {"Person": people, "Film": films, "Studio": studios}
+    edges: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, source, target in (
+        ("ActedIn", people, films),
+        ("Directed", people, films),
+        ("Influenced", people, people),
+        ("MadeBy", films, studios),
+    ):
+        pairs = draw(st.lists(st.tuples(st.sampled_from(sorted(source)), st.sampled_from(sorted(target)), _SMALL), max_size=5))
+        edges[name] = {f"{name}{n}": {"src": src, "dst": dst, "billing": small} for n, (src, dst, small) in enumerate(pairs)}
+    return Graph(nodes, edges)
+
+
+@st.composite
+def known(draw: st.DrawFn) -> Statistics:
+    nodes = {node.id: NodeStatistics(draw(st.sampled_from([0, 1, 10**6])), frozenset({"slug"})) for node in cinema().nodes}
+    degree = st.sampled_from([0.0, 0.5, 40.0])
+    edges: dict[TypeId, EdgeStatistics] = {
+        edge.id: EdgeStatistics(draw(st.sampled_from([0, 10**6])), draw(degree), draw(degree)) for edge in cinema().edges
+    }
+    return Statistics(nodes, edges)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(query=reads(), graph=graphs(), statistics=known())
+def test_every_rule_keeps_the_answers(query: tuple[str, bool], graph: Graph, statistics: Statistics) -> None:
+    text, ordered = query
+    read = check_read(query_of(text), cinema())
+    plain = lower(read, {}, now_ms=0)
+    expected = rows_of(plain, graph)
+    root = plain.root
+    for rule in RULES:
+        root = rule(root, statistics)
+        rows = rows_of(ir.LogicalRead(plain.name, root, plain.bindings, plain.columns), graph)
+        if ordered:
+            assert rows == expected, rule.__name__
+        else:
+            assert sorted(rows, key=repr) == sorted(expected, key=repr), rule.__name__
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(query=reads(), statistics=known())
+def test_rules_have_nothing_left_to_do(query: tuple[str, bool], statistics: Statistics) -> None:
+    """Law: a rule that ran just now changes nothing, except the last, which runs once."""
+    root = lower(check_read(query_of(query[0]), cinema()), {}, now_ms=0).root
+    for rule in RULES[:-1]:
+        root = rule(root, statistics)
+        assert rule(root, statistics) == root, rule.__name__
+
+
+_CORPUS = [case[1].replace("«", "").replace("»", "") for case in READS + MUTATIONS] + [case[1] for case in UNORDERED + ORDERED]
+_TOKEN = re.compile(r'"[^"]*"|\$?\w+|\S', re.ASCII)
+_WORDS = sorted({token for text in _CORPUS for token in _TOKEN.findall(text)})
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=4), max_leaves=4
+)
+
+
+@st.composite
+def mangled(draw: st.DrawFn) -> str:
+    """A text of the corpus with a few tokens dropped, doubled or replaced."""
+    tokens = _TOKEN.findall(wrapped(draw(st.sampled_from(_CORPUS))))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(tokens) - 1))
+        tokens[at : at + 1] = draw(st.sampled_from([[], [tokens[at]] * 2]) | st.sampled_from(_WORDS).map(lambda word: [word]))
+        assume(tokens)
+    return " ".join(tokens)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=mangled(), values=st.lists(_JSON, min_size=3, max_size=3))
+def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
+    try:
+        queries = parse_queries(text).queries
+    except (LanguageError, ResourceLimitExceeded):
+        return
+    for query in queries:
+        try:
+            typed = check(query, cinema())
+            operation_of(typed, cinema())
+            given_ = {parameter.name: value for parameter, value in zip(typed.parameters, values, strict=False)}
+            bound = bind_parameters(typed.parameters, given_)
+            if isinstance(typed, TypedRead):
+                explanation = explain(plan_read(typed, bound, now_ms=0))
+                assert explanation.text
+            else:
+                plan_mutation(typed, bound, now_ms=0)
+        except (LanguageError, InvalidInput, ResourceLimitExceeded):
+            continue
+
+
+def test_the_largest_query_is_planned_and_explained() -> None:
+    clauses = " ".join(f"$p{n} influenced $p{n + 1}" for n in range(97))
+    text = f"match {{ $p0: Person {clauses} $p1.born < $p90.born  not {{ $p5 directed $f }} }} return {{ $p97.name }} order {{ $p9.born }}"
+    typed = check(query_of(text), cinema())
+    assert isinstance(typed, TypedRead)
+    assert explain(plan_read(typed, {}, now_ms=0)).text.count("expand") == 98

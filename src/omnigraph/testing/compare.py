@@ -52,7 +52,7 @@ def compare(expected: expect.Expected, actual: outcome.Outcome) -> Difference | 
             assert isinstance(seen, list)
             return _lines("another plan", [value_text(step) for step in expected.values], [value_text(step) for step in seen])
         case expect.PlanText(), outcome.Explained():
-            return _lines("another plan", expected.text.split("\n"), actual.text.strip("\n").split("\n"))
+            return _plans(expected.text.split("\n"), actual.text.strip("\n").split("\n"))
         case expect.Facts(), outcome.Accepted():
             return _facts(expected, facts_of(actual.catalog))
         case _:
@@ -197,6 +197,13 @@ def _exports(expected: expect.Lines, actual: outcome.Exported) -> Difference | N
     seen = projected(values, list(expected.values), whole=True)
     assert isinstance(seen, list)
     return _lines("other lines", [value_text(value) for value in expected.values], [value_text(value) for value in seen])
+
+
+def _plans(expected: Sequence[str], actual: Sequence[str]) -> Difference | None:
+    """Line by line, each as far as it is written: what is left off at its end (estimates, usually) is not compared."""
+    written = [*expected, *([""] * (len(actual) - len(expected)))]
+    seen = [wanted if wanted and line.startswith(wanted) else line for wanted, line in zip(written, actual, strict=False)]
+    return _lines("another plan", expected, seen)
 
 
 def _pretty(value: object) -> list[str]:

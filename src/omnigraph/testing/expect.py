@@ -84,7 +84,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class PlanText(msgspec.Struct, frozen=True):
-    """The text of an explained plan."""
+    """The text of an explained plan; each line says how the line begins."""
 
     text: str
 

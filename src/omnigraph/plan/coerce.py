@@ -7,7 +7,6 @@ their meaning: what a column cannot hold is not rounded into it, the comparison 
 from __future__ import annotations
 
 import math
-import sys
 from typing import Final, assert_never
 
 from omnigraph.catalog.types import FLOATS, INTEGERS, Plain, scalar_of
@@ -88,8 +87,6 @@ def _against_float(field: Field, scalar: Scalar, operator: Comparison, value: fl
         if math.isinf(narrow):
             return _beyond(field, operator, above=value > 0)
         return Compare(field, operator, Constant(field.type, narrow))
-    if abs(value) > sys.float_info.max:
-        return _beyond(field, operator, above=value > 0)
     wide = float(value)
     if wide == value:
         return Compare(field, operator, Constant(field.type, wide))

@@ -12,7 +12,7 @@ from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import Constant, Field
 from omnigraph.plan.ir import Compare, Link, OneOf, Predicate, Prefix, Scan
 from omnigraph.plan.ops import Restrict, Route, RouteChoice
-from omnigraph.plan.statistics import NodeStatistics, Statistics, fan_out, scanned_rows, selectivity
+from omnigraph.plan.statistics import MOST_HOPS, NodeStatistics, Statistics, fan_out, scanned_rows, selectivity
 
 _CALL_MS: Final = 1.0
 _KEY_MS: Final = 0.046
@@ -22,8 +22,6 @@ _BUILD_EDGE_MS: Final = 3e-4
 """Reading both ends of an edge and sorting it into the adjacency."""
 _WALK_MS: Final = 1e-5
 _READY_MS: Final = 0.05
-_MOST_HOPS: Final = 8
-"""Beyond these a walk has seen what it will see; more would only make the guess absurd."""
 
 
 def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool) -> RouteChoice:
@@ -31,8 +29,8 @@ def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: 
     edge = statistics.edge(link.edge.id)
     degree = fan_out(_one_hop(link), statistics, from_left=from_left)
     index_ms, walked, frontier = 0.0, 0.0, max(rows, 1.0)
-    for _ in range(min(link.high, _MOST_HOPS)):
-        index_ms += _CALL_MS + _KEY_MS * frontier
+    for _ in range(min(link.high, MOST_HOPS)):
+        index_ms += _CALL_MS + (_KEY_MS * frontier if edge.indexed else _SCAN_ROW_MS * edge.rows)
         walked += frontier * max(degree, 1.0)
         frontier = min(max(frontier * degree, 1.0), float(max(edge.rows, 1)))
     build_ms = _READY_MS if edge.adjacency_ready else _CALL_MS + _BUILD_EDGE_MS * edge.rows

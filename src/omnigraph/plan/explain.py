@@ -66,6 +66,9 @@ def _step(op: ops.Op, spell: Speller) -> Step:
             )
         case ops.CrossProduct(left, right):
             return Step("cross product", {}, op.rows, (_step(left, spell), _step(right, spell)))
+        case ops.Join(left, right, pairs):
+            equal = [f"{spell.expr(first)} = {spell.expr(second)}" for first, second in pairs]
+            return Step("join", {"on": equal}, op.rows, (_step(left, spell), _step(right, spell)))
         case ops.AntiJoin(input_, inner, on):
             facts: dict[str, object] = {"on": [spell.variable(binding) for binding in on]}
             return Step("anti join", facts, op.rows, (_step(input_, spell), _step(inner, spell)))

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.catalog.model import EntityType, TypeKind
-from omnigraph.catalog.types import ListOf, Plain, ValueType
+from omnigraph.catalog.types import Plain, ValueType
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
 
@@ -65,8 +65,3 @@ def type_ref(entity: EntityType) -> TypeRef:
 def whole(binding: int) -> Field:
     """The node bound to `binding`, as its id."""
     return Field(binding, ID, STRING)
-
-
-def item_type(type_: ValueType) -> ValueType | None:
-    """The type of a list's items; None for what is no list."""
-    return Plain(type_.item) if isinstance(type_, ListOf) else None

@@ -196,6 +196,14 @@ class CrossProduct(_Struct, frozen=True):
     right: Plan
 
 
+class Join(_Struct, frozen=True):
+    """Pairs of rows whose fields are equal, first of each pair on the left; a null equals nothing."""
+
+    left: Plan
+    right: Plan
+    on: tuple[tuple[Field, Field], ...]
+
+
 class Filter(_Struct, frozen=True):
     input: Plan
     where: tuple[Predicate, ...]
@@ -285,6 +293,7 @@ Plan = (
     | Expand
     | Connect
     | CrossProduct
+    | Join
     | Filter
     | AntiJoin
     | Rank
@@ -330,9 +339,9 @@ def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     match plan:
         case Scan() | Argument() | Pattern() | Empty():
             return plan
-        case CrossProduct(left, right):
+        case CrossProduct(left, right) | Join(left, right):
             new_left, new_right = change(left), change(right)
-            return plan if new_left is left and new_right is right else CrossProduct(new_left, new_right)
+            return plan if new_left is left and new_right is right else msgspec.structs.replace(plan, left=new_left, right=new_right)
         case AntiJoin(input_, inner, on):
             new_input, new_inner = change(input_), change(inner)
             return plan if new_input is input_ and new_inner is inner else AntiJoin(new_input, new_inner, on)
@@ -357,7 +366,7 @@ def bound_by(plan: Plan) -> frozenset[int]:
             return bound_by(input_) | _edge_of(link) | {target.binding}
         case Connect(input_, link):
             return bound_by(input_) | _edge_of(link)
-        case CrossProduct(left, right):
+        case CrossProduct(left, right) | Join(left, right):
             return bound_by(left) | bound_by(right)
         case AntiJoin() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
             return bound_by(plan.input)
@@ -403,8 +412,3 @@ def expr_fields(expr: Expr) -> tuple[Field, ...]:
 def reads_bindings(predicate: Predicate) -> frozenset[int]:
     """The bindings a predicate is about."""
     return frozenset(field.binding for field in fields_of(predicate))
-
-
-def ranked_field(ranking: Ranking) -> Field:
-    """The field by which a ranking knows its entity."""
-    return ranking.first.field if isinstance(ranking, Fusion) else ranking.field

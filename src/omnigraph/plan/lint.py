@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from omnigraph.catalog.model import Catalog, NodeType
-from omnigraph.errors import LanguageError
+from omnigraph.errors import LanguageError, ResourceLimitExceeded
 from omnigraph.lang import parse_queries
 from omnigraph.lang.query import Query, Read
 from omnigraph.plan.check import check
@@ -85,6 +85,10 @@ def lint(text: str, catalog: Catalog, *, query_path: str, schema_source: SchemaS
         queries = parse_queries(text, name=query_path).queries
     except LanguageError as error:
         queries = ()
+        place = "" if error.position is None else f" (line {error.position.line}, column {error.position.column})"
+        findings.append(Finding(Severity.ERROR, PARSE_CODE, f"{error.message}{place}"))
+    except ResourceLimitExceeded as error:
+        queries = ()
         findings.append(Finding(Severity.ERROR, PARSE_CODE, error.message))
     for query in queries:
         result, typed = _checked(query, catalog)
@@ -124,7 +128,7 @@ def _checked(query: Query, catalog: Catalog) -> tuple[QueryResult, TypedQuery | 
     warnings = (NO_PARAMETERS,) if kind == "mutation" and not query.parameters else ()
     try:
         typed = check(query, catalog)
-    except LanguageError as error:
+    except (LanguageError, ResourceLimitExceeded) as error:
         return QueryResult(name, kind, Status.ERROR, warnings, error=error.message), None
     return QueryResult(name, kind, Status.OK, warnings, operation=operation_of(typed, catalog)), typed
 

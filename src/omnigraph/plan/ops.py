@@ -86,6 +86,15 @@ class CrossProduct(_Op, frozen=True):
     rows: float
 
 
+class Join(_Op, frozen=True):
+    """A hash join: pairs of rows whose fields are equal, first of each pair on the left."""
+
+    left: Op
+    right: Op
+    on: tuple[tuple[Field, Field], ...]
+    rows: float
+
+
 class Filter(_Op, frozen=True):
     input: Op
     where: tuple[ir.Predicate, ...]
@@ -148,7 +157,9 @@ class Empty(_Op, frozen=True):
     rows: float = 0.0
 
 
-Op = Scan | Argument | Expand | Connect | CrossProduct | Filter | AntiJoin | Rank | Fetch | Aggregate | Project | Sort | Limit | Empty
+Op = (
+    Scan | Argument | Expand | Connect | CrossProduct | Join | Filter | AntiJoin | Rank | Fetch | Aggregate | Project | Sort | Limit | Empty
+)
 
 
 class ReadPlan(_Op, frozen=True):

@@ -26,12 +26,16 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 
 
 class EdgeStatistics(msgspec.Struct, frozen=True):
-    """Degrees are averages over the nodes of that end. `adjacency_ready`: the adjacency is in memory already."""
+    """Degrees are averages over the nodes of that end. `adjacency_ready`: the adjacency is in memory already.
+
+    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all.
+    """
 
     rows: int = 1000
     out_degree: float = 1.0
     in_degree: float = 1.0
     adjacency_ready: bool = False
+    indexed: bool = True
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -47,6 +51,7 @@ class Statistics(msgspec.Struct, frozen=True):
         return self.edges.get(type_id, UNKNOWN_EDGE)
 
 
+ENDS: Final = frozenset({"src", "dst"})
 UNKNOWN_NODE: Final = NodeStatistics()
 UNKNOWN_EDGE: Final = EdgeStatistics()
 NO_STATISTICS: Final = Statistics()
@@ -55,6 +60,9 @@ NO_STATISTICS: Final = Statistics()
 _EQUAL: Final = 0.1
 _RANGE: Final = 0.3
 _TEXT: Final = 0.05
+
+MOST_HOPS: Final = 8
+"""Beyond these a walk has seen what it will see; more would only make a guess absurd."""
 
 
 def statistics_of(
@@ -74,7 +82,8 @@ def statistics_of(
     for edge in catalog.edges:
         count = rows.get(edge.id, 0)
         sources, targets = rows.get(ids[edge.source], 0), rows.get(ids[edge.target], 0)
-        edges[edge.id] = EdgeStatistics(count, count / max(1, sources), count / max(1, targets), edge.id in adjacency)
+        ends = indexed.get(edge.id, frozenset()) >= ENDS
+        edges[edge.id] = EdgeStatistics(count, count / max(1, sources), count / max(1, targets), edge.id in adjacency, ends)
     return Statistics(nodes, edges)
 
 
@@ -139,6 +148,5 @@ def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
             degree = edge.in_degree if from_left else edge.out_degree
         case _:
             assert_never(link.direction)
-    # Beyond a few hops the growth says nothing: the number of nodes bounds it long before.
-    reached = sum(degree**hop for hop in range(link.low, min(link.high, link.low + 8) + 1))
+    reached = sum(degree**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
     return reached * (_EQUAL if link.where else 1.0)

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, display, scalar_of
 from omnigraph.lang.tree import Scalar
-from omnigraph.plan.expr import Value
+from omnigraph.plan.expr import Atom, Value
 
 RANGES: Final = {
     Scalar.I32: (-(2**31), 2**31 - 1),
@@ -17,19 +17,7 @@ RANGES: Final = {
     Scalar.U64: (0, 2**64 - 1),
 }
 
-_ARROW_NAMES: Final = {
-    Scalar.STRING: "Utf8",
-    Scalar.BLOB: "Blob",
-    Scalar.BOOL: "Boolean",
-    Scalar.I32: "Int32",
-    Scalar.I64: "Int64",
-    Scalar.U32: "UInt32",
-    Scalar.U64: "UInt64",
-    Scalar.F32: "Float32",
-    Scalar.F64: "Float64",
-    Scalar.DATETIME: "Date64",
-    Scalar.DATE: "Date32",
-}
+_ARROW_NAMES: Final = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
 
 
 def compatible(left: ValueType, right: ValueType) -> bool:
@@ -68,70 +56,44 @@ def stored(value: Value, type_: ValueType) -> Value:
         return None
     match type_:
         case Plain(scalar):
+            assert not isinstance(value, tuple)
             return _stored_scalar(value, scalar)
         case ListOf(item):
-            return tuple(_stored_item(element, item) for element in _elements(value))
-        case VectorOf(dimension):
-            elements = _elements(value)
-            if len(elements) != dimension:
-                raise ValueError(f"vector property expects {dimension} dimensions, got {len(elements)}")
-            return tuple(_stored_item(element, Scalar.F32) for element in elements)
+            return _stored_items(value, item)
+        case VectorOf():
+            return _stored_items(value, Scalar.F32)
         case EnumOf():
             return value
         case _:
             assert_never(type_)
 
 
-def _elements(value: Value) -> tuple[bool | int | float | str, ...]:
-    if not isinstance(value, tuple):
-        raise ValueError(f"cannot convert {_spelled(value)} to a list")
-    return value
+def _stored_items(value: Value, item: Scalar) -> tuple[Atom, ...]:
+    assert isinstance(value, tuple)
+    return tuple(_stored_scalar(element, item) for element in value)
 
 
-def _stored_item(value: Value, scalar: Scalar) -> bool | int | float | str:
-    item = _stored_scalar(value, scalar)
-    assert item is not None
-    assert not isinstance(item, tuple)
-    return item
-
-
-def _stored_scalar(value: Value, scalar: Scalar) -> Value:
+def _stored_scalar(value: Atom, scalar: Scalar) -> Atom:
     if scalar in INTEGERS:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"cannot convert {_spelled(value)} to {_ARROW_NAMES[scalar]}")
-        low, high = RANGES[scalar]
-        if not low <= value <= high:
-            raise ValueError(f"integer value {value} exceeds {_ARROW_NAMES[scalar]} range")
-        return value
+        assert isinstance(value, int | float)
+        return _stored_integer(value, scalar)
     if scalar in FLOATS:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise ValueError(f"cannot convert {_spelled(value)} to {_ARROW_NAMES[scalar]}")
-        return _stored_float(value, scalar)
+        assert isinstance(value, int | float)
+        wide = float(value)
+        narrow = wide if scalar is Scalar.F64 else narrowed(wide)
+        if math.isinf(narrow):
+            raise ValueError(f"float value {value} exceeds Float32 range")
+        return narrow
     return value
 
 
-def _stored_float(value: float, scalar: Scalar) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"float value {value} must be finite")
-    wide = float(value)
-    if scalar is Scalar.F64:
-        return wide
-    narrow = narrowed(wide)
-    if math.isinf(narrow):
-        raise ValueError(f"float value {value} exceeds Float32 range")
-    return narrow
-
-
-def _spelled(value: Value) -> str:
-    match value:
-        case bool():
-            return f"Bool({str(value).lower()})"
-        case int():
-            return f"Integer({value})"
-        case float():
-            return f"Float({value})"
-        case _:
-            return repr(value)
+def _stored_integer(value: float, scalar: Scalar) -> int:
+    if isinstance(value, float):
+        raise ValueError(f"cannot convert Float({value}) to {_ARROW_NAMES[scalar]}")
+    low, high = RANGES[scalar]
+    if not low <= value <= high:
+        raise ValueError(f"integer value {value} exceeds {_ARROW_NAMES[scalar]} range")
+    return value
 
 
 def described(type_: ValueType) -> str:

@@ -54,6 +54,9 @@ class _Evaluator:
                 return [found for row in self.rows(input_, outer) for found in self.linked(link, row)]
             case ir.CrossProduct(left, right):
                 return [{**a, **b} for a, b in product(self.rows(left, outer), self.rows(right, outer))]
+            case ir.Join(left, right, on):
+                pairs = product(self.rows(left, outer), self.rows(right, outer))
+                return [{**a, **b} for a, b in pairs if all(self.joined(x, y, {**a, **b}) for x, y in on)]
             case ir.Filter(input_, where):
                 return [row for row in self.rows(input_, outer) if self.all_hold(where, row)]
             case ir.AntiJoin(input_, inner, on):
@@ -75,6 +78,10 @@ class _Evaluator:
 
     def scanned(self, scan: ir.Scan) -> list[str]:
         return [id_ for id_ in self.graph.nodes[scan.type.name] if self.all_hold(scan.where, {scan.binding: id_})]
+
+    def joined(self, left: Field, right: Field, row: Row) -> bool:
+        value = self.value(left, row)
+        return value is not None and value == self.value(right, row)
 
     def pattern(self, plan: ir.Pattern, outer: Row) -> list[Row]:
         rows: list[Row] = [{binding: outer[binding] for binding in plan.argument}]
@@ -133,7 +140,7 @@ class _Evaluator:
     # rankings
 
     def ranked(self, plan: ir.Rank, rows: list[Row]) -> list[Row]:
-        binding = ir.ranked_field(plan.ranking).binding
+        binding = _ranked(plan.ranking).binding
         scores = self.scores(plan.ranking, {row[binding] for row in rows})
         kept = [{**row, ("score", plan.slot): scores.get(row[binding])} for row in rows]
         return [row for row in kept if row["score", plan.slot] is not None] if plan.only_candidates else kept
@@ -272,6 +279,10 @@ class _Evaluator:
                 return max(values, default=None)
             case _:
                 assert_never(call.function)
+
+
+def _ranked(ranking: ir.Ranking) -> Field:
+    return ranking.first.field if isinstance(ranking, ir.Fusion) else ranking.field
 
 
 def _nulls_first(value: Any) -> tuple[bool, Any]:

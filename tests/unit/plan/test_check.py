@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import mutation_of, read_of
+from tests.unit.catalog.schemas import catalog_of
+from tests.unit.plan.cinema import mutation_of, query_of, read_of
 
 from omnigraph.catalog.types import EnumOf, display
+from omnigraph.errors import LanguageError
 from omnigraph.lang.query import Comparison, Containment
+from omnigraph.plan.check import check_mutation, check_read
 from omnigraph.plan.expr import STRING, Constant, Field
 from omnigraph.plan.typed import (
     Condition,
@@ -16,6 +19,7 @@ from omnigraph.plan.typed import (
     InsertEdge,
     InsertNode,
     NearestScore,
+    NowCall,
     OutputKey,
     Parameter,
     Unorderable,
@@ -177,18 +181,30 @@ def test_delete_of_nodes_names_every_incident_edge_type() -> None:
 
 
 def test_embed_target_may_be_left_out_when_its_source_is_given() -> None:
-    from tests.unit.catalog.schemas import catalog_of
-    from tests.unit.plan.cinema import query_of
-
-    from omnigraph.errors import LanguageError
-    from omnigraph.plan.check import check_mutation
-
     catalog = catalog_of("node Doc { name: String @key  text: String?  vec: Vector(2) @embed(text) }")
     check_mutation(query_of('insert Doc { name: "a", text: "b" }'), catalog)
     with pytest.raises(LanguageError) as caught:
         check_mutation(query_of('insert Doc { name: "a" }'), catalog)
     assert caught.value.code == "T12"
     assert "(or its @embed source `text`)" in caught.value.message
+
+
+def test_nearest_ranks_nodes_not_edges() -> None:
+    catalog = catalog_of("node A { name: String @key } edge To: A -> A { vec: Vector(2) }")
+    query = query_of("match { $a $r:to $b } return { $a } order { nearest($r.vec, [1, 0]) } limit 1")
+    with pytest.raises(LanguageError) as caught:
+        check_read(query, catalog)
+    assert caught.value.code == "T23"
+
+
+def test_now_matches_a_datetime() -> None:
+    read = read_of("match { $f: Film { added_at: now() } } return { $f }")
+    assert read.block.conditions[0].right == NowCall()
+
+
+def test_wildcard_edge_variable_is_no_variable() -> None:
+    read = read_of("match { $p $_:actedIn $f } return { $f }")
+    assert read.block.links[0].edge_slot is None
 
 
 def test_empty_and_mixed_lists() -> None:

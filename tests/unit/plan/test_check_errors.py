@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import checked, wrapped
+from tests.unit.plan.cinema import checked, mutation_of, read_of, wrapped
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError, ResourceLimitExceeded
 from omnigraph.plan.codes import Code
@@ -130,6 +130,7 @@ MUTATIONS: list[tuple[str | None, str, str]] = [
     ("T7", "($b: Bool) insert Person { name: «$b» }", "parameter `$b` of type `Bool` does not fit `Person.name` of type `String`"),
     ("T7", 'update Person set { born: «now()» } where name = "Ada"', "now() does not fit `Person.born` of type `I32`"),
     ("T7", '($b: I32) insert Script { code: "a", body: «$b» }', "parameter `$b` of type `I32` does not fit `Script.body` of type `Blob`"),
+    ("T7", '($v: Vector(2)) update Film set { vec: «$v» } where slug = "a"', "parameter `$v` of type `Vector(2)` does not fit `Film.vec`"),
     ("T10", "insert «Ghost» { a: 1 }", "unknown node or edge type `Ghost`"),
     ("T10", 'delete «actedIn» where from = "Ada"'.replace("actedIn", "Actedin"), "unknown node or edge type `Actedin`"),
     ("T11", 'update Film set { «nope»: 1 } where slug = "a"', "node type `Film` has no property `nope`"),
@@ -197,8 +198,6 @@ def test_first_error_wins(text: str, code: str) -> None:
 
 
 def test_read_and_mutation_entries_refuse_each_other() -> None:
-    from tests.unit.plan.cinema import mutation_of, read_of
-
     with pytest.raises(InvalidInput, match="mutation query cannot be typechecked with read-query API"):
         read_of('delete Person where name = "Ada"')
     with pytest.raises(InvalidInput, match="mutation execution called on a read query; use query instead"):

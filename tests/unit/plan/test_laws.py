@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, assert_never
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -18,11 +18,13 @@ from omnigraph.lang import parse_queries
 from omnigraph.plan import ir
 from omnigraph.plan.check import check, check_read
 from omnigraph.plan.explain import explain
+from omnigraph.plan.expr import Field
 from omnigraph.plan.lower import lower
 from omnigraph.plan.operation import operation_of
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.rules import RULES
+from omnigraph.plan.rules import RULES, optimize
+from omnigraph.plan.rules.prune_columns import delivered
 from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics, Statistics
 from omnigraph.plan.typed import TypedRead
 from omnigraph.plan.writes import plan_mutation
@@ -52,6 +54,8 @@ CLAUSES: list[tuple[str, str, str]] = [
     ("$f.year < $g.year", "", "fg"),
     ("$p.born != $q.born", "", "pq"),
     ("$p.born <= 1", "", "p"),
+    ("$f.year = $g.year", "", "fg"),
+    ("$p.born = $q.born", "", "pq"),
     ("$r.billing >= 0.5", "", "r"),
     ("$r.billing = $f.year", "", "rf"),
     ('$f.genres contains "a"', "", "f"),
@@ -66,6 +70,9 @@ CLAUSES: list[tuple[str, str, str]] = [
     ("not { $p influenced $z  $z.born > 1 }", "", "p"),
     ("not { $h: Film  $h.year < $f.year }", "", "f"),
     ("not { $f.year = 1 }", "", "f"),
+    ("not { $h: Film  $h.year = $g.year  $h madeBy $s }", "", "gs"),
+    ("not { $f.year > 3000000000 }", "", "f"),
+    ("not { $p directed{2,3} $f }", "", "p"),
     ("not { $p actedIn $k  not { $k madeBy $s } }", "", "ps"),
     ("not { $p actedIn $k  not { $k.year < $f.year  $k madeBy $_ } }", "", "pf"),
     ("not { $p $e:actedIn $f  $e.billing < $r.billing }", "", "pfr"),
@@ -136,7 +143,7 @@ def known(draw: st.DrawFn) -> Statistics:
     return Statistics(nodes, edges)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(query=reads(), graph=graphs(), statistics=known())
 def test_every_rule_keeps_the_answers(query: tuple[str, bool], graph: Graph, statistics: Statistics) -> None:
     text, ordered = query
@@ -163,9 +170,54 @@ def test_rules_have_nothing_left_to_do(query: tuple[str, bool], statistics: Stat
         assert rule(root, statistics) == root, rule.__name__
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(query=reads(), statistics=known())
+def test_every_column_is_delivered_before_it_is_needed(query: tuple[str, bool], statistics: Statistics) -> None:
+    root = optimize(lower(check_read(query_of(query[0]), cinema()), {}, now_ms=0).root, statistics)
+    _require_delivered(root, frozenset())
+
+
+def _require_delivered(plan: ir.Plan, outer: frozenset[tuple[int, str]]) -> None:
+    """`outer` are the columns that come with the argument of a negation."""
+    match plan:
+        case ir.Scan() | ir.Argument() | ir.Pattern() | ir.Empty():
+            return
+        case ir.CrossProduct(left, right) | ir.Join(left, right):
+            _require_delivered(left, outer)
+            _require_delivered(right, outer)
+            fields = [field for pair in plan.on for field in pair] if isinstance(plan, ir.Join) else []
+            assert _columns_of(fields) <= delivered(left) | delivered(right) | outer
+        case ir.AntiJoin(input_, inner):
+            _require_delivered(input_, outer)
+            _require_delivered(inner, outer | delivered(input_))
+        case ir.Expand() | ir.Connect() | ir.Filter() | ir.Rank() | ir.Fetch() | ir.Aggregate() | ir.Project() | ir.Order() | ir.Limit():
+            _require_delivered(plan.input, outer)
+            assert _columns_of(_fields_needed(plan)) <= delivered(plan.input) | outer
+        case _:
+            assert_never(plan)
+
+
+def _fields_needed(plan: ir.Plan) -> list[Field]:
+    match plan:
+        case ir.Filter(_, where):
+            return [field for predicate in where for field in ir.fields_of(predicate)]
+        case ir.Project(_, outputs):
+            return [field for output in outputs for field in ir.expr_fields(output)]
+        case ir.Aggregate(_, outputs):
+            return [field for output in outputs for field in ir.expr_fields(output.argument if isinstance(output, ir.Call) else output)]
+        case ir.Order(_, keys):
+            return [field for key in keys if not isinstance(key.key, ir.Cell) for field in ir.expr_fields(key.key)]
+        case _:
+            return []
+
+
+def _columns_of(fields: list[Field]) -> set[tuple[int, str]]:
+    return {(field.binding, field.column) for field in fields if not field.whole}
+
+
 _CORPUS = [case[1].replace("«", "").replace("»", "") for case in READS + MUTATIONS] + [case[1] for case in UNORDERED + ORDERED]
 _TOKEN = re.compile(r'"[^"]*"|\$?\w+|\S', re.ASCII)
-_WORDS = sorted({token for text in _CORPUS for token in _TOKEN.findall(text)})
+_WORDS = sorted({token for text in _CORPUS for token in _TOKEN.findall(text)} | {"9223372036854775807", "0", "[]", "-1.5"})
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=4), max_leaves=4
 )
@@ -202,6 +254,13 @@ def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
                 plan_mutation(typed, bound, now_ms=0)
         except (LanguageError, InvalidInput, ResourceLimitExceeded):
             continue
+
+
+def test_the_longest_walk_is_planned() -> None:
+    text = "match { $p: Person  $p <influenced>{9223372036854775806,9223372036854775807} $q } return { $q }"
+    typed = check(query_of(text), cinema())
+    assert isinstance(typed, TypedRead)
+    assert explain(plan_read(typed, {}, now_ms=0)).text
 
 
 def test_the_largest_query_is_planned_and_explained() -> None:

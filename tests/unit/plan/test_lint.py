@@ -25,6 +25,15 @@ def test_file_that_does_not_parse() -> None:
     (finding,) = found.findings
     assert (finding.code, finding.severity) == ("Q000", "error")
     assert finding.message.startswith("parse error: ")
+    assert finding.message.endswith(" (line 1, column 32)")
+
+
+def test_queries_too_large_to_plan_are_errors_like_others() -> None:
+    deep = "not { " * 500 + "$f.year = 1" + " }" * 500
+    assert [finding.code for finding in report(f"query q() {{ match {{ $f: Film {deep} }} return {{ $f }} }}").findings] == ["Q000"]
+    wide = " ".join(["$_: Film"] * 200)
+    (result,) = report(f"query q() {{ match {{ $f: Film {wide} }} return {{ $f }} }}").results
+    assert result.error == "a query may have at most 100 variables, negations and rankings"
 
 
 def test_every_query_is_checked_on_its_own() -> None:

@@ -14,7 +14,7 @@ from omnigraph.plan.explain import explain
 from omnigraph.plan.expr import Constant
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.statistics import NO_STATISTICS, Statistics, statistics_of
+from omnigraph.plan.statistics import NO_STATISTICS, EdgeStatistics, Statistics, statistics_of
 
 
 def statistics(
@@ -37,7 +37,11 @@ def statistics(
     return statistics_of(
         catalog,
         rows,
-        indexed={film_type.id: frozenset(indexed), person_type.id: frozenset({"name"})},
+        indexed={
+            film_type.id: frozenset(indexed),
+            person_type.id: frozenset({"name"}),
+            **{edge.id: frozenset({"src", "dst"}) for edge in catalog.edges},
+        },
         adjacency=frozenset({acted_type.id}) if ready else frozenset(),
     )
 
@@ -51,7 +55,7 @@ def root_scan(plan: ops.ReadPlan) -> ops.Scan:
     op: ops.Op = plan.root
     while not isinstance(op, ops.Scan):
         assert not isinstance(op, ops.Argument | ops.Empty)
-        op = op.left if isinstance(op, ops.CrossProduct) else op.input
+        op = op.left if isinstance(op, ops.CrossProduct | ops.Join) else op.input
     return op
 
 
@@ -62,7 +66,7 @@ def expansions(plan: ops.ReadPlan) -> list[ops.Expand]:
     while not isinstance(op, ops.Scan | ops.Argument | ops.Empty):
         if isinstance(op, ops.Expand):
             found.append(op)
-        op = op.left if isinstance(op, ops.CrossProduct) else op.input
+        op = op.left if isinstance(op, ops.CrossProduct | ops.Join) else op.input
     return found[::-1]
 
 
@@ -133,6 +137,29 @@ def test_whole_nodes_need_no_column() -> None:
     assert isinstance(plan.root.input, ops.Expand)
 
 
+def test_equality_between_components_is_a_join() -> None:
+    plan = planned("match { $p: Person  $q: Person  $p.email = $q.email  $p.born < $q.born } return { $p, $q }")
+    assert isinstance(plan.root, ops.Project)
+    assert isinstance(plan.root.input, ops.Filter)
+    join = plan.root.input.input
+    assert isinstance(join, ops.Join)
+    assert [(left.column, right.column) for left, right in join.on] == [("email", "email")]
+    assert isinstance(join.left, ops.Scan)
+    assert join.left.columns == ("born", "email")
+
+
+def test_equality_with_an_outer_variable_is_a_join_too() -> None:
+    plan = planned("match { $p: Person  not { $q: Person  $q.email = $p.email } } return { $p }")
+    assert isinstance(plan.root, ops.Project)
+    assert isinstance(plan.root.input, ops.AntiJoin)
+    assert isinstance(plan.root.input.inner, ops.Join)
+    assert root_scan(plan).columns == ("email",)
+
+
+def test_numbers_of_two_types_are_not_joined_by_hash() -> None:
+    assert "join" not in explain(planned("match { $f: Film  $g: Film  $f.rating = $g.year } return { $f }")).text
+
+
 # what statistics change
 
 
@@ -155,6 +182,25 @@ def test_index_route_for_few_rows_and_adjacency_for_many() -> None:
     assert expansions(few)[0].choice.route is ops.Route.INDEX
     many = planned("match { $p: Person  $p actedIn $f } return { $f }", statistics(person=100_000, acted=5_000))
     assert expansions(many)[0].choice.route is ops.Route.ADJACENCY
+
+
+def test_negation_is_routed_by_the_rows_outside_it() -> None:
+    plan = planned("match { $p: Person  not { $p actedIn $f } } return { $p }", statistics(person=100_000, acted=5_000))
+    assert isinstance(plan.root, ops.Project)
+    anti = plan.root.input
+    assert isinstance(anti, ops.AntiJoin)
+    assert isinstance(anti.inner, ops.Expand)
+    assert anti.inner.choice.route is ops.Route.ADJACENCY
+
+
+def test_without_an_index_on_the_ends_the_adjacency_is_built() -> None:
+    text = 'match { $p: Person { name: "Ada" } $p actedIn $f } return { $f }'
+    acted = cinema().edge("actedIn")
+    assert acted is not None
+    known = Statistics(edges={acted.id: EdgeStatistics(10_000_000, indexed=False)})
+    many = Statistics(edges={acted.id: EdgeStatistics(10_000_000, indexed=True)})
+    unindexed, indexed = expansions(planned(text, known))[0].choice, expansions(planned(text, many))[0].choice
+    assert unindexed.index_ms > 100 > indexed.index_ms
 
 
 def test_adjacency_in_memory_is_preferred() -> None:
@@ -268,56 +314,3 @@ def test_now_is_the_instant_that_was_given() -> None:
     (predicate,) = root_scan(plan).where
     assert isinstance(predicate, ir.Compare)
     assert predicate.right == Constant(read.outputs[0].type, 1234)
-
-
-# explaining
-
-
-def test_explain_as_text() -> None:
-    text = explain(
-        planned(
-            "($n: String) match { $p: Person { name: $n } $p $r:actedIn $f  $f.year > 1990.5  not { $f madeBy $_ } }"
-            " return { $f.title as t, $r.role } order { $f.year desc } limit 2",
-            statistics(),
-            {"n": "Ada"},
-        )
-    ).text
-    assert text.splitlines() == [
-        "query q -> t, r.role",
-        "  project  outputs: $f.title, $r.role  (~1 rows)",
-        "    fetch  columns: $f.title, $r.role  (~1 rows)",
-        "      sort  keys: $f.year desc  ties: $f, $p, $r  limit: 2  (~1 rows)",
-        "        anti join  on: $f  (~1 rows)",
-        "          expand  link: $p -$r:ActedIn-> $f  to: $f: Film  pushed_down: $f.year > 1990  applied: after the walk  columns: year"
-        "  route: index  why: index ~1 ms, adjacency (to be built) ~2.5 ms  (~2 rows)",
-        '            scan  of: $p: Person  pushed_down: $p.name = "Ada"  access: index on name  (~1 rows)',
-        "          expand  link: $f -MadeBy-> $_3  to: $_3: Studio"
-        "  route: index  why: index ~1 ms, adjacency (to be built) ~1.3 ms  (~1 rows)",
-        "            outer rows  of: $f  (~1 rows)",
-    ]
-
-
-def test_explain_as_json_says_the_same() -> None:
-    explanation = explain(planned('match { $f: Film { slug: "alien" } } return { $f.title }', statistics()))
-    document = json.loads(json.dumps(explanation.to_json()))
-    assert document == {
-        "query": "q",
-        "columns": ["f.title"],
-        "plan": {
-            "operator": "project",
-            "facts": {"outputs": ["$f.title"]},
-            "rows": 1.0,
-            "inputs": [
-                {
-                    "operator": "scan",
-                    "facts": {
-                        "of": "$f: Film",
-                        "pushed_down": ['$f.slug = "alien"'],
-                        "access": "index on slug",
-                        "columns": ["title"],
-                    },
-                    "rows": 1.0,
-                }
-            ],
-        },
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, Property
-from omnigraph.catalog.types import NUMBERS, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.catalog.types import Plain, ValueType
 from omnigraph.lang.query import Assignment, Delete, Insert, Mutation, Now, Predicate, Update, Value, Variable
 from omnigraph.lang.query import Statement as StatementTree
 from omnigraph.lang.tree import Name, Scalar
@@ -53,6 +53,8 @@ def _check_unmixed(name: str, mutation: Mutation) -> None:
 
 
 class _Checker:
+    """Types one statement after another; they share nothing but the catalog and the parameters."""
+
     def __init__(self, catalog: Catalog, parameters: tuple[Parameter, ...]) -> None:
         self._catalog = catalog
         self._parameters = {parameter.name: parameter for parameter in parameters}
@@ -178,19 +180,10 @@ class _Checker:
         if parameter is None:
             hint = nearest_name(variable.name, self._parameters, sign="$")
             raise refused(Code.PARAMETER, f"`{variable}` is not a declared parameter", variable, hint=hint)
-        if not _assignable(parameter.type, type_):
+        if not (compatible(parameter.type, type_) or (type_ == _BLOB and parameter.type == STRING)):
             message = f"parameter `{variable}` of type {described(parameter.type)} does not fit `{owner}` of type {described(type_)}"
             raise refused(Code.OPERANDS, message, variable)
         return parameter
-
-
-def _assignable(given: ValueType, wanted: ValueType) -> bool:
-    """Compatible; a Blob may also be given as a String, and a vector as a list of numbers."""
-    if wanted == _BLOB:
-        return scalar_of(given) in (Scalar.STRING, Scalar.BLOB)
-    if isinstance(wanted, VectorOf) and isinstance(given, ListOf):
-        return given.item in NUMBERS
-    return compatible(given, wanted)
 
 
 def _refuse_twice(assignments: tuple[Assignment, ...]) -> None:

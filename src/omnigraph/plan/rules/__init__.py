@@ -8,6 +8,7 @@ from typing import Final
 from omnigraph.plan.ir import Plan
 from omnigraph.plan.rules.bound_ranks import bound_ranks
 from omnigraph.plan.rules.fold_constants import fold_constants
+from omnigraph.plan.rules.join_equals import join_equals
 from omnigraph.plan.rules.order_joins import order_joins
 from omnigraph.plan.rules.prune_columns import prune_columns
 from omnigraph.plan.rules.push_filters import push_filters
@@ -23,6 +24,7 @@ RULES: Final[tuple[Rule, ...]] = (
     push_filters,
     order_joins,
     sink_filters,
+    join_equals,
     bound_ranks,
     prune_columns,
 )

@@ -21,6 +21,7 @@ from omnigraph.plan.ir import (
     Fetch,
     Filter,
     Includes,
+    Join,
     Limit,
     Matches,
     Never,
@@ -60,7 +61,7 @@ def fold_constants(plan: Plan, statistics: Statistics) -> Plan:
             return EMPTY if any(link.low > link.high for link in links) else plan
         case AntiJoin(input_, inner):
             return input_ if isinstance(inner, Empty) or isinstance(input_, Empty) else plan
-        case CrossProduct(left, right):
+        case CrossProduct(left, right) | Join(left, right):
             return EMPTY if isinstance(left, Empty) or isinstance(right, Empty) else plan
         case Aggregate(input_, outputs):
             # Without a group key there is one row even of no rows.

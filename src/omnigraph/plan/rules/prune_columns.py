@@ -20,6 +20,7 @@ from omnigraph.plan.ir import (
     Expand,
     Fetch,
     Filter,
+    Join,
     Limit,
     Link,
     Order,
@@ -58,6 +59,9 @@ def _pruned(plan: Plan, wanted: Wanted) -> Plan:
             return Connect(_pruned(input_, wanted), _link(link, wanted))
         case CrossProduct(left, right):
             return CrossProduct(_pruned(left, wanted), _pruned(right, wanted))
+        case Join(left, right, on):
+            needed = wanted | _wanted(field for pair in on for field in pair)
+            return Join(_pruned(left, needed), _pruned(right, needed), on)
         case Filter(input_, where):
             return Filter(_pruned(input_, wanted | _wanted(field for predicate in where for field in fields_of(predicate))), where)
         case AntiJoin(input_, inner, on):
@@ -131,7 +135,7 @@ def delivered(plan: Plan) -> Wanted:
             return delivered(input_) | _of_edge(link) | delivered(target)
         case Connect(input_, link):
             return delivered(input_) | _of_edge(link)
-        case CrossProduct(left, right):
+        case CrossProduct(left, right) | Join(left, right):
             return delivered(left) | delivered(right)
         case Fetch(input_, reads):
             return delivered(input_) | {(read.binding, column) for read in reads for column in read.columns}
@@ -155,6 +159,9 @@ def _asked_of_argument(plan: Plan, on: frozenset[int]) -> Wanted:
             return _asked_of_argument(input_, on) | _asked_of_argument(inner, on)
         case CrossProduct(left, right):
             return _asked_of_argument(left, on) | _asked_of_argument(right, on)
+        case Join(left, right, pairs):
+            here = _wanted(field for pair in pairs for field in pair if field.binding in on)
+            return here | _asked_of_argument(left, on) | _asked_of_argument(right, on)
         case Expand(input_) | Connect(input_):
             return _asked_of_argument(input_, on)
         case _:

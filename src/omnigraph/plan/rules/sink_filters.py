@@ -23,7 +23,7 @@ def sink_filters(plan: Plan, statistics: Statistics) -> Plan:
 
 def _filtered(plan: Plan, predicate: Predicate, needed: frozenset[int]) -> Plan:
     match plan:
-        case Expand() | Connect() | AntiJoin() if needed <= bound_by(plan.input):
+        case Expand() | Connect() if needed <= bound_by(plan.input):
             return msgspec.structs.replace(plan, input=_filtered(plan.input, predicate, needed))
         case CrossProduct(left, right) if needed <= bound_by(left):
             return CrossProduct(_filtered(left, predicate, needed), right)

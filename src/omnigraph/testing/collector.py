@@ -50,7 +50,8 @@ class SpecPlugin:
         self._must_execute: Final = frozenset(must_execute)
         self._seen: Counter[str] = Counter()
         self._executed: set[str] = set()
-        self._partial = False
+        self._collected: set[str] = set()
+        self._root = folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> SpecFile | None:
         if not is_spec_file(file_path) or self.folder not in file_path.parents:
@@ -59,12 +60,15 @@ class SpecPlugin:
         file.plugin = self
         return file
 
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        self._partial = self._partial or any(isinstance(item, CaseItem) for item in items)
-
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        collected = {item.path for item in session.items if isinstance(item, CaseItem)}
-        self._partial = self._partial or collected != set(spec_files(self.folder))
+        self._collected = {item.nodeid for item in session.items}
+        self._root = session.config.rootpath
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # xdist has no types
+        """With several processes the workers collect, all of them the same."""
+        self._collected = set(ids)
+        self._root = node.config.rootpath
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Counts from reports, which also come from the workers of a run in several processes."""
@@ -75,15 +79,20 @@ class SpecPlugin:
             if what == _EXECUTED:
                 self._executed.add(name)
 
-    @property
     def missing(self) -> frozenset[str]:
         """The cases that had to execute and did not, in a run that had all of them."""
-        held_to_it = not self.pending_allowed and not self._partial
-        return self._must_execute - self._executed if held_to_it else frozenset()
+        missing = self._must_execute - self._executed
+        return missing if missing and not self.pending_allowed and self._is_whole() else frozenset()
+
+    def _is_whole(self) -> bool:
+        """Whether every case of every file was collected."""
+        files = {path.relative_to(self._root).as_posix(): path for path in spec_files(self.folder)}
+        whole = {f"{name}::{case.name}" for name, path in files.items() for case in cases_of(path, top=self.folder)}
+        return whole <= self._collected
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         is_worker = hasattr(session.config, "workerinput")
-        if self.missing and not is_worker and not session.config.option.collectonly:
+        if not is_worker and not session.config.option.collectonly and self.missing():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # pytest does not name this class in public
@@ -91,9 +100,10 @@ class SpecPlugin:
         if total:
             executed, pending = self._seen[_EXECUTED], self._seen[_PENDING]
             terminalreporter.write_line(f"spec: {total} cases, {executed} executed, {pending} pending")
-        if self.missing and total:
-            names = ", ".join(sorted(self.missing)[:10])
-            terminalreporter.write_line(f"spec: {len(self.missing)} cases had to execute and did not: {names}", red=True)
+        missing = sorted(self.missing())
+        if missing and total:
+            names = ", ".join(missing[:10])
+            terminalreporter.write_line(f"spec: these had to execute and did not: {names}{', ...' if len(missing) > 10 else ''}", red=True)
 
 
 class SpecFile(pytest.File):

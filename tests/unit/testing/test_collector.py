@@ -70,14 +70,16 @@ def test_a_whole_run_executes_what_it_must(tmp_path: Path) -> None:
     options = "pending_allowed=False, must_execute=['good', 'gone']"
     whole = run(tmp_path, options=options)
     assert whole.returncode == 1
-    assert "spec: 1 cases had to execute and did not: gone" in whole.stdout
-    (tmp_path / "b.gqt").write_text(GOOD)
-    part = run(tmp_path, "a.gqt", options=options)
-    assert part.returncode == 0, part.stdout
+    assert "spec: these had to execute and did not: gone" in whole.stdout
+    (tmp_path / "b.gqt").write_text(PENDING)
+    for part in (("a.gqt",), ("-k", "good"), ("a.gqt", "-n", "1", "-p", "xdist.plugin")):
+        done = run(tmp_path, *part, options=options)
+        assert done.returncode == 0, done.stdout
 
 
 def test_cases_are_counted_across_processes(tmp_path: Path) -> None:
     (tmp_path / "a.gqt").write_text(GOOD + PENDING)
-    done = run(tmp_path, "-n", "1", "-p", "xdist.plugin", options="must_execute=['good']")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "spec: 2 cases, 1 executed, 1 pending" in done.stdout
+    done = run(tmp_path, "-n", "1", "-p", "xdist.plugin", options="engine=Engine(), pending_allowed=False, must_execute=['good', 'gone']")
+    assert done.returncode == 1
+    assert "spec: 2 cases, 2 executed, 0 pending" in done.stdout
+    assert "spec: these had to execute and did not: gone" in done.stdout

@@ -41,3 +41,7 @@ def new_hex16() -> str:
 def content_hash(data: bytes) -> str:
     """The hash by which immutable content is named."""
     return hashlib.sha256(data).hexdigest()
+
+
+COMMIT_ID_LENGTH = 26
+"""A ULID in Crockford's base 32."""

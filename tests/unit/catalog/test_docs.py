@@ -8,12 +8,12 @@ from typing import get_args
 
 import msgspec
 import pytest
-from tests.unit.catalog.schemas import catalog_of, counting
 
 from omnigraph.catalog.codes import SchemaCode
 from omnigraph.catalog.evolve import SchemaPlan, Step, describe, plan_schema
 from omnigraph.catalog.evolve.steps import MigrationCode
 from omnigraph.lang import parse_schema
+from tests.unit.catalog.schemas import catalog_of, counting
 
 PAGE = (Path(__file__).parents[3] / "docs/user/schema.md").read_text("utf-8")
 

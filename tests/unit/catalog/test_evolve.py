@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
-from tests.unit.catalog.schemas import CINEMA, catalog_of, counting
 
 from omnigraph.catalog import schema_hash
 from omnigraph.catalog.evolve import Evolution, SchemaPlan, Step, describe, plan_schema
 from omnigraph.catalog.evolve.steps import MigrationCode, UnsupportedChange
 from omnigraph.lang import parse_schema
+from tests.unit.catalog.schemas import CINEMA, catalog_of, counting
 
 FRESH = 0x1000
 """Where ids minted by a plan begin, so that they can be told from accepted ones."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.catalog.schemas import CINEMA, catalog_of, counting
 
 from omnigraph.catalog import Catalog, decode, encode, schema_hash
 from omnigraph.catalog.evolve import SchemaPlan, plan_schema
 from omnigraph.catalog.model import Key
 from omnigraph.errors import FormatError, Kind, LanguageError, StorageError
 from omnigraph.lang import parse_schema
+from tests.unit.catalog.schemas import CINEMA, catalog_of, counting
 
 FRESH = 0x1000
 

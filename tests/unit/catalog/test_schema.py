@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from tests.unit.catalog.schemas import CINEMA, catalog_of
 
 from omnigraph.catalog.model import Annotation, Cardinality, Check, Embed, Index, Key, NodeType, Range, Unique
 from omnigraph.catalog.types import EnumOf, Plain, VectorOf
 from omnigraph.lang.tree import Scalar
+from tests.unit.catalog.schemas import CINEMA, catalog_of
 
 
 def node_of(text: str) -> NodeType:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from tests.unit.catalog.schemas import counting
 
 from omnigraph.catalog import build_catalog
 from omnigraph.catalog.codes import PARSER_CODES, SchemaCode
 from omnigraph.errors import Kind, LanguageError
 from omnigraph.lang import parse_schema
+from tests.unit.catalog.schemas import counting
 
 
 class Case(NamedTuple):

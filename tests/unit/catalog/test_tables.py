@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.unit.catalog.schemas import CINEMA, catalog_of
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import PROPERTY_MARK, IndexKind, index_intents, table_schema
 from omnigraph.catalog.types import display
+from tests.unit.catalog.schemas import CINEMA, catalog_of
 
 ITEM = pa.field("item", pa.float32(), nullable=True)
 TYPES = [

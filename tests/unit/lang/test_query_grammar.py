@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.lang.texts import QUERIES
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError
 from omnigraph.lang import parse_queries, select_query
@@ -52,6 +51,7 @@ from omnigraph.lang.query import (
     Variable,
 )
 from omnigraph.lang.tree import ListType, Name, Scalar, ScalarType, VectorType
+from tests.unit.lang.texts import QUERIES
 
 A, B, F, P, R = (Variable(name) for name in "abfpr")
 SLUG = PropertyRef(F, Name("slug"))

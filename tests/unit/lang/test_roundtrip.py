@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.unit.lang.strategies import query_files, schemas
-from tests.unit.lang.texts import QUERIES, SCHEMA
 
 from omnigraph.errors import LanguageError, ResourceLimitExceeded, Span
 from omnigraph.lang import parse_queries, parse_schema, print_queries, print_schema
 from omnigraph.lang.query import QueryFile
 from omnigraph.lang.schema import Schema
+from tests.unit.lang.strategies import query_files, schemas
+from tests.unit.lang.texts import QUERIES, SCHEMA
 
 thorough = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

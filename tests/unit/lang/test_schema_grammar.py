@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.lang.texts import SCHEMA
 
 from omnigraph.errors import Kind, LanguageError
 from omnigraph.lang import parse_schema
@@ -24,6 +23,7 @@ from omnigraph.lang.schema import (
     Unique,
 )
 from omnigraph.lang.tree import EnumType, ListType, Name, PropertyShape, Scalar, ScalarType, VectorType
+from tests.unit.lang.texts import SCHEMA
 
 STRING = ScalarType(Scalar.STRING)
 

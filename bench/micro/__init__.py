@@ -1,0 +1,1 @@
+"""Small things, measured alone: `python -m bench.micro NAME`."""

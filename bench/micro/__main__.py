@@ -1,0 +1,18 @@
+"""`python -m bench.micro NAME`: run one micro benchmark, or say which there are."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+NAMES = ("publish",)
+
+
+def main() -> None:
+    if len(sys.argv) != 2 or sys.argv[1] not in NAMES:
+        raise SystemExit(f"usage: python -m bench.micro {{{','.join(NAMES)}}}")
+    import_module(f"bench.micro.{sys.argv[1]}").main()
+
+
+if __name__ == "__main__":
+    main()

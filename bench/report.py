@@ -1,0 +1,61 @@
+"""Timed work -> rows of a table on stdout and one JSON file under bench/results."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+class Timing(NamedTuple):
+    """Milliseconds of one thing done many times."""
+
+    name: str
+    median_ms: float
+    p90_ms: float
+    runs: int
+
+
+def timed(name: str, work: Callable[[], object], *, runs: int, warm: int = 5) -> Timing:
+    for _ in range(warm):
+        work()
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - began) * 1e3)
+    return Timing(name, statistics.median(times), statistics.quantiles(times, n=10)[8], runs)
+
+
+def interleaved(works: dict[str, Callable[[], object]], *, runs: int, warm: int = 5) -> dict[str, Timing]:
+    """Time several things in turn, so that whatever else the machine does weighs on all of them alike."""
+    for work in works.values():
+        for _ in range(warm):
+            work()
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, work in works.items():
+            began = time.perf_counter()
+            work()
+            times[name].append((time.perf_counter() - began) * 1e3)
+    return {name: Timing(name, statistics.median(row), statistics.quantiles(row, n=10)[8], runs) for name, row in times.items()}
+
+
+def show(title: str, rows: list[Timing]) -> None:
+    print(f"\n{title}")
+    for row in rows:
+        print(f"  {row.name:46s} {row.median_ms:9.2f} ms   p90 {row.p90_ms:9.2f}   ({row.runs} runs)")
+
+
+def save(name: str, facts: dict[str, object]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine, **facts}, indent=2) + "\n")
+    print(f"\nwritten to {path.relative_to(RESULTS.parent.parent)}")

@@ -1,0 +1,138 @@
+"""Threads that want one lock -> served in the order they came; what a holder gets, and how long it may wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Final
+
+from omnigraph.errors import Kind, LimitError, Unsupported
+
+
+def _never_lost() -> None:
+    """A file lock stays with its process for as long as that lives."""
+
+
+class Grant:
+    """What a holder of a lock has: frozen facts, and `check()`, which asks whether it still has it."""
+
+    __slots__ = ("_check", "epoch", "published", "took_over")
+
+    def __init__(self, *, epoch: int = 0, took_over: bool = False, check: Callable[[], None] = _never_lost) -> None:
+        self.epoch: Final = epoch
+        """0 on local paths; on an object store the fencing epoch, which grows whenever a dead holder is replaced."""
+        self.took_over: Final = took_over
+        """A former holder died and no one has yet published `epoch`: publish it before touching any table."""
+        self._check: Final = check
+        self.published = False
+
+    def check(self) -> None:
+        """Raise ConflictError(FENCED) when the lock is known to be lost."""
+        self._check()
+
+    def epoch_published(self) -> None:
+        """Say that `epoch` is durable in `head`. Until someone says so, every later holder is told `took_over` again."""
+        self.published = True
+
+
+class Patience:
+    """How long one acquisition may wait in all its steps together, and what to say when that is over."""
+
+    __slots__ = ("_seconds", "_since", "_what")
+
+    def __init__(self, what: str, *, seconds: float) -> None:
+        self._what: Final = what
+        self._seconds: Final = max(0.0, min(seconds, threading.TIMEOUT_MAX))
+        self._since: Final = time.monotonic()
+
+    def left(self) -> float:
+        """Seconds that remain; never negative."""
+        return max(0.0, self._since + self._seconds - time.monotonic())
+
+    def over(self, where: str, *, holder: str = "another writer") -> LimitError:
+        """The error of a wait that ended at the lock called `where`."""
+        waited = time.monotonic() - self._since
+        return LimitError(
+            Kind.LOCK_TIMEOUT,
+            f"waited {waited:.1f} s for the lock of {self._what} ({where}), which {holder} holds or waits for; nothing was changed. "
+            "Try again later or with a longer timeout; if this goes on, look for a writer that is stuck.",
+            lock=self._what,
+            path=where,
+            waited_seconds=waited,
+            timeout_seconds=self._seconds,
+        )
+
+
+class _Turn:
+    __slots__ = ("called", "shared", "thread")
+
+    def __init__(self, *, shared: bool) -> None:
+        self.shared: Final = shared
+        self.thread: Final = threading.get_ident()
+        self.called: threading.Event | None = None  # only for those who have to wait
+
+
+class FairLock:
+    """A shared/exclusive lock between the threads of one process, first come, first served.
+
+    The queue is the whole state: those served are the turns before the first exclusive one, or that one when it is
+    first. So leaving is one removal, right in whatever state an interrupt left the turn.
+    """
+
+    def __init__(self) -> None:
+        self._mutex: Final = threading.Lock()
+        self._queue: Final[list[_Turn]] = []
+
+    @contextmanager
+    def turn(self, *, shared: bool, patience: Patience, where: str) -> Iterator[None]:
+        """Hold the lock inside this block; `where` names it for a person whose patience ran out."""
+        turn = _Turn(shared=shared)
+        try:
+            self._join(turn, where)
+            if turn.called is not None and not turn.called.wait(patience.left()):
+                raise patience.over(where, holder="another thread of this process")
+            yield
+        finally:
+            self._leave(turn)
+
+    def others_before(self, *, shared: bool) -> bool:
+        """Would a newcomer have to wait for a thread other than this one?"""
+        me = threading.get_ident()
+        with self._mutex:
+            return any(turn.thread != me and not (shared and turn.shared) for turn in self._queue)
+
+    def is_mine(self, *, shared: bool | None = None) -> bool:
+        """Does this thread hold the lock (in that mode)?"""
+        me = threading.get_ident()
+        with self._mutex:
+            return any(turn.thread == me and shared in (None, turn.shared) for turn in self._served())
+
+    def _join(self, turn: _Turn, where: str) -> None:
+        with self._mutex:
+            if any(other.thread == turn.thread for other in self._queue):
+                raise Unsupported(
+                    Kind.UNSUPPORTED,
+                    f"internal error: this thread already holds {where} and asked for it again; locks are not re-entrant, "
+                    "the grant must be passed down",
+                    path=where,
+                )
+            self._queue.append(turn)
+            if turn not in self._served():
+                turn.called = threading.Event()
+
+    def _leave(self, turn: _Turn) -> None:
+        with self._mutex:
+            try:
+                if turn in self._queue:
+                    self._queue.remove(turn)
+            finally:
+                # Calling again whoever was called before is harmless, and makes good a call that an interrupt swallowed.
+                for served in self._served():
+                    if served.called is not None:
+                        served.called.set()
+
+    def _served(self) -> list[_Turn]:
+        return list(takewhile(lambda turn: turn.shared, self._queue)) or self._queue[:1]

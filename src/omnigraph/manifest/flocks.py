@@ -1,0 +1,281 @@
+"""Lock files under a local graph -> writers of all processes in order: turnstile, then root, then branch.
+
+The kernel frees a lock when its process dies, so nothing here is ever stale.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
+from typing import Final
+
+from omnigraph.errors import Kind, StorageError
+from omnigraph.ids import BranchName
+from omnigraph.manifest.fair import FairLock, Grant, Patience
+from omnigraph.manifest.lock_names import ROOT, TURNSTILE, name_of
+from omnigraph.store.objects import wrap_os_error
+
+FOLDER: Final = "__locks"
+
+# A flock belongs to the open file, which a forked child shares: the child must close its copies, or it keeps locks of
+# a parent that died. Weak, because a FileIO that nobody holds is already closed.
+_open_files: Final[weakref.WeakSet[FileIO]] = weakref.WeakSet()
+
+
+@functools.cache
+def _close_in_forked_children() -> None:
+    os.register_at_fork(after_in_child=_close_all)
+
+
+def _close_all() -> None:
+    for file in list(_open_files):
+        file.close()
+
+
+class Flocks:
+    """The locks of one graph on a local path, between processes. Threads of this one are put in order before they come here."""
+
+    def __init__(self, root: str) -> None:
+        _close_in_forked_children()
+        self._folder: Final = os.path.join(root, FOLDER)
+        # One thread at a time at the turnstile, hence also one at a time waiting for root.
+        self._turn: Final = FairLock()
+        self._turnstile: Final = FileLock(self.where(TURNSTILE))
+        self._root: Final = FileLock(self.where(ROOT))
+        self._mutex: Final = threading.Lock()
+        self._branches: Final[weakref.WeakValueDictionary[BranchName, FileLock]] = weakref.WeakValueDictionary()
+
+    def where(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    @contextmanager
+    def writer(self, branch: BranchName, patience: Patience) -> Iterator[Grant]:
+        with ExitStack() as held:
+            self._enter_root(held, patience, shared=True)
+            held.enter_context(self._branch(branch).hold(patience, shared=False))
+            yield Grant()
+
+    @contextmanager
+    def exclusive(self, patience: Patience) -> Iterator[Grant]:
+        with ExitStack() as held:
+            self._enter_root(held, patience, shared=False)
+            yield Grant()
+
+    def busy(self, branch: BranchName, *, mine: bool) -> bool:
+        """Does another process hold what a writer of `branch` needs, or wait for it?"""
+        path = self.where(name_of(branch))
+        needed = [self._turnstile.path] if mine else [self._turnstile.path, self._root.path, path]
+        return any(_refuses(each, fcntl.LOCK_SH) for each in needed) or _refuses(_mark(path), fcntl.LOCK_EX)
+
+    def begin(self, branch: BranchName, *, epoch: int) -> None:
+        """Nothing: a file lock has no epoch, and its file is made by the first who wants it."""
+
+    def forget(self, branch: BranchName) -> None:
+        """Remove a deleted branch's lock file. Under the exclusive root lock: nobody holds it, and nobody is on the way to it."""
+        path = self.where(name_of(branch))
+        for each in (path, _mark(path)):
+            with suppress(FileNotFoundError):
+                os.unlink(each)
+
+    def _enter_root(self, held: ExitStack, patience: Patience, *, shared: bool) -> None:
+        # Whoever waits for root keeps the turnstile, so that later comers cannot pass it: an exclusive holder waits for
+        # the writers inside, never for those who come after it.
+        with (
+            self._turn.turn(shared=False, patience=patience, where=self._turnstile.path),
+            self._turnstile.hold(patience, shared=False),
+        ):
+            held.enter_context(self._root.hold(patience, shared=shared))
+
+    def _branch(self, branch: BranchName) -> FileLock:
+        with self._mutex:
+            lock = self._branches.get(branch)
+            if lock is None:
+                lock = self._branches[branch] = FileLock(self.where(name_of(branch)))
+            return lock
+
+
+class FileLock:
+    """One lock file. Every acquisition opens it anew, because two holders of one open file do not exclude each other.
+
+    Files are FileIO objects, not numbers: one that an interrupt drops between two bytecodes closes itself.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path: Final = path
+        self._blocked: Final[dict[int, _Waiter]] = {}
+
+    @contextmanager
+    def hold(self, patience: Patience, *, shared: bool) -> Iterator[None]:
+        file = self._acquire(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, patience)
+        try:
+            yield
+        finally:
+            _release(file)
+
+    def _acquire(self, mode: int, patience: Patience) -> FileIO:
+        while True:
+            file = _open(self.path)
+            if not _lock_now(file, mode):
+                file = self._wait(file, mode, patience)
+            if os.fstat(file.fileno()).st_nlink > 0:
+                return file
+            # The branch was deleted between our open and our lock: what we hold is a file that nobody else will find.
+            _release(file)
+
+    def _wait(self, file: FileIO, mode: int, patience: Patience) -> FileIO:
+        if patience.left() == 0:
+            raise patience.over(self.path)
+        waiter = self._blocked.get(mode)
+        if waiter is not None and waiter.want():
+            file.close()
+        else:
+            waiter = _Waiter(self, file, mode)
+        try:
+            waiter.start()
+            self._blocked[mode] = waiter
+            with _marked(self.path):
+                granted = waiter.wait(patience.left())
+        finally:
+            waiter.abandon()
+        if granted is None:
+            raise patience.over(self.path)
+        return granted
+
+
+class _Waiter:
+    """A thread inside a blocking flock, which has no timeout of its own.
+
+    Abandoned, it stays blocked; the next to wait for this lock takes it over, so that a lock which is stuck for hours
+    costs one thread and not one per attempt. If nobody did, it lets go as soon as it is granted.
+    """
+
+    def __init__(self, lock: FileLock, file: FileIO, mode: int) -> None:
+        self._lock: Final = lock  # keeps it, and so this waiter, where the next one looks
+        self._mode: Final = mode
+        self._mutex: Final = threading.Lock()
+        self._answered: Final = threading.Event()
+        self._wanted = True
+        self._file: FileIO | None = file
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to block, unless it does already. Apart from the making: an interrupt in here must find a waiter to abandon."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._block, args=(self._file,), name=f"omnigraph-lock {self._lock.path}", daemon=True)
+            self._thread.start()
+
+    def want(self) -> bool:
+        """Take over an abandoned wait; False when it is over already."""
+        with self._mutex:
+            self._wanted = not self._answered.is_set()
+            return self._wanted
+
+    def wait(self, seconds: float) -> FileIO | None:
+        """The locked file, or None when the time is over."""
+        if not self._answered.wait(seconds):
+            return None
+        if self._error is not None:
+            raise wrap_os_error(self._error, doing="lock", path=self._lock.path) from self._error
+        file, self._file = self._file, None
+        return file
+
+    def abandon(self) -> None:
+        """Let go of what was not taken, now or when it comes. Harmless after `wait` gave the file away."""
+        with self._mutex:
+            self._wanted = False
+            if self._answered.is_set():
+                self._drop()
+
+    def _block(self, file: FileIO) -> None:
+        try:
+            fcntl.flock(file, self._mode)
+        except OSError as error:
+            self._error = error
+        with self._mutex:
+            self._answered.set()
+            if not self._wanted:
+                self._drop()
+
+    def _drop(self) -> None:
+        if self._file is not None:
+            _release(self._file)
+            self._file = None
+
+
+def _open(path: str) -> FileIO:
+    try:
+        try:
+            file = FileIO(path, "a+")
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.makedirs(os.path.dirname(path))
+            file = FileIO(path, "a+")
+    except OSError as error:
+        raise _cannot_lock(error, path) from error
+    _open_files.add(file)
+    return file
+
+
+def _cannot_lock(error: OSError, path: str) -> Exception:
+    wrapped = wrap_os_error(error, doing="create the lock file", path=path)
+    if wrapped.kind is not Kind.STORAGE_PERMISSION:
+        return wrapped
+    return StorageError(
+        wrapped.kind, f"{wrapped.message}; only writers need it: open the graph read-only, or ask for the right to write there", path=path
+    )
+
+
+def _lock_now(file: FileIO, mode: int) -> bool:
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise wrap_os_error(error, doing="lock", path=str(file.name)) from error
+    return True
+
+
+def _release(file: FileIO) -> None:
+    # Unlocked before it is closed: a child between fork and exec still has a copy, and closing ours alone would not free it.
+    if not file.closed:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
+        file.close()
+
+
+def _mark(path: str) -> str:
+    return f"{path}.wait"
+
+
+@contextmanager
+def _marked(path: str) -> Iterator[None]:
+    """Show other processes that someone waits: a waiter shares this file, and whoever cannot have it alone knows.
+
+    Only `busy` looks, so a mark that could not be set is no failure.
+    """
+    file = _open(_mark(path))
+    try:
+        _lock_now(file, fcntl.LOCK_SH)
+        yield
+    finally:
+        _release(file)
+
+
+def _refuses(path: str, mode: int) -> bool:
+    try:
+        file = FileIO(path, "r+")
+    except OSError:
+        return False  # advisory: a lock that was never made is free, and one we may not open is the writer's to report
+    _open_files.add(file)
+    try:
+        return not _lock_now(file, mode)
+    finally:
+        _release(file)

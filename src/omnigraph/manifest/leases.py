@@ -1,0 +1,186 @@
+"""Lease objects under a graph on an object store -> one writer per branch, or one exclusive holder, among all machines.
+
+A writer claims its branch and then reads root; an exclusive holder claims root and then reads the branches. Whatever
+the order of their steps, one of the two sees the other: a writer that sees root held steps back, an exclusive holder
+that sees a branch held waits.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from omnigraph.ids import BranchName, new_ulid
+from omnigraph.manifest.claims import FIRST_EPOCH, Claim, Lease, Seen, bury, now, read
+from omnigraph.manifest.fair import Grant, Patience
+from omnigraph.manifest.lock_names import ROOT, name_of
+from omnigraph.store.objects import Objects
+
+FOLDER: Final = "__lease"
+TTL_SECONDS: Final = 15.0
+
+_POLL_SECONDS: Final = 0.1
+# Who is next looks five times as often, and has ten looks of the others before the one behind it may go first.
+_NEXT_LOOKS: Final = 5
+_CHANCES: Final = 10
+_READERS: Final = 8
+# Two steady clocks may differ a little in speed; the watcher's is the one that waits longer.
+_CLOCK_SLACK: Final = 1.05
+
+
+class Leases:
+    """The locks of one graph on an object store. Threads of this process are put in order before they come here."""
+
+    def __init__(self, objects: Objects, *, ttl_seconds: float) -> None:
+        self._objects: Final = objects
+        self._ttl_seconds: Final = ttl_seconds
+        self._poll_seconds: Final = min(_POLL_SECONDS, ttl_seconds / 10)
+        self._root: Final = _path(ROOT)
+        # Path -> what somebody should change, and since when we see it unchanged: kept between calls, so that several
+        # short waits notice a dead holder as one long wait would.
+        self._watched: Final[dict[str, tuple[object, float]]] = {}
+        # Path -> the lease as it was last seen free, with nobody in line: claiming that is usually right, and saves a read.
+        self._free: Final[dict[str, Seen]] = {}
+
+    def where(self, name: str) -> str:
+        return f"{self._objects.uri}/{_path(name)}"
+
+    @contextmanager
+    def writer(self, branch: BranchName, patience: Patience) -> Iterator[Grant]:
+        path = _path(name_of(branch))
+        while True:
+            with self._hold(path, patience) as claim:
+                if self._live(self._root) is None:
+                    claim.check()
+                    yield claim.grant
+                    return
+            self._wait_until_free([self._root], patience)
+
+    @contextmanager
+    def exclusive(self, patience: Patience) -> Iterator[Grant]:
+        with self._hold(self._root, patience) as claim:
+            # A branch needs to be seen free only once: who claims it from now on sees root, and steps back.
+            self._wait_until_free([path for path in self._objects.list(f"{FOLDER}/") if path != self._root], patience)
+            claim.check()
+            yield claim.grant
+
+    def busy(self, branch: BranchName, *, mine: bool) -> bool:
+        """Does another process hold the branch, or wait for it? Costs one read, which the claim that follows saves."""
+        seen = self._look(path := _path(name_of(branch)))
+        self._note_free(path, seen)
+        return seen is not None and (bool(seen.lease.queue) or not (mine or seen.lease.released))
+
+    def begin(self, branch: BranchName, *, epoch: int) -> None:
+        """Let a new branch's lease start at the epoch its head inherits: from a lower one every publish would look fenced."""
+        path = _path(name_of(branch))
+        seen = read(self._objects, path)
+        lease = Lease(holder=new_ulid(), epoch=max(epoch, FIRST_EPOCH), ttl_seconds=self._ttl_seconds, released=True)
+        if seen is None:
+            self._objects.put_if_absent(path, lease.to_bytes())
+        elif seen.lease.epoch < lease.epoch:
+            self._objects.put_if_match(path, lease.to_bytes(), seen.token)
+        self._free.pop(path, None)
+
+    def forget(self, branch: BranchName) -> None:
+        """Remove a deleted branch's lease. Under the exclusive root lease: every holder has let go or was buried.
+
+        A branch made later under the same name may start at an epoch that was in use before. A holder from before the
+        deletion cannot profit: its token is gone, so it cannot renew, and its publish names an incarnation that is gone.
+        """
+        path = _path(name_of(branch))
+        self._free.pop(path, None)
+        self._watched.pop(path, None)
+        self._objects.delete(path)
+
+    @contextmanager
+    def _hold(self, path: str, patience: Patience) -> Iterator[Claim]:
+        claim = Claim(self._objects, path, ttl_seconds=self._ttl_seconds)
+        try:
+            seen = self._free.pop(path, None) or self._look(path)
+            while True:
+                our_turn = self._is_our_turn(path, seen, claim)
+                if our_turn and claim.take(seen):
+                    break
+                if seen is not None and not our_turn:
+                    self._wait_in_line(path, seen, claim, patience)
+                seen = self._look(path)  # at once after a lost race: whoever won it is there now
+            yield claim
+        finally:
+            self._note_free(path, claim.release())
+
+    def _is_our_turn(self, path: str, seen: Seen | None, claim: Claim) -> bool:
+        """Is it our turn to try? When nobody holds it and all before us had their chance, or when it is ours unawares."""
+        if seen is None or not seen.lease.released:
+            return seen is None or seen.lease.holder == claim.holder
+        chances = _CHANCES * self._poll_seconds * seen.lease.position(claim.holder)
+        return chances == 0 or self._unchanged_seconds(path, seen) > chances
+
+    def _wait_in_line(self, path: str, seen: Seen, claim: Claim, patience: Patience) -> None:
+        if patience.left() > 0:
+            claim.stand_in_line(seen)
+        self._pause(path, seen, patience, looks=max(1, _NEXT_LOOKS // (1 + seen.lease.position(claim.holder))))
+
+    def _wait_until_free(self, paths: list[str], patience: Patience) -> None:
+        while paths:
+            live = self._live_among(paths)
+            paths = list(live)
+            if paths:
+                self._pause(paths[0], live[paths[0]], patience)
+
+    def _live_among(self, paths: list[str]) -> dict[str, Seen]:
+        if len(paths) == 1:
+            found = [self._live(paths[0])]
+        else:
+            from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to load
+
+            with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
+                found = list(pool.map(self._live, paths))
+        return {path: seen for path, seen in zip(paths, found, strict=True) if seen is not None}
+
+    def _live(self, path: str) -> Seen | None:
+        seen = self._look(path)
+        self._note_free(path, seen)
+        return None if seen is None or seen.lease.released else seen
+
+    def _note_free(self, path: str, seen: Seen | None) -> None:
+        if seen is not None and seen.lease.released and not seen.lease.queue:
+            self._free[path] = seen
+
+    def _look(self, path: str) -> Seen | None:
+        """Read a lease, and free it when its holder is dead."""
+        started = now()
+        seen = read(self._objects, path)
+        if seen is None:
+            return None
+        sign = _sign_of_life(seen)
+        watched = self._watched.get(path)
+        if watched is None or watched[0] != sign:
+            watched = self._watched[path] = (sign, now())
+        if seen.lease.released or started - watched[1] <= seen.lease.ttl_seconds * _CLOCK_SLACK:
+            return seen
+        return bury(self._objects, path, seen) or seen
+
+    def _unchanged_seconds(self, path: str, seen: Seen) -> float:
+        sign, since = self._watched.get(path, (None, 0.0))
+        return now() - since if sign == _sign_of_life(seen) else 0.0
+
+    def _pause(self, path: str, seen: Seen, patience: Patience, *, looks: int = 1) -> None:
+        left = patience.left()
+        if left == 0:
+            holder = f"{seen.lease.host} (pid {seen.lease.pid})"
+            raise patience.over(f"{self._objects.uri}/{path}", holder=holder)
+        # Jitter, so that waiters who came together do not go on asking together.
+        time.sleep(min(left, self._poll_seconds / looks * random.uniform(0.5, 1.5)))
+
+
+def _sign_of_life(seen: Seen) -> object:
+    """What changes when the one whose turn it is does something: its holder, or once released, who stands first in line."""
+    lease = seen.lease
+    return (lease.holder, lease.epoch, lease.renewals, lease.queue[:1] if lease.released else None)
+
+
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}.json"

@@ -1,0 +1,133 @@
+"""Who may change a graph now: any number of writers, one per branch, or one exclusive holder; across threads, processes and machines.
+
+Always root first, then branch. Threads of one process stand in a fair queue; the first of them meets other processes at
+lock files (local) or lease objects (object store). Readers take no lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
+
+from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.ids import BranchName
+from omnigraph.manifest.fair import FairLock, Grant, Patience
+from omnigraph.manifest.flocks import Flocks
+from omnigraph.manifest.leases import TTL_SECONDS, Leases
+from omnigraph.manifest.lock_names import ROOT, name_of
+from omnigraph.store.objects import Objects
+from omnigraph.store.process import refuse_forked_child
+
+__all__ = ["TIMEOUT_SECONDS", "Grant", "Locks"]
+
+TIMEOUT_SECONDS: Final = 60.0
+"""How long a writer waits unless told otherwise: several times a lease's ttl, so that a dead holder is outlived."""
+
+
+class BetweenProcesses(Protocol):
+    """The half of a lock that other processes see."""
+
+    def where(self, name: str) -> str: ...
+    def writer(self, branch: BranchName, patience: Patience) -> AbstractContextManager[Grant]: ...
+    def exclusive(self, patience: Patience) -> AbstractContextManager[Grant]: ...
+    def busy(self, branch: BranchName, *, mine: bool) -> bool: ...
+    def begin(self, branch: BranchName, *, epoch: int) -> None: ...
+    def forget(self, branch: BranchName) -> None: ...
+
+
+class Locks:
+    """The locks of one graph in this process. Get them by `Locks.of`; a second set would not know the first one's queue."""
+
+    def __init__(self, objects: Objects, *, ttl_seconds: float) -> None:
+        self.ttl_seconds: Final = ttl_seconds
+        self._between: Final[BetweenProcesses] = Flocks(objects.uri) if objects.is_local else Leases(objects, ttl_seconds=ttl_seconds)
+        self._root: Final = FairLock()
+        self._mutex: Final = threading.Lock()
+        self._branches: Final[weakref.WeakValueDictionary[BranchName, FairLock]] = weakref.WeakValueDictionary()
+
+    @staticmethod
+    def of(objects: Objects, *, ttl_seconds: float | None = None) -> Locks:
+        """The locks of the graph at `objects.uri`, the same for every handle in this process (C-20).
+
+        `ttl_seconds` is how long a lease outlives its last renewal; it is chosen once, and means nothing on local paths.
+        """
+        refuse_forked_child()
+        with _registry_mutex:
+            locks = _registry.get(objects.uri)
+            if locks is None:
+                locks = _registry[objects.uri] = Locks(objects, ttl_seconds=TTL_SECONDS if ttl_seconds is None else ttl_seconds)
+        if ttl_seconds not in (None, locks.ttl_seconds):
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT,
+                f"{objects.uri} is already open in this process with leases of {locks.ttl_seconds:g} s, not {ttl_seconds:g} s",
+                uri=objects.uri,
+            )
+        return locks
+
+    @contextmanager
+    def writer(self, branch: BranchName, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
+        """Be the only writer of `branch`, beside writers of other branches."""
+        refuse_forked_child()
+        patience = Patience(f"branch {branch!r}", seconds=timeout_seconds)
+        with (
+            self._root.turn(shared=True, patience=patience, where=self._between.where(ROOT)),
+            self._branch(branch).turn(shared=False, patience=patience, where=self._between.where(name_of(branch))),
+            self._between.writer(branch, patience) as grant,
+        ):
+            yield grant
+
+    @contextmanager
+    def exclusive(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
+        """Be alone in the graph, readers aside: to create or delete a branch, or to clean up."""
+        refuse_forked_child()
+        patience = Patience("the whole graph", seconds=timeout_seconds)
+        with (
+            self._root.turn(shared=False, patience=patience, where=self._between.where(ROOT)),
+            self._between.exclusive(patience) as grant,
+        ):
+            yield grant
+
+    def busy(self, branch: BranchName) -> bool:
+        """Would a writer of `branch` have to wait now? Asked by a holder: does another wait?
+
+        Advisory, and true only at the moment it is said.
+        """
+        refuse_forked_child()
+        if self._root.others_before(shared=True) or self._branch(branch).others_before(shared=False):
+            return True
+        return self._between.busy(branch, mine=self._root.is_mine())
+
+    def begin(self, branch: BranchName, *, epoch: int) -> None:
+        """Make ready the lock of a branch that is about to be created with `epoch` in its head. Only inside `exclusive()`."""
+        self._require_exclusive(branch)
+        self._between.begin(branch, epoch=epoch)
+
+    def forget(self, branch: BranchName) -> None:
+        """Remove what the lock of a deleted branch left in the store. Only inside `exclusive()`."""
+        self._require_exclusive(branch)
+        self._between.forget(branch)
+
+    def _require_exclusive(self, branch: BranchName) -> None:
+        refuse_forked_child()
+        if not self._root.is_mine(shared=False):
+            raise Unsupported(
+                Kind.UNSUPPORTED,
+                f"internal error: the lock of branch {branch!r} may be made or removed only under the exclusive lock, "
+                "because someone may hold it",
+                branch=branch,
+            )
+
+    def _branch(self, branch: BranchName) -> FairLock:
+        with self._mutex:
+            lock = self._branches.get(branch)
+            if lock is None:
+                lock = self._branches[branch] = FairLock()
+            return lock
+
+
+# Weak: a graph nobody has open any more keeps nothing here.
+_registry: Final[weakref.WeakValueDictionary[str, Locks]] = weakref.WeakValueDictionary()
+_registry_mutex: Final = threading.Lock()

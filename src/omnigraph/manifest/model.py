@@ -1,0 +1,192 @@
+"""What is true, as data: tables, head, commits and schemas, and their rows in `__manifest`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.errors import FormatError, Kind
+from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, TableId, content_hash
+from omnigraph.store.ledger import ROWS
+from omnigraph.store.tables import TableRef
+
+FORMAT: Final = 1
+"""The number of the bytes on disk. A change to them needs a new number and a design note."""
+
+HEAD: Final = "head"
+TABLE: Final = "table:"
+SCHEMA: Final = "schema:"
+COMMIT: Final = "commit:"
+TOKEN: Final = "token:"
+
+
+class CommitKind(StrEnum):
+    """What made a commit."""
+
+    GENESIS = "genesis"
+    MUTATE = "mutate"
+    LOAD = "load"
+    MERGE = "merge"
+
+
+class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which version of a table a branch shows. `native` is the Lance branch that holds it; None is the table's own trunk.
+
+    `owner` is the native name of the graph branch that may commit there (None is main). A branch that shows a table it
+    does not own inherits it, and forks it on its first write.
+    """
+
+    id: TableId
+    alias: str
+    path: str
+    version: int
+    rows: int
+    native: str | None = None
+    owner: str | None = None
+    dropped: bool = False
+
+    @property
+    def ref(self) -> TableRef:
+        return TableRef(self.path, self.native, self.version)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a branch stands. Every publish rewrites it, so any two publishers on one branch collide here."""
+
+    commit: CommitId
+    schema: SchemaHash
+    committed_at: datetime
+    epoch: int
+    home: str
+    """The URI at which native branches were made: they hold absolute paths, so a graph that has any cannot be moved."""
+
+
+class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One table's step in a commit: None is "not there"."""
+
+    id: TableId
+    alias: str
+    before: int | None = None
+    after: int | None = None
+
+
+class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change of the graph. `manifest_version` is where it was born, on the branch `native` (None is main)."""
+
+    id: CommitId
+    parents: tuple[CommitId, ...]
+    branch: BranchName
+    manifest_version: int
+    created_at: datetime
+    kind: CommitKind
+    schema: SchemaHash
+    native: str | None = None
+    actor: str | None = None
+    message: str | None = None
+    token: str | None = None
+    tables: tuple[TableChange, ...] = ()
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What an idempotency token stands for."""
+
+    commit: CommitId
+
+
+class SchemaText(msgspec.Struct, frozen=True):
+    """An accepted schema: the text as written and its compiled form with stable ids. Opaque here, named by its hash."""
+
+    source: str
+    ir: str
+
+    @property
+    def hash(self) -> SchemaHash:
+        return SchemaHash(content_hash(msgspec.json.encode(self)))
+
+
+class State(msgspec.Struct, frozen=True):
+    """Everything mutable of one branch: what a publish replaces whole."""
+
+    head: Head
+    tables: Mapping[TableId, TableRow]
+
+    def table(self, alias: str) -> TableRow | None:
+        """The live table of that name."""
+        return next((row for row in self.tables.values() if row.alias == alias and not row.dropped), None)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+# -- rows
+
+
+def state_rows(state: State, *, born: int) -> pa.Table:
+    return _rows([(HEAD, state.head), *((TABLE + row.id, row) for row in state.tables.values())], born=born)
+
+
+def fact_rows(commit: Commit | None, schemas: Iterable[SchemaText], *, copied: Iterable[Commit] = (), born: int) -> pa.Table:
+    """The rows a publish adds: its commit, the token that finds it again, new schemas, and commits copied by a merge."""
+    items: list[tuple[str, msgspec.Struct]] = [(COMMIT + c.id, c) for c in (*([commit] if commit is not None else []), *copied)]
+    if commit is not None and commit.token is not None:
+        items.append((token_id(commit.native, commit.token), Receipt(commit.id)))
+    return _rows([*items, *((SCHEMA + s.hash, s) for s in schemas)], born=born)
+
+
+def token_id(native: str | None, token: str) -> str:
+    """A token belongs to the branch it was used on: the same call on a branch made later is another write."""
+    return f"{TOKEN}{native or MAIN}:{token}"
+
+
+def _rows(items: list[tuple[str, msgspec.Struct]], *, born: int) -> pa.Table:
+    return pa.table(
+        [
+            pa.array([object_id for object_id, _ in items], pa.string()),
+            pa.array([born] * len(items), pa.int64()),
+            pa.array([msgspec.json.encode(item).decode() for _, item in items], pa.string()),
+        ],
+        schema=ROWS,
+    )
+
+
+def read_state(rows: pa.Table) -> State:
+    head: Head | None = None
+    tables: dict[TableId, TableRow] = {}
+    for object_id, body in _pairs(rows):
+        if object_id == HEAD:
+            head = _decode(body, Head, object_id)
+        else:
+            row = _decode(body, TableRow, object_id)
+            tables[row.id] = row
+    if head is None:
+        raise FormatError(Kind.CORRUPT, "the newest fragment of __manifest holds no head row; run `omnigraph verify`")
+    return State(head, tables)
+
+
+def read_commits(rows: pa.Table) -> list[Commit]:
+    return [_decode(body, Commit, object_id) for object_id, body in _pairs(rows)]
+
+
+def read_receipt(rows: pa.Table) -> Receipt | None:
+    return next((_decode(body, Receipt, object_id) for object_id, body in _pairs(rows)), None)
+
+
+def read_schema(rows: pa.Table) -> SchemaText | None:
+    return next((_decode(body, SchemaText, object_id) for object_id, body in _pairs(rows)), None)
+
+
+def _pairs(rows: pa.Table) -> Iterable[tuple[str, str]]:
+    return zip(rows.column("object_id").to_pylist(), rows.column("body").to_pylist(), strict=True)
+
+
+def _decode(body: str, struct: type[Any], object_id: str) -> Any:
+    try:
+        return msgspec.json.decode(body, type=struct)
+    except msgspec.DecodeError as error:
+        raise FormatError(Kind.CORRUPT, f"row {object_id!r} of __manifest cannot be read: {error}", object_id=object_id) from error

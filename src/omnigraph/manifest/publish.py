@@ -1,0 +1,274 @@
+"""The one door: a branch's state and a publication -> the next state, in one compare-and-swap, or a typed refusal.
+
+Nothing else makes anything visible. Each attempt reads the newest state, checks every precondition against it, and swaps
+the state fragment it read; a lost race starts over with the new state, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from omnigraph.errors import (
+    ConflictError,
+    ExpectedVersionMismatch,
+    InvalidInput,
+    Kind,
+    ReadSetChanged,
+)
+from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, TableId, new_commit_id
+from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.model import (
+    COMMIT,
+    SCHEMA,
+    Commit,
+    CommitKind,
+    Head,
+    SchemaText,
+    State,
+    TableChange,
+    TableRow,
+    fact_rows,
+    now,
+    read_commits,
+    read_receipt,
+    state_rows,
+    token_id,
+)
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.registry import Branch
+from omnigraph.store.ledger import Ledger, SwapLost
+
+ATTEMPTS: Final = 5
+LOCK_SECONDS: Final = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Expect(msgspec.Struct, frozen=True):
+    """What must still be true when a publication lands. What is left None (or empty) is not checked."""
+
+    head: CommitId | None = None
+    schema: SchemaHash | None = None
+    branch: Branch | None = None
+    epoch: int | None = None
+    tables: Mapping[TableId, int] = {}
+    """Table id -> visible version, for tables that are written and for tables that were only read (C-04)."""
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What to make true: table rows, a schema, and the commit that says who did it and why."""
+
+    kind: CommitKind
+    tables: tuple[TableRow, ...] = ()
+    schema: SchemaText | None = None
+    expect: Expect = Expect()
+    commit: CommitId | None = None
+    """Minted beforehand by a writer that must find its commit again after a crash."""
+    actor: str | None = None
+    message: str | None = None
+    token: str | None = None
+    at: datetime | None = None
+    merged: CommitId | None = None
+    copied: tuple[Commit, ...] = ()
+    """A merge's second parent, and the commits of its side, so that history outlives the merged branch."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What was made true. `repeated`: this token had been published before, and nothing was done now."""
+
+    commit: Commit
+    snapshot: Snapshot
+    repeated: bool = False
+
+
+def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Published:
+    """Land a publication on a branch, whole, as the child of whatever commit is the head then (C-10), or raise."""
+    _check_claims(publication)
+    commit_id = publication.commit or new_commit_id()
+    for attempt in range(ATTEMPTS):
+        found, ledger, state = manifest.look(branch)
+        if publication.token is not None and (first := _published_before(ledger, found, publication.token)) is not None:
+            return Published(first, Snapshot(found, ledger.version, state), repeated=True)
+        _check(publication, found, state)
+        commit = _commit(publication, commit_id, found, ledger, state)
+        try:
+            return _swap(manifest, found, ledger, _next(publication, state, commit), publication, commit)
+        except SwapLost:
+            log.debug("publish to %s lost the race for version %d (attempt %d)", branch, ledger.version + 1, attempt + 1)
+    raise ConflictError(
+        Kind.CONTENTION,
+        f"branch {branch!r} moved {ATTEMPTS} times while this was published; nothing was done, try again",
+        branch=branch,
+        attempts=ATTEMPTS,
+    )
+
+
+@contextmanager
+def hold(manifest: Manifest, branch: BranchName = MAIN, *, timeout_seconds: float = LOCK_SECONDS) -> Iterator[Grant]:
+    """A writer's locks on a branch. Who took them over from a dead holder first fences it off, in `head`.
+
+    A former holder that was only asleep then finds a newer epoch, and its publish is refused.
+    """
+    with Locks.of(manifest.root.objects).writer(branch, timeout_seconds=timeout_seconds) as grant:
+        if grant.took_over:  # leases only; a local lock dies with its holder, and so does everything it might still do
+            _raise_epoch(manifest, branch, grant.epoch)
+            grant.epoch_published()
+        yield grant
+
+
+def set_home(manifest: Manifest) -> None:
+    """Say in main's head that native branches are made here from now on. Only called when there are none yet."""
+    _restate(manifest, MAIN, lambda head: msgspec.structs.replace(head, home=manifest.root.uri))
+
+
+def _raise_epoch(manifest: Manifest, branch: BranchName, epoch: int) -> None:
+    def raised(head: Head) -> Head:
+        return msgspec.structs.replace(head, epoch=max(head.epoch, epoch))
+
+    _restate(manifest, branch, raised)
+
+
+def _restate(manifest: Manifest, branch: BranchName, change: Callable[[Head], Head]) -> None:
+    """Change the head row alone: no commit, no table. Nothing is written when nothing changes."""
+    while True:
+        found, ledger, state = manifest.look(branch)
+        head = change(state.head)
+        if head == state.head:
+            return
+        restated = State(head, state.tables)
+        try:
+            moved = ledger.swap(state_rows(restated, born=ledger.version + 1), fact_rows(None, [], born=0), uuid=str(uuid4()))
+        except SwapLost:
+            continue  # each loss is another publisher's success, so this ends
+        manifest.remember(found, moved, restated)
+        return
+
+
+# -- one attempt
+
+
+def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publication: Publication, commit: Commit) -> Published:
+    schemas = _new_schemas(publication, ledger)
+    facts = fact_rows(commit, schemas, copied=publication.copied, born=commit.manifest_version)
+    moved = ledger.swap(state_rows(state, born=commit.manifest_version), facts, uuid=str(uuid4()))
+    manifest.remember(branch, moved, state)
+    return Published(commit, Snapshot(branch, moved.version, state))
+
+
+def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Commit:
+    merged = (publication.merged,) if publication.merged is not None else ()
+    return Commit(
+        id=commit_id,
+        parents=(state.head.commit, *merged),
+        branch=branch.name,
+        native=branch.native,
+        manifest_version=ledger.version + 1,  # known before the swap, because a swap lands there or nowhere
+        created_at=max(publication.at or now(), state.head.committed_at),  # clocks differ; a child is never older than its parent
+        kind=publication.kind,
+        schema=publication.schema.hash if publication.schema is not None else state.head.schema,
+        actor=publication.actor,
+        message=publication.message,
+        token=publication.token,
+        tables=tuple(_changes(publication, state)),
+    )
+
+
+def _next(publication: Publication, state: State, commit: Commit) -> State:
+    head = msgspec.structs.replace(state.head, commit=commit.id, schema=commit.schema, committed_at=commit.created_at)
+    return State(head, {**state.tables, **{row.id: row for row in publication.tables}})
+
+
+def _changes(publication: Publication, state: State) -> Iterator[TableChange]:
+    for row in publication.tables:
+        before = state.tables.get(row.id)
+        was = before.version if before is not None and not before.dropped else None
+        yield TableChange(row.id, row.alias, was, None if row.dropped else row.version)
+
+
+def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
+    """The publication's schema, unless this branch knows it already (a change that was undone): facts are written once."""
+    schema = publication.schema
+    return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
+
+
+def _published_before(ledger: Ledger, branch: Branch, token: str) -> Commit | None:
+    receipt = read_receipt(ledger.find(token_id(branch.native, token)))
+    return read_commits(ledger.find(COMMIT + receipt.commit))[0] if receipt is not None else None
+
+
+# -- preconditions
+
+
+def _check(publication: Publication, branch: Branch, state: State) -> None:
+    expect, head = publication.expect, state.head
+    if expect.branch is not None and expect.branch != branch:
+        raise ConflictError(
+            Kind.BRANCH_REPLACED,
+            f"branch {branch.name!r} was deleted and made again since this write began; look at the new one and start over",
+            branch=branch.name,
+        )
+    if expect.epoch is not None and expect.epoch < head.epoch:
+        raise ConflictError(
+            Kind.FENCED,
+            f"another writer took branch {branch.name!r} over while this one was paused; nothing was published",
+            branch=branch.name,
+            epoch=expect.epoch,
+            current=head.epoch,
+        )
+    if expect.head is not None and expect.head != head.commit:
+        raise ReadSetChanged(
+            Kind.READ_SET_CHANGED,
+            f"branch {branch.name!r} is at commit {head.commit}, not at {expect.head}",
+            branch=branch.name,
+            expected=expect.head,
+            actual=head.commit,
+        )
+    if expect.schema is not None and expect.schema != head.schema:
+        raise ReadSetChanged(
+            Kind.SCHEMA_CHANGED,
+            f"the schema of branch {branch.name!r} was changed since this write began",
+            branch=branch.name,
+            expected=expect.schema,
+            actual=head.schema,
+        )
+    for table, expected in expect.tables.items():
+        _check_version(table, expected, state.tables.get(table))
+    for row in publication.tables:
+        _check_step(row, state.tables.get(row.id))
+
+
+def _check_version(table: TableId, expected: int, row: TableRow | None) -> None:
+    actual = row.version if row is not None and not row.dropped else 0
+    if actual != expected:
+        name = row.alias if row is not None else table
+        raise ExpectedVersionMismatch(
+            Kind.VERSION_MISMATCH, f"{name} is at version {actual}, not at {expected}", table=table, expected=expected, actual=actual
+        )
+
+
+def _check_step(row: TableRow, before: TableRow | None) -> None:
+    """A version, once published, stays what it is; and on one native branch versions only grow (C-08)."""
+    if before is None or before.ref.home != row.ref.home or row == before or row.dropped:
+        return
+    renamed = msgspec.structs.replace(before, alias=row.alias) == row
+    if row.version <= before.version and not renamed:
+        raise ExpectedVersionMismatch(
+            Kind.VERSION_MISMATCH,
+            f"{row.alias} is published at version {before.version}; version {row.version} cannot replace it",
+            table=row.id,
+            expected=row.version,
+            actual=before.version,
+        )
+
+
+def _check_claims(publication: Publication) -> None:
+    ids = [row.id for row in publication.tables]
+    if twice := {table for table in ids if ids.count(table) > 1}:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"table {min(twice)} is named twice in one publication", table=min(twice))

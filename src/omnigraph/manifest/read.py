@@ -1,0 +1,186 @@
+"""A graph's `__manifest` -> snapshots of any branch, now or in the past, its schemas and its commits. Takes no lock, writes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from omnigraph.errors import InvalidInput, Kind, NotFound
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash
+from omnigraph.manifest import lineage
+from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, read_commits, read_schema, read_state
+from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
+from omnigraph.store.ledger import Ledger, open_ledger
+from omnigraph.store.root import Root
+
+PATH: Final = "__manifest"
+WINDOW: Final = 256
+"""How many versions back a short listing looks before it reads the whole history."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One branch at one manifest version. It never changes, whatever is published after (C-25)."""
+
+    branch: Branch
+    version: int
+    state: State
+
+    @property
+    def commit(self) -> CommitId:
+        return self.state.head.commit
+
+
+class _Warm(msgspec.Struct, frozen=True):
+    """A branch as it was last seen: the open ledger and its decoded state, always a pair."""
+
+    branch: Branch
+    ledger: Ledger
+    state: State
+
+
+class Manifest:
+    """One graph's `__manifest`. Keeps each branch it has seen open, so that the next look costs one probe."""
+
+    def __init__(self, root: Root, *, graph_id: GraphId, main: Ledger) -> None:
+        self.root: Final = root
+        self.graph_id: Final = graph_id
+        self._mutex = threading.Lock()
+        self._warm: dict[BranchName, _Warm] = {}
+        self._schemas: dict[SchemaHash, SchemaText] = {}
+        self.remember(Branch.main(), main, read_state(main.state()))
+
+    # -- now
+
+    def look(self, branch: BranchName = MAIN) -> tuple[Branch, Ledger, State]:
+        """The newest state of a branch and the ledger it was read from: what a publish starts from."""
+        found = find_branch(self.root.objects, branch)
+        with self._mutex:
+            warm = self._warm.get(branch)
+        if warm is None or warm.branch != found:  # B-21: a branch of the same name made anew shares nothing with the old one
+            ledger = open_ledger(self.root, PATH, branch=found.native)
+        else:
+            ledger = warm.ledger.newest()
+            if ledger is warm.ledger:
+                return found, ledger, warm.state
+        state = read_state(ledger.state())
+        self.remember(found, ledger, state)
+        return found, ledger, state
+
+    def remember(self, branch: Branch, ledger: Ledger, state: State) -> None:
+        """Fold what a publish has just made true into memory instead of reading it back (W-48)."""
+        with self._mutex:
+            warm = self._warm.get(branch.name)
+            if warm is None or warm.branch != branch or warm.ledger.version <= ledger.version:
+                self._warm[branch.name] = _Warm(branch, ledger, state)
+
+    def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> Snapshot:
+        """A branch now, or at a commit of its history, a manifest version, or a moment."""
+        match at:
+            case None:
+                found, ledger, state = self.look(branch)
+                return Snapshot(found, ledger.version, state)
+            case bool():
+                raise InvalidInput(Kind.INVALID_ARGUMENT, "`at` takes a commit id, a manifest version or a time")
+            case int():
+                return self._at_version(branch, at)
+            case datetime():
+                return self._at_commit(self._commit_at(branch, at))
+            case _:
+                return self._at_commit(self.commit(at, branch=branch))
+
+    # -- then
+
+    def _at_version(self, branch: BranchName, version: int) -> Snapshot:
+        found = find_branch(self.root.objects, branch)
+        if found.parent is not None and version < found.forked_at:  # before it was made, a branch was its parent
+            return self._at_version(found.parent, version)
+        _, newest, _ = self.look(branch)
+        if version < 1 or version > newest.version:
+            raise NotFound(
+                Kind.VERSION_NOT_FOUND,
+                f"branch {branch!r} has no manifest version {version}; the newest is {newest.version}",
+                branch=branch,
+                version=version,
+                newest=newest.version,
+            )
+        ledger = newest.at(version)
+        return Snapshot(found, version, read_state(ledger.state()))
+
+    def _at_commit(self, commit: Commit) -> Snapshot:
+        """A commit is read where it was born. A branch made anew under the old name has another native name (B-22)."""
+        born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
+        if born_on is None or born_on.native != commit.native:
+            raise NotFound(
+                Kind.VERSION_RECLAIMED,
+                f"commit {commit.id} was made on a branch {commit.branch!r} that has been deleted since; its rows cannot be read any more",
+                commit=commit.id,
+                branch=commit.branch,
+            )
+        _, newest, _ = self.look(born_on.name)
+        return Snapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
+
+    def _commit_at(self, branch: BranchName, moment: datetime) -> Commit:
+        if moment.tzinfo is None:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{moment.isoformat()} has no time zone; give an aware time, e.g. in UTC")
+        _, _, state = self.look(branch)
+        chain = lineage.first_parents(self.history(branch), state.head.commit)
+        found = next((commit for commit in chain if commit.created_at <= moment), None)
+        if found is None:
+            raise NotFound(Kind.COMMIT_NOT_FOUND, f"branch {branch!r} has no commit as old as {moment.isoformat()}", branch=branch)
+        return found
+
+    # -- history
+
+    def commit(self, commit: CommitId, *, branch: BranchName | None = None) -> Commit:
+        """One commit, looked up on the given branch, else on main and then on every branch."""
+        names = [branch] if branch is not None else [MAIN, *list_branches(self.root.objects)]
+        if len(commit) == COMMIT_ID_LENGTH:
+            for name in names:
+                _, ledger, _ = self.look(name)
+                if found := read_commits(ledger.find(COMMIT + commit)):
+                    return found[0]
+        where = f"branch {branch!r}" if branch is not None else "any branch"
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {commit!r} in the history of {where}", commit=commit)
+
+    def commits(self, branch: BranchName = MAIN, *, limit: int | None = None) -> list[Commit]:
+        """The history of a branch, newest first. A short listing reads the newest part only."""
+        _, ledger, state = self.look(branch)
+        if limit is not None and limit < WINDOW:
+            recent = _by_id(ledger, since=ledger.version - WINDOW)
+            chain = list(islice(_straight(recent, state.head.commit), limit))
+            if len(chain) == limit:
+                return chain
+        return list(islice(lineage.newest_first(_by_id(ledger), state.head.commit), limit))
+
+    def history(self, branch: BranchName = MAIN) -> Mapping[CommitId, Commit]:
+        """All commits a branch knows, by id: the ground for ancestry and merge bases."""
+        _, ledger, _ = self.look(branch)
+        return _by_id(ledger)
+
+    def schema(self, schema: SchemaHash, *, branch: BranchName = MAIN) -> SchemaText:
+        """An accepted schema by its hash. Immutable, so it is read once."""
+        if (known := self._schemas.get(schema)) is not None:
+            return known
+        _, ledger, _ = self.look(branch)
+        text = read_schema(ledger.find(SCHEMA + schema))
+        if text is None:
+            raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} knows no schema {schema}", schema=schema, branch=branch)
+        self._schemas[schema] = text
+        return text
+
+
+def _by_id(ledger: Ledger, *, since: int = 0) -> dict[CommitId, Commit]:
+    return {commit.id: commit for commit in read_commits(ledger.facts(COMMIT, since=since))}
+
+
+def _straight(commits: Mapping[CommitId, Commit], head: CommitId) -> Iterator[Commit]:
+    """The chain while it has no merge in it: there, and only there, a part of the history orders like the whole."""
+    for commit in lineage.first_parents(commits, head):
+        yield commit
+        if len(commit.parents) > 1:
+            return

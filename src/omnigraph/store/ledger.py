@@ -1,0 +1,276 @@
+"""`__manifest` as bytes: immutable facts plus one small state, replaced whole by a compare-and-swap.
+
+A ledger is a Lance dataset of rows keyed by `object_id`. Its newest fragment is the **state**: every mutable row. All
+older fragments are **facts**: rows that never change. A swap removes the state fragment it was read from and adds a new
+one, so of two swaps from one base exactly one lands, at base + 1. What the rows mean is the manifest's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import lance
+import msgspec
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
+
+from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome, StorageError
+from omnigraph.faults import Fault, reach
+from omnigraph.store.durable import sync, version_file
+from omnigraph.store.failure import lance_error
+from omnigraph.store.process import refuse_forked_child
+from omnigraph.store.root import Root
+from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, open_dataset, open_newest, uuid_in_doubt
+
+ROWS: Final = pa.schema(
+    [
+        # C-01: the annotation is there from birth; Lance does not let it be set twice (P-17).
+        pa.field("object_id", pa.string(), nullable=False, metadata=PRIMARY_KEY),
+        pa.field("born", pa.int64(), nullable=False),
+        pa.field("body", pa.string(), nullable=False),
+    ]
+)
+
+FOLD: Final = 3
+"""How many fragments of one size become one, together with what a swap brings. Each costs a fold up to six reads."""
+
+
+class SwapLost(ConflictError):
+    """Another swap from the same base came first. Nothing was done; read the new state and decide again."""
+
+
+class IoCalls(msgspec.Struct, frozen=True):
+    """Storage calls of all handles that share one root's session, since the last look."""
+
+    reads: int
+    writes: int
+
+
+class Ledger:
+    """A ledger at one version of one native branch. Immutable: a swap returns the next one."""
+
+    def __init__(self, root: Root, ref: TableRef, dataset: Any) -> None:
+        self._root = root
+        self._dataset = dataset
+        self.ref: Final = ref
+
+    @property
+    def version(self) -> int:
+        return self.ref.version
+
+    # -- reading
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """What was stamped at birth."""
+        return dict(self._dataset.schema.metadata or {})
+
+    def state(self) -> pa.Table:
+        """The mutable rows: the newest fragment, whole."""
+        return self._read(self._dataset.get_fragments()[-1:])
+
+    def find(self, object_id: str) -> pa.Table:
+        """The fact of that id: one row, or none."""
+        return self._facts(f"object_id = {_quoted(object_id)}")
+
+    def facts(self, prefix: str, *, since: int = 0) -> pa.Table:
+        """All facts whose id starts with `prefix` and that were born at version `since` or later."""
+        return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}")
+
+    def fragments(self) -> list[tuple[int, int]]:
+        """(id, rows) of the fact fragments, oldest id first."""
+        return [(f.fragment_id, f.metadata.physical_rows) for f in self._dataset.get_fragments()[:-1]]
+
+    def newest_version(self) -> int:
+        """One probe: the newest version on this branch, whoever wrote it."""
+        return self.as_table().head()
+
+    def newest(self) -> Ledger:
+        """This ledger, or the one at the newest version when somebody moved on. One probe when nobody did."""
+        if self.newest_version() == self.version:
+            return self
+        return open_ledger(self._root, self.ref.path, branch=self.ref.branch)
+
+    def at(self, version: int) -> Ledger:
+        """The same branch at another version."""
+        if version == self.version:
+            return self
+        ref = self.ref.at(version)
+        return Ledger(self._root, ref, open_dataset(self._root, ref))
+
+    def as_table(self) -> Table:
+        """The same handle for what is true of any table, such as its native branches."""
+        return Table(self._root, self.ref, self._dataset)
+
+    def io_calls(self) -> IoCalls:
+        """The counting seam for cost tests; reading it resets it."""
+        stats = self._dataset.io_stats_incremental()
+        return IoCalls(reads=stats.read_iops, writes=stats.write_iops)
+
+    def _facts(self, where: str) -> pa.Table:
+        return self._read(self._dataset.get_fragments()[:-1], where)
+
+    def _read(self, fragments: Sequence[Any], where: str | None = None) -> pa.Table:
+        if not fragments:
+            return ROWS.empty_table()
+        try:
+            return self._dataset.scanner(fragments=fragments, filter=where).to_table()
+        except (OSError, ValueError) as error:
+            raise self.as_table().failed(error, doing="read") from error
+
+    # -- the one way to change it
+
+    def swap(self, state: pa.Table, facts: pa.Table, *, uuid: str) -> Ledger:
+        """Replace the state and add facts in one commit whose result is exactly this version + 1, or raise SwapLost.
+
+        Small fact fragments are folded into the new one on the way, so that history costs what its logarithm costs.
+        """
+        refuse_forked_child()
+        _refuse_stateless(state)
+        fragments = self._dataset.get_fragments()
+        folding = fold(fragments[:-1], incoming=len(facts))
+        if folding:
+            facts = pa.concat_tables([self._read(folding), facts])
+        reach(Fault.PUBLISH_BEFORE_WRITE)
+        written = self._write(facts, state)
+        removed = [f.fragment_id for f in (*folding, fragments[-1])]
+        change = LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=[], new_fragments=written)
+        reach(Fault.PUBLISH_BEFORE_COMMIT)
+        moved = self._commit(lance.Transaction(self.version, change, uuid=uuid), written)
+        reach(Fault.PUBLISH_AFTER_COMMIT)
+        sync(self._root, self.ref.home, [*_data_files(written), version_file(moved.version)])
+        reach(Fault.PUBLISH_AFTER_SYNC)
+        return Ledger(self._root, self.ref.at(moved.version), moved)
+
+    def _write(self, facts: pa.Table, state: pa.Table) -> list[Any]:
+        """Both fragments, written side by side; the state last, because ids follow this order and the newest is the state."""
+        attempts = [self._root.pool.submit(write_fragments, rows, self._dataset) for rows in (facts, state) if len(rows)]
+        written: list[Any] = []
+        failed: Exception | None = None
+        for attempt in attempts:
+            try:
+                written += attempt.result()
+            except (OSError, ValueError) as error:
+                failed = error
+        if failed is not None:
+            self._discard(written)
+            raise self.as_table().failed(failed, doing="write to") from failed
+        return written
+
+    def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:
+        try:
+            # C-03: no substrate retries. A rebase past our checks is the wrong semantic.
+            moved = LanceDataset.commit(self._dataset, transaction, max_retries=0)
+        except CommitConflictError as error:
+            raise self._lost(written) from error
+        except (OSError, ValueError) as error:
+            return self._after_doubt(error, transaction, written)
+        if moved.version != self.version + 1:
+            home = self.ref.home
+            raise OmniGraphError(Kind.CORRUPT, f"a swap of {home} landed at version {moved.version}, not {self.version + 1}", path=home)
+        return moved
+
+    def _after_doubt(self, error: Exception, transaction: Any, written: Sequence[Any]) -> Any:
+        """The commit's answer was lost: the uuid of the next version says whose it is (REC-34)."""
+        following = self.ref.at(self.version + 1)
+        landed = uuid_in_doubt(self._root, following, error)
+        if landed == transaction.uuid:
+            return open_dataset(self._root, following)
+        if landed is not None:
+            raise self._lost(written) from error
+        # A local call has ended when it returns; a request to a server may still arrive.
+        outcome = Outcome.DID_NOT_HAPPEN if self._root.is_local else Outcome.UNKNOWN
+        if outcome is Outcome.DID_NOT_HAPPEN:
+            self._discard(written)
+        raise lance_error(error, doing="commit to", path=self._root.of(self.ref.home), outcome=outcome) from error
+
+    def _lost(self, written: Sequence[Any]) -> SwapLost:
+        self._discard(written)
+        return SwapLost(Kind.CONTENTION, f"another publisher moved {self.ref.home} past version {self.version}")
+
+    def _discard(self, written: Sequence[Any]) -> None:
+        """Remove files of an attempt that surely did not land; nobody but us knows their names."""
+        with suppress(StorageError):  # an orphan is for `cleanup`; what happened to the swap is what the caller must hear
+            for file in _data_files(written):
+                self._root.objects.delete(f"{self.ref.home}/{file}")
+
+
+def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, stamps: dict[bytes, bytes], uuid: str) -> Ledger:
+    """Bring a ledger into being in one commit. Of many creators exactly one wins; the others get SwapLost."""
+    _refuse_stateless(state)
+    schema = ROWS.with_metadata(stamps)
+    options = root.storage_options or None
+    written: list[Any] = []
+    sent = False
+    try:
+        for rows in (facts, state):
+            written += write_fragments(
+                rows.cast(schema), root.of(path), schema=schema, data_storage_version=FILE_FORMAT, storage_options=options
+            )
+        sent = True
+        birth = lance.Transaction(0, LanceOperation.Overwrite(schema, written), uuid=uuid)
+        # Only max_retries=0 makes creation exclusive: with retries the loser lands as version 2, over the winner's rows.
+        LanceDataset.commit(root.of(path), birth, max_retries=0, storage_options=options, enable_stable_row_ids=False)
+    except (OSError, ValueError) as error:
+        _settle_birth(root, TableRef(path, None, 1), error, written, uuid=uuid, sent=sent)
+    sync(root, path, [*_data_files(written), version_file(1)])
+    ref = TableRef(path, None, 1)
+    return Ledger(root, ref, open_dataset(root, ref))
+
+
+def _refuse_stateless(state: pa.Table) -> None:
+    # The newest fragment is the state: without a new one the newest facts would be taken for it.
+    if not len(state):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "a ledger's state has at least one row")
+
+
+def _settle_birth(root: Root, first: TableRef, error: Exception, written: Sequence[Any], *, uuid: str, sent: bool) -> None:
+    """Creating failed, or its answer was lost (RT-66): return when the graph is ours all the same, else raise."""
+    landed = uuid_in_doubt(root, first, error)
+    if landed == uuid:
+        return
+    if landed is None and sent and not root.is_local:
+        # The request may still arrive, and would then name these files.
+        raise lance_error(error, doing="create", path=root.of(first.path), outcome=Outcome.UNKNOWN) from error
+    for file in _data_files(written):
+        root.objects.delete(f"{first.path}/{file}")
+    if landed is not None:
+        raise SwapLost(Kind.ALREADY_INITIALIZED, f"{root.of(first.path)} was created by somebody else at the same time") from error
+    raise lance_error(error, doing="create", path=root.of(first.path)) from error
+
+
+def open_ledger(root: Root, path: str, *, branch: str | None) -> Ledger:
+    """The ledger at its newest version."""
+    dataset = open_newest(root, path, branch=branch)
+    return Ledger(root, TableRef(path, branch, dataset.version), dataset)
+
+
+def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:
+    """Which fact fragments the next swap should absorb: three of the smallest size of which there are three.
+
+    With the incoming rows they become one. Sizes are powers of four; one fold a swap keeps a swap's cost bounded, and
+    growing sizes keep the number of fragments logarithmic in the number of facts.
+    """
+    if not incoming:
+        return ()
+    by_size: dict[int, list[Any]] = {}
+    for fragment in fragments:
+        by_size.setdefault(_size(fragment.metadata.physical_rows), []).append(fragment)
+    full = (group for _, group in sorted(by_size.items()) if len(group) >= FOLD)
+    return next(full, [])[:FOLD]
+
+
+def _size(rows: int) -> int:
+    return (max(rows, 1).bit_length() - 1) // 2
+
+
+def _data_files(fragments: Sequence[Any]) -> list[str]:
+    return [f"data/{file.path}" for fragment in fragments for file in fragment.files]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,213 @@
+"""Byte objects in a folder: atomic names by link and rename, a true compare-and-swap under the lock of the object's folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.errors import Kind, NotFound, Outcome, ResourceLimitExceeded, StorageError
+from omnigraph.ids import content_hash
+from omnigraph.store import folders
+from omnigraph.store.foreign import wrap_os_error
+from omnigraph.store.paths import check_path, check_prefix
+
+if TYPE_CHECKING:
+    from omnigraph.store.objects import Names, Objects
+
+# How often a write starts over when its folder is deleted under it.
+_ATTEMPTS: Final = 20
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+# Makes a staged file visible: (folder, staged name, final name) -> whether it was ours to make visible.
+Show = Callable[[int, str, str], bool]
+
+
+class LocalObjects:
+    """Objects below a folder, which need not exist yet. A token is the hash of the content."""
+
+    is_local = True
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+
+    def get(self, path: str, *, limit_bytes: int | None = None) -> bytes:
+        data = self.get_if_exists(path, limit_bytes=limit_bytes)
+        if data is None:
+            raise _not_found(self._full(path))
+        return data
+
+    def get_if_exists(self, path: str, *, limit_bytes: int | None = None) -> bytes | None:
+        full = self._full(path)
+        try:
+            with open(full, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                if limit_bytes is not None and size > limit_bytes:
+                    raise ResourceLimitExceeded(
+                        Kind.RESOURCE_LIMIT,
+                        f"{full} has {size} bytes, more than the {limit_bytes} that may be read here",
+                        resource="object_bytes",
+                        limit=limit_bytes,
+                        actual=size,
+                    )
+                return file.readall()
+        except _ABSENT:
+            return None
+        except OSError as error:
+            raise wrap_os_error(error, doing="read", path=full) from error
+
+    def get_versioned(self, path: str) -> tuple[bytes, str] | None:
+        data = self.get_if_exists(path)
+        return None if data is None else (data, content_hash(data))
+
+    def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
+        self._write(path, data, sync=sync, show=folders.replace)
+        return content_hash(data)
+
+    def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
+        if os.path.isfile(self._full(path)):
+            return None  # lost already: spare the disk the bytes
+        return content_hash(data) if self._write(path, data, sync=sync, show=folders.link) else None
+
+    def put_if_match(self, path: str, data: bytes, token: str, *, sync: bool = False) -> str | None:
+        current = self.get_versioned(path)
+        if current is None or current[1] != token:
+            return None
+        return content_hash(data) if self._write(path, data, sync=sync, show=partial(folders.swap, token)) else None
+
+    def exists(self, path: str) -> bool:
+        full = self._full(path)
+        try:
+            return _is_object(full) or folders.holds_object(full)
+        except OSError as error:
+            raise wrap_os_error(error, doing="look for", path=full) from error
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+        inside = check_prefix(prefix)
+        folder = os.path.join(self.uri, inside) if inside else self.uri
+        names: Names = []
+        try:
+            for name in folders.children(folder):
+                names.append(f"{inside}/{name}" if inside else name)
+                if limit is not None and len(names) > limit:
+                    raise ResourceLimitExceeded(
+                        Kind.RESOURCE_LIMIT,
+                        f"{folder} holds more than {limit} objects",
+                        resource="objects_listed",
+                        limit=limit,
+                        actual=len(names),
+                    )
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise wrap_os_error(error, doing="list", path=folder) from error
+        return sorted(names)
+
+    def delete(self, path: str) -> None:
+        full = self._full(path)
+        folder, name = os.path.split(full)
+        try:
+            with folders.opened(folder) as descriptor, folders.locked(descriptor):
+                os.unlink(name, dir_fd=descriptor)
+        except _ABSENT:
+            return
+        except OSError as error:
+            raise wrap_os_error(error, doing="delete", path=full) from error
+
+    def delete_prefix(self, prefix: str) -> None:
+        full = self._full(prefix.removesuffix("/"))
+        try:
+            folders.clear(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            # Some objects below it may be gone already.
+            raise wrap_os_error(error, doing="delete everything below", path=full, outcome=Outcome.UNKNOWN) from error
+
+    def rename(self, source: str, target: str) -> None:
+        old, new = self._full(source), self._full(target)
+        for _ in range(_ATTEMPTS):
+            try:
+                if not _is_object(old):
+                    raise _not_found(old)
+                folders.make(os.path.dirname(new))
+                folders.move(old, new)
+            except FileNotFoundError:
+                continue  # the source is gone, or a folder was deleted under us: look again
+            except OSError as error:
+                raise wrap_os_error(error, doing=f"rename {old} to", path=new) from error
+            return
+        raise _restless(new)
+
+    def _full(self, path: str) -> str:
+        return os.path.join(self.uri, check_path(path))
+
+    def _write(self, path: str, data: bytes, *, sync: bool, show: Show) -> bool:
+        """Stage the bytes beside their name, then let `show` make them visible."""
+        full = self._full(path)
+        folder, name = os.path.split(full)
+        grown: str | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                made = folders.make(folder)
+                grown = grown or made
+                with folders.opened(folder) as descriptor, folders.staged(descriptor, data, sync=sync) as staged:
+                    shown = show(descriptor, staged, name)
+            except FileNotFoundError:
+                continue  # delete_prefix took the folder from under us
+            except OSError as error:
+                raise wrap_os_error(error, doing="write", path=full) from error
+            if shown and sync:
+                self._sync_folders(folder, grown=grown)
+            return shown
+        raise _restless(full)
+
+    def _sync_folders(self, folder: str, *, grown: str | None) -> None:
+        """Flush every folder from the object's up to the root, and above it where this write made the root.
+
+        Up to the root even when only the lowest gained an entry now: an earlier write without `sync` may have made the rest.
+        """
+        top = grown if grown is not None and len(grown) < len(self.uri) else self.uri
+        try:
+            while True:
+                with folders.opened(folder) as descriptor:
+                    os.fsync(descriptor)
+                if folder == top:
+                    return
+                folder = os.path.dirname(folder)
+        except OSError as error:
+            # Every process sees the object; whether it outlives the machine is what we cannot say.
+            raise wrap_os_error(error, doing="flush", path=folder, outcome=Outcome.UNKNOWN) from error
+
+
+def probe_local(objects: Objects) -> None:
+    """Refuse a root whose file system has no hard links or cannot lock a folder, before anything is claimed there (A-11)."""
+    if not objects.is_local:
+        return
+    folder = objects.uri
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    try:
+        with folders.opened(folder) as descriptor, folders.locked(descriptor), folders.staged(descriptor, b"", sync=False) as staged:
+            other = folders.staging_name()
+            folders.hard_link(descriptor, staged, other)
+            os.unlink(other, dir_fd=descriptor)
+    except OSError as error:
+        raise wrap_os_error(error, doing="write below", path=folder) from error
+
+
+def _is_object(full: str) -> bool:
+    try:
+        return not stat.S_ISDIR(os.stat(full).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _not_found(full: str) -> NotFound:
+    return NotFound(Kind.OBJECT_NOT_FOUND, f"there is no object {full}", path=full)
+
+
+def _restless(full: str) -> StorageError:
+    return StorageError(Kind.STORAGE, f"could not write {full}: its folder is deleted again and again; look for who does that", path=full)

@@ -1,0 +1,118 @@
+"""A table of many small fragments -> a staged compaction; committing it moves HEAD by a chain of two versions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+from lance.optimize import Compaction
+
+from omnigraph.errors import ConflictError, Kind, OmniGraphError, Outcome
+from omnigraph.faults import Fault, reach
+from omnigraph.store.durable import sync, version_file
+from omnigraph.store.failure import lance_error
+from omnigraph.store.process import refuse_forked_child
+from omnigraph.store.tables import Table, open_dataset
+
+CHAIN: Final = 2
+"""How many versions a compaction adds (it reserves fragment ids, then rewrites). They carry uuids of Lance's own."""
+
+
+class StagedCompaction(msgspec.Struct, frozen=True):
+    """Rewritten files that nobody sees yet, and the version they were made from."""
+
+    table: Table
+    rewrites: tuple[Any, ...]
+    fragments_before: int
+    fragments_after: int
+
+
+def stage_compaction(table: Table, *, target_rows: int = 1_048_576) -> StagedCompaction | None:
+    """Rewrite small fragments into large ones. None when there is nothing to gain."""
+    try:
+        plan = Compaction.plan(table.dataset, options={"target_rows_per_fragment": target_rows})
+        inherited = _inherited(table.dataset)
+        tasks = [task for task in plan.tasks if inherited.isdisjoint(fragment.id for fragment in task.fragments)]
+        rewrites = tuple(task.execute(table.dataset) for task in tasks)
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="compact") from error
+    if not rewrites:
+        return None
+    removed = sum(rewrite.metrics.fragments_removed for rewrite in rewrites)
+    added = sum(rewrite.metrics.fragments_added for rewrite in rewrites)
+    return StagedCompaction(table, rewrites, removed, added)
+
+
+def _inherited(dataset: Any) -> set[int]:
+    """Fragments covered by an index whose files lie in a parent branch. They must stay as they are.
+
+    Rewriting one, Lance writes the index that follows it into the branch and goes on looking for it in the parent: every
+    later query by that index fails.
+    """
+    return {
+        int(fragment)
+        for index in dataset.describe_indices()
+        for segment in index.segments
+        if segment.base_id is not None
+        for fragment in segment.fragment_ids
+    }
+
+
+def commit_compaction(staged: StagedCompaction) -> Table:
+    """Move HEAD along the chain and prove, by the files found there, that nothing else came between."""
+    refuse_forked_child()
+    table, ref = staged.table, staged.table.ref
+    if table.head() != ref.version:
+        moved = f"{ref.path} moved past version {ref.version} while it was compacted"
+        raise ConflictError(Kind.READ_SET_CHANGED, moved, table=ref.path, expected=ref.version)
+    handle = open_dataset(table.root, ref)  # a handle of its own: Compaction.commit advances the one it is given
+    reach(Fault.STAGE_BEFORE_COMMIT)
+    try:
+        Compaction.commit(handle, list(staged.rewrites))
+    except (OSError, ValueError) as error:
+        # The first of the two may have landed; only an unmoved local HEAD says that nothing did.
+        still = table.root.is_local and table.head() == ref.version
+        outcome = Outcome.DID_NOT_HAPPEN if still else Outcome.UNKNOWN
+        raise lance_error(error, doing="commit the compaction of", path=table.root.of(ref.home), outcome=outcome) from error
+    reach(Fault.STAGE_AFTER_COMMIT)
+    after = ref.at(handle.version)
+    if handle.version != ref.version + CHAIN or _data_files(handle) != _expected(staged):
+        strange = f"compacting {ref.path} from version {ref.version} left version {handle.version} and files that are not its own"
+        raise OmniGraphError(Kind.DRIFT, strange, table=ref.path, expected=ref.version + CHAIN, actual=handle.version)
+    if table.root.sync:
+        versions = [version_file(version) for version in range(ref.version + 1, handle.version + 1)]
+        sync(table.root, ref.home, [*_new_data_files(staged), *_new_index_files(staged, handle), *versions])
+    return Table(table.root, after, open_dataset(table.root, after))
+
+
+def _expected(staged: StagedCompaction) -> set[str]:
+    """The base's data files, less those rewritten, plus ours, whose names nobody else can have chosen.
+
+    Not the operations' names: pylance cannot read back a rewrite that moved an index along.
+    """
+    rewritten = {file for rewrite in staged.rewrites for file in _named(rewrite, "original_fragments")}
+    return (_data_files(staged.table.dataset) - rewritten) | set(_new_data_files(staged))
+
+
+def _data_files(dataset: Any) -> set[str]:
+    return {f"data/{file.path}" for fragment in dataset.get_fragments() for file in fragment.metadata.files}
+
+
+def _new_data_files(staged: StagedCompaction) -> list[str]:
+    return [file for rewrite in staged.rewrites for file in _named(rewrite, "new_fragments")]
+
+
+def _named(rewrite: Any, side: str) -> list[str]:
+    return [f"data/{file['path']}" for fragment in json.loads(rewrite.json())[side] for file in fragment["files"]]
+
+
+def _new_index_files(staged: StagedCompaction, after: Any) -> list[str]:
+    """Indexes follow the rows they cover to new addresses, into new files."""
+    root, home = staged.table.root, staged.table.ref.home
+    new = _segments(after) - _segments(staged.table.dataset)
+    return [file.removeprefix(f"{home}/") for uuid in sorted(new) for file in root.objects.list(f"{home}/_indices/{uuid}")]
+
+
+def _segments(dataset: Any) -> set[str]:
+    return {str(segment.uuid) for index in dataset.describe_indices() for segment in index.segments}

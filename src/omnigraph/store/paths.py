@@ -1,0 +1,97 @@
+"""A graph's URI -> its canonical form; a name inside a graph -> the same name, checked."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from urllib.parse import unquote
+
+from omnigraph.errors import InvalidInput, Kind, Unsupported
+
+# What an interrupted local write leaves behind ends in this; no object may, so that a listing can tell them apart.
+RESIDUE: Final = ".omnigraph-tmp"
+
+_S3: Final = "s3://"
+_MEMORY: Final = "memory://"
+
+
+def canonical_uri(uri: str) -> str:
+    """One spelling per place: absolute and free of symlinks for a folder, as given less a trailing slash elsewhere (A-08, A-12)."""
+    if not uri or not _is_text(uri):
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{uri!r} is not a URI; give a folder, file://, s3://bucket/prefix or memory://name", uri=uri
+        )
+    if uri.startswith("file:"):
+        return os.path.realpath(_file_path(uri))
+    if "://" not in uri:
+        return os.path.realpath(uri)
+    if uri.startswith(_S3):
+        s3_place(uri)
+        return uri.removesuffix("/")
+    if uri.startswith(_MEMORY):
+        return _memory_name(uri)
+    raise Unsupported(Kind.UNSUPPORTED, f"cannot store a graph at {uri!r}; use a folder, file://, s3:// or memory://", uri=uri)
+
+
+def is_local(canonical: str) -> bool:
+    return "://" not in canonical
+
+
+def s3_place(uri: str) -> tuple[str, str]:
+    """The bucket and the key prefix of an `s3://` URI, decoded exactly as Lance decodes them, so that both write to one place."""
+    bucket, _, encoded = uri.removeprefix(_S3).removesuffix("/").partition("/")
+    prefix = unquote(encoded, errors="surrogateescape")
+    # Lance cuts a URI at '#' and '?' without a word, and would put its tables elsewhere than we put our objects.
+    if not bucket or "#" in uri or "?" in uri or (encoded and _broken(prefix)):
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT,
+            f"{uri!r} does not name a place; write s3://bucket/prefix without '#', '?', '//' or dot segments",
+            uri=uri,
+        )
+    return bucket, prefix
+
+
+def check_path(path: str) -> str:
+    """`path`, if it names an object below the root; refused otherwise."""
+    if not path or _broken(path) or path.endswith(RESIDUE):
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT,
+            f"{path!r} does not name an object; names are relative, '/'-separated, without dot segments, and do not end in {RESIDUE!r}",
+            path=path,
+        )
+    return path
+
+
+def check_prefix(prefix: str) -> str:
+    """`prefix` less its trailing slash; "" is the root."""
+    return check_path(prefix.removesuffix("/")) if prefix else ""
+
+
+def _broken(path: str) -> bool:
+    return not _is_text(path) or any(part in ("", ".", "..") for part in path.split("/"))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _file_path(uri: str) -> str:
+    rest = uri.removeprefix("file:")
+    if rest.startswith("//"):
+        host, slash, below = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} names the host {host!r}; file:// reaches this machine only", uri=uri)
+        rest = slash + below
+    if not rest.startswith("/"):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} is not absolute; write file:///folder", uri=uri)
+    return unquote(rest, errors="surrogateescape")
+
+
+def _memory_name(uri: str) -> str:
+    name = uri.removesuffix("/")
+    if len(name) <= len(_MEMORY):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} has no name; write memory://name", uri=uri)
+    return name

@@ -1,0 +1,125 @@
+"""Native branches of one Lance table: made from an exact version, removed with their files, and written to before they exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from lance.fragment import DataFile, write_fragments
+
+from omnigraph.errors import ConflictError, InvalidInput, Kind
+from omnigraph.store.durable import sync, version_file
+from omnigraph.store.failure import lance_error
+from omnigraph.store.root import Root
+from omnigraph.store.stage import fitted
+from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_LABEL: Final = 40
+
+
+def fresh_ref(branch: str) -> str:
+    """A native name nobody has used: a readable part of the graph branch's name, and 16 hex digits.
+
+    Fresh names are why an interrupted fork blocks nobody, and why a writer that was paused while its branch was deleted
+    and made again commits to a dead folder instead of into the new branch.
+    """
+    label = _UNSAFE.sub("_", branch).strip("._-")[:_LABEL] or "branch"
+    return f"{label}-{secrets.token_hex(8)}"
+
+
+def ref_file(name: str) -> str:
+    return f"_refs/branches/{name}.json"
+
+
+def create_ref(table: Table, name: str) -> Table:
+    """Make native branch `name` from exactly this table's version. The result is the branch, at the same version."""
+    _check(name)
+    ref = TableRef(table.ref.path, name, table.ref.version)
+    try:
+        table.dataset.create_branch(name, (table.ref.branch or "main", table.ref.version))
+    except (OSError, ValueError) as error:
+        raise lance_error(error, doing=f"create native branch {name} of", path=table.root.of(table.ref.path)) from error
+    sync(table.root, table.ref.path, [ref_file(name), f"tree/{name}/{version_file(ref.version)}"])
+    return Table(table.root, ref, open_dataset(table.root, ref))
+
+
+def _check(name: str) -> None:
+    # Deleting an empty name would delete every branch's files.
+    if not name.strip(".") or _UNSAFE.search(name):
+        rule = f"{name!r} cannot name a native branch: letters, digits, '.', '_' and '-' only"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, rule, name=name)
+
+
+def has_ref(root: Root, path: str, name: str) -> bool:
+    return root.objects.exists(f"{path}/{ref_file(name)}")
+
+
+def delete_ref(table: Table, name: str) -> None:
+    """Remove a native branch and its files, also when only one of the two is there (P-14). Nothing there is success.
+
+    Refused while another native branch was made from it: that one reads its files.
+    """
+    _check(name)
+    root, path = table.root, table.ref.path
+    if has_ref(root, path, name):
+        if children := [child for child, parent in _parents(table) if parent == name]:
+            message = f"native branch {name!r} of {path} has others made from it ({', '.join(sorted(children)[:5])}); delete those first"
+            raise ConflictError(Kind.BRANCH_HAS_CHILDREN, message, table=path, children=sorted(children))
+        try:
+            table.dataset.branches.delete(name)
+        except (OSError, ValueError) as error:
+            if has_ref(root, path, name):
+                raise lance_error(error, doing=f"delete native branch {name} of", path=root.of(path)) from error
+    root.objects.delete_prefix(f"{path}/tree/{name}")
+
+
+def _parents(table: Table) -> Iterator[tuple[str, str | None]]:
+    try:
+        listed = table.dataset.branches.list()
+    except (OSError, ValueError) as error:
+        raise lance_error(error, doing="list native branches of", path=table.root.of(table.ref.path)) from error
+    for name, facts in listed.items():
+        yield name, facts["parent_branch"]
+
+
+def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
+    """Write data files of a native branch that does not exist yet, for `stage.append_files` once it does.
+
+    Such files count their field ids from zero; the table may not (a dropped and an added column leave a gap), and then
+    values land in the wrong column without any error. So the ids are mapped to the table's.
+    """
+    _check(name)
+    if not len(rows):
+        return []
+    folder = table.root.of(f"{table.ref.path}/tree/{name}")
+    try:
+        written = write_fragments(
+            fitted(table, rows), folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None
+        )
+    except (OSError, ValueError) as error:
+        raise lance_error(error, doing="write to", path=folder) from error
+    ids = list(_field_ids(table.dataset.lance_schema.fields()))
+    return [dataclasses.replace(fragment, files=[_mapped(file, ids) for file in fragment.files]) for fragment in written]
+
+
+def _mapped(file: Any, ids: list[int]) -> Any:
+    return DataFile(
+        file.path,
+        [ids[position] for position in file.fields],
+        file.column_indices,
+        file.file_major_version,
+        file.file_minor_version,
+        file.file_size_bytes,
+    )
+
+
+def _field_ids(fields: Any) -> Iterator[int]:
+    """Field ids in the order in which a writer counts them: parents before their children."""
+    for field in fields:
+        yield field.id()
+        yield from _field_ids(field.children())

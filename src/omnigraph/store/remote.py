@@ -1,0 +1,233 @@
+"""Byte objects in memory and on S3, through obstore: the same object-store core that Lance uses."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import MemoryStore, S3Store
+
+from omnigraph.errors import Kind, NotFound, ResourceLimitExceeded, StorageError
+from omnigraph.faults import Fault, reach
+from omnigraph.store.foreign import evidence, never_applied, wrap_obstore_error
+from omnigraph.store.paths import RESIDUE, check_path, check_prefix, s3_place
+
+if TYPE_CHECKING:
+    from obstore import PutMode
+    from obstore.store import ObjectStore
+
+    from omnigraph.store.objects import Names
+
+# Keys that only Lance reads, and what they are for us: another name, a retry setting, or nothing.
+_RENAMED: Final = {"request_timeout": "timeout"}
+_MAX_RETRIES: Final = "client_max_retries"
+_RETRY_TIMEOUT: Final = "client_retry_timeout"
+_LANCE_ONLY: Final = frozenset({"download_retry_count"})
+# Three minutes of silence (obstore's default) is too long for an object of a few kilobytes.
+_DEFAULT_RETRIES: Final = "6"
+_DEFAULT_RETRY_SECONDS: Final = "30"
+_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+# S3 says "not found" of an object in a bucket that does not exist; to us that is a wrong setting, not an absent object.
+_NO_BUCKET: Final = "NoSuchBucket"
+
+# The one piece of state of this module: `memory://name` is the name of a place, so opening it twice in one process must
+# reach the same bytes, as it does for a folder or a bucket. It lives as long as the process.
+_memory: Final[dict[str, MemoryStore]] = {}
+_memory_guard: Final = threading.Lock()
+
+
+def open_remote(canonical: str, *, storage_options: Mapping[str, str]) -> RemoteObjects:
+    """The objects at a canonical `memory://` or `s3://` URI."""
+    if canonical.startswith("memory://"):
+        with _memory_guard:
+            store = _memory.setdefault(canonical, MemoryStore())
+        return RemoteObjects(canonical, store=store, once=store)
+    options = {key.lower(): value for key, value in storage_options.items()}
+    return RemoteObjects(canonical, store=_s3(canonical, options), once=_s3(canonical, {**options, _MAX_RETRIES: "0"}))
+
+
+def _s3(canonical: str, options: Mapping[str, str]) -> S3Store:
+    bucket, prefix = s3_place(canonical)
+    ours = (_MAX_RETRIES, _RETRY_TIMEOUT, *_LANCE_ONLY)
+    config = {_RENAMED.get(key, key): value for key, value in options.items() if key not in ours}
+    try:
+        return S3Store(
+            bucket,
+            prefix=prefix or None,
+            config=cast("Any", config),
+            retry_config={
+                "max_retries": int(options.get(_MAX_RETRIES, _DEFAULT_RETRIES)),
+                "retry_timeout": timedelta(seconds=int(options.get(_RETRY_TIMEOUT, _DEFAULT_RETRY_SECONDS))),
+            },
+        )
+    except (BaseError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise StorageError(
+            Kind.STORAGE_CONFIGURATION, f"cannot reach {canonical} with these storage_options: {reason}", path=canonical
+        ) from error
+
+
+class RemoteObjects:
+    """Objects of one obstore store. A token is the store's entity tag.
+
+    `once` is the same store without retries. A conditional write goes through it: a request that was applied and whose
+    answer was lost would, sent again, be told that somebody else has the object, and the winner would believe it lost.
+    """
+
+    is_local = False
+
+    def __init__(self, uri: str, *, store: ObjectStore, once: ObjectStore) -> None:
+        self.uri = uri
+        self._store: Final = store
+        self._once: Final = once
+
+    def get(self, path: str, *, limit_bytes: int | None = None) -> bytes:
+        data = self.get_if_exists(path, limit_bytes=limit_bytes)
+        if data is None:
+            raise self._not_found(path)
+        return data
+
+    def get_if_exists(self, path: str, *, limit_bytes: int | None = None) -> bytes | None:
+        found = self._fetch(path, limit_bytes=limit_bytes)
+        return None if found is None else found[0]
+
+    def get_versioned(self, path: str) -> tuple[bytes, str] | None:
+        found = self._fetch(path, limit_bytes=None)
+        return None if found is None else (found[0], self._token(path, found[1]))
+
+    def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
+        check_path(path)
+        reach(Fault.OBJECT_BEFORE_LINK)
+        with self._wrapping("write", path, write=True):
+            # Never in parts: a control object is small, and an abandoned upload in parts is residue that nobody lists.
+            result = obstore.put(self._store, path, data, use_multipart=False)
+        reach(Fault.OBJECT_AFTER_LINK)
+        return self._token(path, result["e_tag"])
+
+    def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
+        return self._put_conditionally(path, data, "create")
+
+    def put_if_match(self, path: str, data: bytes, token: str, *, sync: bool = False) -> str | None:
+        return self._put_conditionally(path, data, {"e_tag": token})
+
+    def exists(self, path: str) -> bool:
+        check_path(path)
+        with self._wrapping("look for", path, write=False):
+            try:
+                obstore.head(self._store, path)
+            except FileNotFoundError:
+                return any(len(chunk) > 0 for chunk in obstore.list(self._store, path))
+            return True
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+        inside = check_prefix(prefix)
+        with self._wrapping("list", inside, write=False):
+            found = obstore.list_with_delimiter(self._store, inside or None)
+        names = [entry["path"] for entry in found["objects"] if not entry["path"].endswith(RESIDUE)]
+        names += [f"{folder}/" for folder in found["common_prefixes"]]
+        if limit is not None and len(names) > limit:
+            raise ResourceLimitExceeded(
+                Kind.RESOURCE_LIMIT,
+                f"{self._at(inside)} holds more than {limit} objects",
+                resource="objects_listed",
+                limit=limit,
+                actual=len(names),
+            )
+        return sorted(names)
+
+    def delete(self, path: str) -> None:
+        check_path(path)
+        with self._wrapping("delete", path, write=True):
+            obstore.delete(self._store, path)
+
+    def delete_prefix(self, prefix: str) -> None:
+        inside = check_path(prefix.removesuffix("/"))
+        with self._wrapping("list what to delete below", inside, write=False):
+            names = [entry["path"] for chunk in obstore.list(self._store, inside) for entry in chunk]
+        with self._wrapping("delete everything below", inside, write=True, many=True):
+            if names:
+                obstore.delete(self._store, names)
+
+    def rename(self, source: str, target: str) -> None:
+        check_path(source)
+        check_path(target)
+        if source == target:  # copying onto itself and then deleting the source would lose it
+            if self._fetch(source, limit_bytes=None) is None:
+                raise self._not_found(source)
+            return
+        reach(Fault.OBJECT_BEFORE_LINK)
+        with self._wrapping(f"rename {self._at(source)} to", target, write=True):
+            try:
+                obstore.rename(self._store, source, target)
+            except FileNotFoundError as error:
+                if evidence(error).code == _NO_BUCKET:
+                    raise
+                raise self._not_found(source) from error
+        reach(Fault.OBJECT_AFTER_LINK)
+
+    def _fetch(self, path: str, *, limit_bytes: int | None) -> tuple[bytes, str | None] | None:
+        check_path(path)
+        with self._wrapping("read", path, write=False):
+            try:
+                result = obstore.get(self._store, path)
+            except FileNotFoundError as error:
+                if evidence(error).code == _NO_BUCKET:
+                    raise
+                return None
+            size = result.meta["size"]
+            if limit_bytes is not None and size > limit_bytes:
+                raise ResourceLimitExceeded(
+                    Kind.RESOURCE_LIMIT,
+                    f"{self._at(path)} has {size} bytes, more than the {limit_bytes} that may be read here",
+                    resource="object_bytes",
+                    limit=limit_bytes,
+                    actual=size,
+                )
+            return bytes(result.bytes()), result.meta["e_tag"]
+
+    def _put_conditionally(self, path: str, data: bytes, mode: PutMode) -> str | None:
+        """One attempt, and more only while the store is known to have done nothing."""
+        check_path(path)
+        for pause in (*_PAUSES_SECONDS, None):
+            reach(Fault.OBJECT_BEFORE_LINK)
+            try:
+                result = obstore.put(self._once, path, data, mode=mode, use_multipart=False)
+            except (BaseError, OSError) as error:
+                found = evidence(error)
+                lost = isinstance(error, (AlreadyExistsError, PreconditionError)) and found.status != 409
+                if lost and found.code != _NO_BUCKET:
+                    return None
+                if pause is None or not never_applied(found):
+                    raise wrap_obstore_error(error, doing="write", path=self._at(path), write=True) from error
+                time.sleep(pause * random.uniform(0.5, 1.5))
+                continue
+            reach(Fault.OBJECT_AFTER_LINK)
+            return self._token(path, result["e_tag"])
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _wrapping(self, doing: str, path: str, *, write: bool, many: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise wrap_obstore_error(error, doing=doing, path=self._at(path), write=write, many=many) from error
+
+    def _token(self, path: str, tag: str | None) -> str:
+        if tag is None:
+            raise StorageError(
+                Kind.STORAGE_UNSUPPORTED, f"the object store gave no entity tag for {self._at(path)}; a graph needs conditional writes"
+            )
+        return tag
+
+    def _not_found(self, path: str) -> NotFound:
+        return NotFound(Kind.OBJECT_NOT_FOUND, f"there is no object {self._at(path)}", path=self._at(path))
+
+    def _at(self, path: str) -> str:
+        return f"{self.uri}/{path}" if path else self.uri

@@ -1,0 +1,308 @@
+"""A table and a change -> files written and a transaction held; then `commit` moves HEAD by exactly one, or not at all.
+
+Staging never moves HEAD. Only `commit` does, on the handle the change was staged on: a transaction staged on one branch
+and committed on another succeeds and leaves the table unreadable. Every transaction is **fenced**: it names fragment 0 of
+its base as updated, so that any two changes from one base collide. Lance would otherwise rebase the second onto the first,
+and a staged upsert has lost the filter that protects new keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import lance
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
+
+from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
+from omnigraph.faults import Fault, reach
+from omnigraph.store.durable import sync, version_file
+from omnigraph.store.failure import lance_error
+from omnigraph.store.process import refuse_forked_child
+from omnigraph.store.tables import KEY, Table, Where, key_annotated, open_dataset, uuid_in_doubt
+
+IN_LIST = 1_000
+"""Up to this many keys are looked up by an IN list (an index can answer it); past it one pass over the key column is cheaper."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What a staged change will do, known before it is committed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """A change whose files are written and which nobody can see. `uuid` proves, after a crash, that a commit was ours."""
+
+    table: Table
+    transaction: Any
+    counts: Counts
+    files: tuple[str, ...]
+
+    @property
+    def uuid(self) -> str:
+        return str(self.transaction.uuid)
+
+
+def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged | None:
+    """Add rows whose keys are known to be new. None when there are none."""
+    if not len(rows):
+        return None
+    fragments = _write(table, fitted(table, rows))
+    return append_files(table, fragments, uuid=uuid)
+
+
+def append_files(table: Table, fragments: Sequence[Any], *, uuid: str | None = None) -> Staged | None:
+    """Add data files written earlier, e.g. before the table's native branch existed. None when there are none."""
+    if not fragments:
+        return None
+    counts = Counts(inserted=sum(f.physical_rows for f in fragments))
+    return _staged(table, LanceOperation.Append(list(fragments)), counts, uuid)
+
+
+def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged | None:
+    """Replace rows whose key exists, add the others: one transaction, never a delete and an add (W-01). None for no rows."""
+    if not len(rows):
+        return None
+    operation, stats = _merge(table, fitted(table, rows))
+    counts = Counts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
+    return _staged(table, operation, counts, uuid)
+
+
+def delete_where(table: Table, where: Where, *, uuid: str | None = None) -> Staged | None:
+    """Delete matching rows. None when nothing matches: a delete of nothing must not move HEAD (W-17)."""
+    return _delete(table, table.addresses(where), uuid)
+
+
+def delete_keys(table: Table, keys: pa.Array, *, uuid: str | None = None) -> Staged | None:
+    """Delete rows by key. None when no key is there."""
+    return _delete(table, _addresses_of(table, keys), uuid)
+
+
+def upsert_and_delete(table: Table, rows: pa.Table, keys: pa.Array, *, uuid: str | None = None) -> Staged | None:
+    """Upsert `rows` and delete `keys` in one transaction. A key may not be in both."""
+    if not len(rows):
+        return delete_keys(table, keys, uuid=uuid)
+    checked, keys = fitted(table, rows), _keys(table, keys)
+    if len(both := pc.filter(keys, pc.is_in(keys, value_set=_whole(checked.column(KEY))))):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{both[0]} is both upserted and deleted; say one of the two", id=both[0].as_py())
+    replaced, removed = _addresses_of(table, checked.column(KEY)), _addresses_of(table, keys)
+    if not len(removed):
+        return upsert(table, rows, uuid=uuid)
+    touched, gone = _without(table, np.concatenate([replaced, removed]))
+    operation = LanceOperation.Update(
+        removed_fragment_ids=gone, updated_fragments=touched, new_fragments=_write(table, checked), update_mode="rewrite_rows"
+    )
+    counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced), deleted=len(removed))
+    return _staged(table, operation, counts, uuid)
+
+
+def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged:
+    """Replace the whole content; `rows` may be empty. The rows' schema becomes the table's (W-31: never truncate, then add)."""
+    schema = key_annotated(rows.schema)
+    _refuse_bad_keys(rows)
+    fragments = _write(table, rows.cast(schema), mode="overwrite") if len(rows) else []
+    counts = Counts(inserted=len(rows), deleted=table.count())
+    return _staged(table, LanceOperation.Overwrite(schema, fragments), counts, uuid)
+
+
+def commit(staged: Staged) -> Table:
+    """Move HEAD by one: the result is base + 1 and carries the staged uuid, else nothing happened and ConflictError is raised."""
+    refuse_forked_child()
+    table, base = staged.table, staged.table.ref.version
+    reach(Fault.STAGE_BEFORE_COMMIT)
+    try:
+        moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
+    except CommitConflictError as error:
+        raise _lost(table) from error
+    except (OSError, ValueError) as error:
+        moved = _after_doubt(staged, error)
+    reach(Fault.STAGE_AFTER_COMMIT)
+    if moved.version != base + 1:
+        raise _slipped(staged, moved.version)
+    sync(table.root, table.ref.home, [*staged.files, version_file(moved.version)])
+    return Table(table.root, table.ref.at(moved.version), moved)
+
+
+def fence(table: Table, transaction: Any) -> Any:
+    """The transaction, made to collide with every other one from the same base (P-05..P-07)."""
+    operation, fragments = transaction.operation, table.dataset.get_fragments()
+    if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.CreateIndex)):
+        return transaction  # an overwrite without retries is strict by itself; an index changes no rows
+    if not fragments:
+        new = operation.fragments if isinstance(operation, LanceOperation.Append) else operation.new_fragments
+        return dataclasses.replace(transaction, operation=LanceOperation.Merge(list(new), table.dataset.lance_schema))
+    first = fragments[0].metadata
+    if isinstance(operation, LanceOperation.Append):
+        # The field list keeps the new fragment out of index coverage; counted as covered its rows would never be found.
+        every = [field.id() for field in table.dataset.lance_schema.fields()]
+        fenced: Any = LanceOperation.Update(
+            updated_fragments=[first],
+            new_fragments=list(operation.fragments),
+            update_mode="rewrite_rows",
+            fields_for_preserving_frag_bitmap=every,
+        )
+    else:
+        gone = operation.deleted_fragment_ids if isinstance(operation, LanceOperation.Delete) else operation.removed_fragment_ids
+        if first.id in gone or any(f.id == first.id for f in operation.updated_fragments):
+            return transaction
+        fenced = dataclasses.replace(operation, updated_fragments=[*operation.updated_fragments, first])
+    return dataclasses.replace(transaction, operation=fenced)
+
+
+# -- parts
+
+
+def _staged(table: Table, operation: Any, counts: Counts, uuid: str | None) -> Staged:
+    transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
+    return Staged(table, transaction, counts, tuple(_new_files(operation, base=table.ref.version)))
+
+
+def _write(table: Table, rows: pa.Table, *, mode: str = "append") -> list[Any]:
+    try:
+        written = write_fragments(rows, table.dataset, mode=mode)
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="write to") from error
+    return list(written)
+
+
+def _merge(table: Table, rows: pa.Table) -> tuple[Any, dict[str, int]]:
+    try:
+        builder = table.dataset.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
+        transaction, stats = builder.execute_uncommitted(rows)
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="upsert into") from error
+    return transaction.operation, stats
+
+
+def _delete(table: Table, addresses: Any, uuid: str | None) -> Staged | None:
+    if not len(addresses):
+        return None
+    touched, gone = _without(table, addresses)
+    operation = LanceOperation.Delete(touched, gone, "")
+    return _staged(table, operation, Counts(deleted=len(addresses)), uuid)
+
+
+def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
+    """Fragments less the rows at `addresses`: (those that live on with a deletion file, ids of those that are gone)."""
+    touched: list[Any] = []
+    gone: list[int] = []
+    owners = addresses >> np.uint64(32)
+    for owner in np.unique(owners):
+        offsets = (addresses[owners == owner] & np.uint64(0xFFFFFFFF)).tolist()
+        try:
+            left = table.dataset.get_fragment(int(owner)).delete_rows(offsets)
+        except (OSError, ValueError) as error:
+            raise table.failed(error, doing="delete from") from error
+        if left is None:
+            gone.append(int(owner))
+        else:
+            touched.append(left)
+    return touched, gone
+
+
+def _addresses_of(table: Table, keys: pa.Array | pa.ChunkedArray) -> Any:
+    values = _keys(table, keys)
+    if not len(values):
+        return np.empty(0, dtype=np.uint64)
+    if len(values) <= IN_LIST:
+        return table.addresses(pc.field(KEY).isin(values))
+    found = [
+        batch.column("_rowaddr").filter(pc.is_in(batch.column(KEY), value_set=values)).to_numpy(zero_copy_only=False)
+        for batch in table.scan([KEY], addresses=True)
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+
+
+def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Keys in the type of the table's own, which is the only one a lookup takes."""
+    try:
+        return _whole(keys).cast(table.schema.field(KEY).type)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"these are not keys of {table.ref.path}: {error}") from error
+
+
+def fitted(table: Table, rows: pa.Table) -> pa.Table:
+    """The rows in the table's own schema, each with a key of its own."""
+    if missing := [name for name in table.schema.names if name not in rows.schema.names]:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
+    if len(set(rows.schema.names)) < len(rows.schema.names):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns of one name", columns=rows.schema.names)
+    try:
+        cast = rows.select(table.schema.names).cast(table.schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
+    _refuse_bad_keys(cast)
+    return cast
+
+
+def _refuse_bad_keys(rows: pa.Table) -> None:
+    # Lance inserts a null key every time, and both of two equal new keys, without a word.
+    keys = rows.column(KEY)
+    if keys.null_count:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{keys.null_count} rows have no {KEY!r}")
+    if len(rows) != (distinct := pc.count_distinct(keys).as_py()):
+        counted = pc.value_counts(keys)
+        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{len(rows)} rows have only {distinct} distinct ids, {twice} among the repeated", id=twice.as_py()
+        )
+
+
+def _new_files(operation: Any, *, base: int) -> list[str]:
+    """Data and deletion files that a transaction names and its base did not have."""
+    new = [*getattr(operation, "new_fragments", ()), *getattr(operation, "fragments", ())]
+    files = [f"data/{file.path}" for fragment in new for file in fragment.files]
+    for fragment in getattr(operation, "updated_fragments", ()):
+        deletions = fragment.deletion_file
+        if deletions is not None and deletions.base_id is None and deletions.read_version == base:
+            files.append(deletions.path(fragment.id))
+    return files
+
+
+def _after_doubt(staged: Staged, error: Exception) -> Any:
+    """The answer was lost: the next version's uuid says whose it is."""
+    table, ref = staged.table, staged.table.ref
+    landed = uuid_in_doubt(table.root, ref.at(ref.version + 1), error)
+    if landed == staged.uuid:
+        return open_dataset(table.root, ref.at(ref.version + 1))
+    if landed is not None:
+        raise _lost(table) from error
+    outcome = Outcome.DID_NOT_HAPPEN if table.root.is_local else Outcome.UNKNOWN
+    raise lance_error(error, doing="commit to", path=table.root.of(ref.home), outcome=outcome) from error
+
+
+def _lost(table: Table) -> ConflictError:
+    return ConflictError(
+        Kind.VERSION_MISMATCH,
+        f"{table.ref.path} moved past version {table.ref.version} while a change of it was prepared; prepare it again",
+        table=table.ref.path,
+        expected=table.ref.version,
+    )
+
+
+def _slipped(staged: Staged, version: int) -> OmniGraphError:
+    """Something the fence does not stop (an index or a compaction made elsewhere) came between base and us."""
+    ref = staged.table.ref
+    return OmniGraphError(
+        Kind.DRIFT,
+        f"a change of {ref.path} staged on version {ref.version} landed at {version}: somebody commits to the table around the graph",
+        table=ref.path,
+        expected=ref.version + 1,
+        actual=version,
+        uuid=staged.uuid,
+    )

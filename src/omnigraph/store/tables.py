@@ -1,0 +1,279 @@
+"""(path, native branch, version) -> one table, opened exactly there: scanned with or without pending rows laid over."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import lance
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset, LanceOperation
+from lance.debug import list_transactions
+
+from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, StorageError
+from omnigraph.ids import new_ulid
+from omnigraph.store.durable import sync, version_file
+from omnigraph.store.failure import lance_error, missing_table
+from omnigraph.store.process import refuse_forked_child
+from omnigraph.store.root import Root
+
+KEY: Final = "id"
+ADDRESS: Final = "_rowaddr"
+PRIMARY_KEY: Final = {b"lance-schema:unenforced-primary-key": b"true"}
+FILE_FORMAT: Final = "2.2"
+HANDLES: Final = 64
+"""How many tables stay open. A handle is a few kilobytes; re-opening one is a read or two."""
+
+_RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
+
+Where: TypeAlias = "str | pc.Expression"
+"""A filter: SQL text, or a pyarrow expression. The storage layer knows no other language."""
+
+
+class TableRef(msgspec.Struct, frozen=True):
+    """Exactly one state of one table. Versions of two native branches collide, so the branch is part of the name."""
+
+    path: str
+    branch: str | None
+    version: int
+
+    @property
+    def home(self) -> str:
+        return home(self.path, self.branch)
+
+    def at(self, version: int) -> TableRef:
+        return TableRef(self.path, self.branch, version)
+
+
+class Overlay(msgspec.Struct, frozen=True):
+    """What a writer has prepared but not committed: rows that replace or add, and ids that are gone."""
+
+    rows: pa.Table | None = None
+    deleted: pa.Array | None = None
+
+    def shadowed(self) -> pa.Array:
+        """The ids of committed rows that must not be seen any more (Y-03)."""
+        parts = [part for part in (self.rows.column(KEY) if self.rows is not None else None, self.deleted) if part is not None]
+        chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+        return pa.chunked_array([chunk.cast(pa.string()) for chunk in chunks], pa.string()).combine_chunks()
+
+
+class Table:
+    """One table at one version, for reading and as the base of a staged change. It never moves."""
+
+    def __init__(self, root: Root, ref: TableRef, dataset: Any) -> None:
+        self.root: Final = root
+        self.ref: Final = ref
+        self.dataset: Final = dataset
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.dataset.schema
+
+    def count(self, where: Where | None = None) -> int:
+        try:
+            return int(self.dataset.count_rows(filter=where))
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="count rows of") from error
+
+    def head(self) -> int:
+        """One probe: the newest version of this native branch, whoever committed it."""
+        try:
+            return int(self.dataset.latest_version)
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="probe") from error
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        limit: int | None = None,
+        addresses: bool = False,
+        overlay: Overlay | None = None,
+    ) -> pa.RecordBatchReader:
+        """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter."""
+        names = list(columns) if columns is not None else self.schema.names
+        if overlay is None:
+            return self._reader(names, where=where, limit=limit, addresses=addresses)
+        schema = self._reader(names, where="false", limit=None, addresses=addresses).schema
+        return pa.RecordBatchReader.from_batches(schema, _first(self._laid_over(names, schema, where, overlay, addresses=addresses), limit))
+
+    def _reader(self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool) -> pa.RecordBatchReader:
+        try:
+            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses)
+            reader = scanner.to_reader()
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="scan") from error
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """A scan fails where it reads, long after it began: there too with an error of ours."""
+        try:
+            yield from reader
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="scan") from error
+
+    def _laid_over(
+        self, names: list[str], schema: pa.Schema, where: Where | None, overlay: Overlay, *, addresses: bool
+    ) -> Iterator[pa.RecordBatch]:
+        shadowed = overlay.shadowed()
+        # The key is read even when it was not asked for: without it a shadowed row could not be told apart (Y-05).
+        wanted = names if KEY in names else [*names, KEY]
+        for batch in self._reader(wanted, where=where, limit=None, addresses=addresses):
+            keep = pc.invert(pc.is_in(batch.column(KEY), value_set=shadowed))
+            yield batch.filter(keep).select(schema.names)
+        if overlay.rows is not None and len(overlay.rows):
+            pending = self._pending(overlay.rows, where).select(names)
+            if addresses:  # a pending row has no address yet
+                pending = pending.append_column(ADDRESS, pa.nulls(len(pending), pa.uint64()))
+            yield from pending.cast(schema).to_batches()
+
+    def _pending(self, rows: pa.Table, where: Where | None) -> pa.Table:
+        try:
+            return matching(rows.select(self.schema.names).cast(self.schema), where)
+        except (KeyError, OSError, ValueError, pa.ArrowException) as error:
+            raise self.failed(error, doing="lay pending rows over") from error
+
+    def addresses(self, where: Where) -> Any:
+        """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""
+        found = self._reader([], where=where, limit=None, addresses=True).read_all()
+        return found.column(ADDRESS).to_numpy()
+
+    def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
+        return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
+
+
+class Tables:
+    """The open tables of one graph root: long-lived handles behind one session, the least recently used closed first."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._open: OrderedDict[TableRef, Table] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def open(self, ref: TableRef) -> Table:
+        """The table at exactly that version; NotFound when it is not there (any more)."""
+        refuse_forked_child()
+        with self._mutex:
+            if (table := self._open.get(ref)) is not None:
+                self._open.move_to_end(ref)
+                return table
+        return self.keep(Table(self._root, ref, open_dataset(self._root, ref)))
+
+    def keep(self, table: Table) -> Table:
+        """Remember a handle that a commit returned, so that the next read does not open it again (K-02)."""
+        with self._mutex:
+            self._open[table.ref] = table
+            self._open.move_to_end(table.ref)
+            while len(self._open) > HANDLES:
+                self._open.popitem(last=False)
+        return table
+
+
+def create_table(root: Root, path: str, schema: pa.Schema) -> Table:
+    """An empty table at a fresh path: no stable row ids, `id` marked as the key. The one commit without a staged base.
+
+    It is visible to nobody until a publish names it, so it needs no fence; a path is minted once and never shared.
+    """
+    keyed = key_annotated(schema)
+    uri = root.of(path)
+    try:
+        birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []))
+        dataset = LanceDataset.commit(uri, birth, max_retries=0, storage_options=root.storage_options, enable_stable_row_ids=False)
+    except (OSError, ValueError) as error:
+        raise lance_error(error, doing="create", path=uri) from error
+    sync(root, path, [version_file(dataset.version)])
+    ref = TableRef(path, None, dataset.version)
+    return Table(root, ref, open_dataset(root, ref))
+
+
+def open_dataset(root: Root, ref: TableRef) -> Any:
+    """Lance's handle at exactly that version."""
+    try:
+        return _lance(root, home(ref.path, ref.branch), ref.version)
+    except (OSError, ValueError) as error:
+        if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+            raise missing_table(ref.path, branch=ref.branch, version=ref.version) from error
+        raise lance_error(error, doing="open", path=root.of(ref.home)) from error
+
+
+def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
+    """Lance's handle at HEAD."""
+    folder = home(path, branch)
+    try:
+        return _lance(root, folder, None)
+    except (OSError, ValueError) as error:
+        if not root.objects.exists(f"{folder}/_versions"):
+            raise missing_table(path, branch=branch, version=None) from error
+        raise lance_error(error, doing="open", path=root.of(folder)) from error
+
+
+def _lance(root: Root, folder: str, version: int | None) -> Any:
+    return lance.dataset(root.of(folder), version=version, session=root.session, storage_options=root.storage_options or None)
+
+
+def committed_uuid(root: Root, ref: TableRef) -> str | None:
+    """The uuid of the transaction that made a version (P-13), or None when that version does not exist."""
+    if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+        return None
+    dataset = open_dataset(root, ref)
+    try:
+        return str(dataset.read_transaction(ref.version).uuid)
+    except TypeError:  # pylance cannot build its own object for a compaction that moved an index along
+        (rendered,) = list_transactions(dataset, 1)
+        return str(_RENDERED_UUID.search(rendered)[1])  # type: ignore[index]  # Rust prints every field of a transaction
+    except (OSError, ValueError) as error:
+        raise lance_error(error, doing="read", path=root.of(ref.home)) from error
+
+
+def uuid_in_doubt(root: Root, ref: TableRef, error: Exception) -> str | None:
+    """`committed_uuid`, asked because `error` lost a commit's answer. If this is lost too, the outcome stays unknown."""
+    try:
+        return committed_uuid(root, ref)
+    except StorageError as blind:
+        raise lance_error(error, doing="commit to", path=root.of(ref.home), outcome=Outcome.UNKNOWN) from blind
+
+
+def home(path: str, branch: str | None) -> str:
+    """The folder that holds a native branch's own files."""
+    return path if branch is None else f"{path}/tree/{branch}"
+
+
+def key_annotated(schema: pa.Schema) -> pa.Schema:
+    """The schema with exactly its `id` column marked as Lance's unenforced primary key."""
+    if KEY not in schema.names:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"a table needs a column {KEY!r}; this schema has {', '.join(schema.names)}")
+    fields = []
+    for field in schema:
+        metadata = {k: v for k, v in (field.metadata or {}).items() if k not in PRIMARY_KEY}
+        if field.name == KEY:
+            field = pa.field(KEY, field.type, nullable=False)
+            metadata |= PRIMARY_KEY
+        fields.append(field.with_metadata(metadata))
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def matching(rows: pa.Table, where: Where | None) -> pa.Table:
+    """Pending rows under a filter, judged by the engine that judges committed rows, so that both mean the same."""
+    if where is None:
+        return rows
+    held = lance.write_dataset(rows, f"memory://{new_ulid()}")
+    return held.to_table(columns=rows.schema.names, filter=where)
+
+
+def _first(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)

@@ -1,0 +1,134 @@
+"""A real process killed at every fault point: before or after, never between, and the next one goes on."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from omnigraph.errors import NotFound
+from omnigraph.faults import Fault
+from omnigraph.ids import BranchName
+from omnigraph.manifest.branches import create_branch
+from omnigraph.manifest.registry import list_branches
+from omnigraph.store.tables import TableRef, open_newest
+from tests.crasher import crash
+from tests.graphs import COMPANY, PERSON, add, ids_in, make, note, reopen, row_of
+
+pytestmark = pytest.mark.crash
+
+WORK = BranchName("work")
+INIT = (Fault.INIT_BEFORE_TABLES, Fault.INIT_BETWEEN_TABLES, Fault.INIT_BEFORE_MANIFEST, Fault.INIT_AFTER_MANIFEST)
+STAGE = (Fault.STAGE_BEFORE_COMMIT, Fault.STAGE_AFTER_COMMIT)
+PUBLISH = (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT, Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC)
+CREATE = (Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE)
+DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE)
+OBJECT = (Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK)
+
+
+def killed(doing: str, uri: str, point: Fault) -> None:
+    done = crash(doing, uri, point)
+    assert done.returncode == -signal.SIGKILL, f"{point} was not reached: {done.stderr}"
+    assert "done" not in done.stdout
+
+
+def test_every_fault_point_is_killed_at_somewhere_here() -> None:
+    """F-13: a new point without a test makes this fail."""
+    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT} == set(Fault)
+
+
+@pytest.mark.parametrize("point", INIT)
+def test_init(tmp_path: Path, point: Fault) -> None:
+    uri = str(tmp_path / "g")
+    killed("init", uri, point)
+    if point is Fault.INIT_AFTER_MANIFEST:
+        assert len(reopen(uri).snapshot().state.tables) == 2
+        return
+    with pytest.raises(NotFound):
+        reopen(uri)
+    assert len(make(uri, PERSON, COMPANY).commits()) == 1
+
+
+@pytest.mark.parametrize("point", PUBLISH)
+def test_publish(tmp_path: Path, point: Fault) -> None:
+    """The table has moved; whether the graph shows it is decided by the swap alone."""
+    manifest = make(tmp_path / "g")
+    add(manifest, "old")
+    before = manifest.snapshot()
+    killed("write", manifest.root.uri, point)
+    after = reopen(manifest.root.uri).snapshot()
+    if point in (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT):
+        assert after == before
+        assert ids_in(manifest) == {"old"}
+        assert note(manifest, "the next one").commit.parents == (before.commit,)
+    else:
+        assert after.version == before.version + 1
+        assert ids_in(manifest) == {"old", "new"}
+        assert note(manifest, "again", token="the-write").repeated, "a retry with the token finds the first receipt"
+
+
+@pytest.mark.parametrize("point", STAGE)
+def test_stage(tmp_path: Path, point: Fault) -> None:
+    """Nothing is visible; the table's HEAD has moved only after its commit, and carries a uuid that names its maker."""
+    manifest = make(tmp_path / "g")
+    before = manifest.snapshot()
+    row = row_of(manifest)
+    killed("write", manifest.root.uri, point)
+    assert reopen(manifest.root.uri).snapshot() == before
+    moved = open_newest(manifest.root, row.path, branch=None).version - row.version
+    assert moved == (1 if point is Fault.STAGE_AFTER_COMMIT else 0)
+    assert ids_in(manifest) == set()
+
+
+@pytest.mark.parametrize("point", CREATE)
+def test_create_branch(tmp_path: Path, point: Fault) -> None:
+    manifest = make(tmp_path / "g")
+    killed("create branch", manifest.root.uri, point)
+    assert list_branches(manifest.root.objects) == []
+    create_branch(manifest, "work")
+    assert note(manifest, "hello", branch=WORK).commit.branch == WORK
+
+
+@pytest.mark.parametrize("point", DELETE)
+def test_delete_branch(tmp_path: Path, point: Fault) -> None:
+    manifest = make(tmp_path / "g")
+    create_branch(manifest, "work")
+    note(manifest, "on it", branch=WORK)
+    killed("delete branch", manifest.root.uri, point)
+    if point is Fault.BRANCH_BEFORE_DELETE:
+        assert reopen(manifest.root.uri).commits(WORK)[0].message == "on it"
+        return
+    assert list_branches(manifest.root.objects) == []
+    create_branch(manifest, "work")
+    assert len(manifest.commits(WORK)) == 1, "the old branch's commit does not come back"
+
+
+@pytest.mark.parametrize("point", OBJECT)
+def test_the_object_that_makes_a_branch_visible(tmp_path: Path, point: Fault) -> None:
+    manifest = make(tmp_path / "g")
+    killed("create branch", manifest.root.uri, point)
+    visible = point is Fault.OBJECT_AFTER_LINK
+    assert list_branches(manifest.root.objects) == (["work"] if visible else [])
+    if not visible:
+        create_branch(manifest, "work")
+    assert note(manifest, "hello", branch=WORK).commit.branch == WORK
+
+
+def test_a_table_that_moved_without_the_graph_is_refused_by_the_next_writer(tmp_path: Path) -> None:
+    """W-52: HEAD past what the graph shows is never folded in. (The write protocol adds the recovery that resolves it.)"""
+    from omnigraph.errors import ConflictError
+    from omnigraph.store import stage
+    from omnigraph.store.tables import Tables
+    from tests.graphs import people
+
+    manifest = make(tmp_path / "g")
+    add(manifest, "old")
+    killed("write", manifest.root.uri, Fault.STAGE_AFTER_COMMIT)
+    row = row_of(manifest)
+    staged = stage.append(Tables(manifest.root).open(row.ref), people("mine"))
+    assert staged is not None
+    with pytest.raises(ConflictError):
+        stage.commit(staged)
+    assert msgspec.structs.asdict(TableRef(row.path, None, row.version)) == msgspec.structs.asdict(row.ref)

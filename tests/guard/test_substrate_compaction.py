@@ -1,0 +1,186 @@
+"""Compaction and cleanup: how far they move HEAD, what they keep, and what they would destroy."""
+
+from datetime import timedelta
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import LanceOperation
+from lance.commit import CommitConflictError
+from lance.optimize import Compaction
+
+from tests.guard.substrate import append, born, commit, delete, ids, part, swap
+
+
+def planned(table):
+    """Rewrite the small fragments, and commit nothing."""
+    plan = Compaction.plan(table, options={})
+    assert plan.num_tasks() == 1
+    return [task.execute(table) for task in plan.tasks]
+
+
+def numbers(table):
+    return [version["version"] for version in lance.dataset(table.uri).versions()]
+
+
+# Compaction
+
+
+def test_a_compaction_moves_head_by_two_and_takes_its_handle_along(tmp_path):
+    """The base version must be kept beside the handle, and base + 1 is the reservation of ids, not the rewrite."""
+    table = born(tmp_path / "t", *"abcd", fragments=4)
+    results = planned(table)
+    assert table.latest_version == 1
+    Compaction.commit(table, results)
+    assert (table.version, table.latest_version, ids(table)) == (3, 3, ["a", "b", "c", "d"])
+    assert len(table.get_fragments()) == 1
+    assert isinstance(table.read_transaction(3).operation, LanceOperation.Rewrite)
+
+
+def test_a_compaction_with_nothing_to_do_moves_nothing(tmp_path):
+    """Upkeep may be called as often as one likes."""
+    table = born(tmp_path / "t", "a")
+    table.optimize.compact_files()
+    assert table.latest_version == 1
+
+
+def test_a_compaction_lands_over_a_concurrent_append(tmp_path):
+    """Its result is then not base + 2: the chain is read back version by version."""
+    table = born(tmp_path / "t", *"abcd", fragments=4)
+    results = planned(table)
+    handle = lance.dataset(table.uri)
+    commit(table, append(table, "z"))
+    Compaction.commit(handle, results)
+    assert (handle.version, ids(handle)) == (4, ["a", "b", "c", "d", "z"])
+
+
+def test_a_compaction_refused_by_a_delete_has_moved_head_all_the_same(tmp_path):
+    """The reservation of ids stays behind as a version of its own: a failed compaction is drift that the sidecar must name.
+    The error is a plain OSError."""
+    table = born(tmp_path / "t", *"abcdefgh", fragments=4)
+    results = planned(table)
+    handle = lance.dataset(table.uri)
+    commit(table, delete(table, "id = 'a'"))
+    with pytest.raises(OSError) as lost:
+        Compaction.commit(handle, results)
+    assert not isinstance(lost.value, CommitConflictError)
+    head = lance.dataset(table.uri)
+    assert (handle.version, head.version, ids(head)) == (1, 3, list("bcdefgh"))
+
+
+def test_a_delete_of_compacted_fragments_is_refused(tmp_path):
+    """The other order is typed and may be retried."""
+    table = born(tmp_path / "t", *"abcdefgh", fragments=4)
+    stale = delete(table, "id = 'a'")
+    lance.dataset(table.uri).optimize.compact_files()
+    with pytest.raises(CommitConflictError) as lost:
+        commit(table, stale)
+    assert lost.value.retryable is True
+
+
+def test_an_index_keeps_covering_compacted_rows(tmp_path):
+    """Without stable row ids the index is remapped by the compaction, and nothing is left uncovered."""
+    table = born(tmp_path / "t", *"abcd", fragments=4)
+    table.create_scalar_index("id", "BTREE")
+    table.optimize.compact_files()
+    assert table.stats.index_stats("id_idx")["num_unindexed_rows"] == 0
+    assert "ScalarIndexQuery" in table.scanner(filter="id = 'c'").explain_plan()
+    assert [table.to_table(filter=f"id = '{key}'").num_rows for key in "abcd"] == [1, 1, 1, 1]
+
+
+def test_folding_an_index_moves_head_by_one_and_then_by_none(tmp_path):
+    """`optimize_indices` commits by itself: one version when rows were uncovered, none when there is nothing to do."""
+    table = born(tmp_path / "t", "a", "b")
+    table.create_scalar_index("id", "BTREE")
+    table = commit(table, append(table, "c"))
+    assert table.stats.index_stats("id_idx")["num_unindexed_rows"] == 1
+    table.optimize.optimize_indices()
+    assert (table.latest_version, table.stats.index_stats("id_idx")["num_unindexed_rows"]) == (4, 0)
+    table.optimize.optimize_indices()
+    assert table.latest_version == 4
+
+
+# Cleanup
+
+
+def four_versions(path):
+    table = born(path, "a")
+    for key in "bcd":
+        table = commit(table, append(table, key))
+    return table
+
+
+def test_cleanup_removes_exactly_the_versions_it_is_given(tmp_path):
+    """We compute what may go, and pass numbers; HEAD keeps every row."""
+    head = four_versions(tmp_path / "t")
+    assert head.cleanup_old_versions(versions=[1, 3]).old_versions == 2
+    assert numbers(head) == [2, 4]
+    assert ids(lance.dataset(head.uri)) == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError):
+        lance.dataset(head.uri, version=1)
+
+
+@pytest.mark.parametrize("asked", [4, 99], ids=["the newest", "an unknown one"])
+def test_cleanup_ignores_the_newest_and_unknown_versions(tmp_path, asked):
+    """Neither is an error, and neither goes."""
+    head = four_versions(tmp_path / "t")
+    assert head.cleanup_old_versions(versions=[asked]).old_versions == 0
+    assert numbers(head) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("how", [{"versions": [1]}, {"older_than": timedelta(0)}], ids=["by number", "by age"])
+def test_cleanup_keeps_what_a_native_branch_needs(tmp_path, how):
+    """The fork point stays, though main has replaced every row of it."""
+    table = born(tmp_path / "t", "a")
+    branch = table.create_branch("x")
+    head = commit(table, swap(table, out=[0], parts=[part(table, "b")]))
+    head.cleanup_old_versions(**how)
+    assert numbers(table) == [1, 2]
+    assert ids(lance.dataset(branch.uri)) == ["a"]
+
+
+def test_cleanup_on_a_branch_handle_cleans_that_branch_only(tmp_path):
+    """Numbers mean the branch's own versions there."""
+    table = four_versions(tmp_path / "t")
+    branch = table.create_branch("x")
+    for key in "ef":
+        branch = commit(branch, append(branch, key))
+    branch.cleanup_old_versions(versions=[3, 5])
+    assert [version["version"] for version in lance.dataset(branch.uri).versions()] == [4, 6]
+    assert numbers(table) == [1, 2, 3, 4]
+    assert ids(lance.dataset(branch.uri)) == list("abcdef")
+
+
+def test_a_plain_cleanup_keeps_files_that_are_staged(tmp_path):
+    """A live writer's data files are younger than any age limit of the unverified."""
+    head = four_versions(tmp_path / "t")
+    staged = append(head, "staged")
+    head.cleanup_old_versions(older_than=timedelta(0))
+    assert "staged" in ids(commit(head, staged))
+
+
+def test_an_unverified_cleanup_destroys_staged_files_and_the_commit_still_succeeds(tmp_path):
+    """delete_unverified=True is never passed: the next commit would make the table unreadable."""
+    head = four_versions(tmp_path / "t")
+    staged = append(head, "staged")
+    head.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    assert commit(head, staged).version == 5
+    with pytest.raises(pa.ArrowInvalid):
+        lance.dataset(head.uri).to_table()
+
+
+def test_an_unverified_cleanup_destroys_detached_versions(tmp_path):
+    """P-21: the other reason against them."""
+    head = four_versions(tmp_path / "t")
+    hidden = lance.LanceDataset.commit(head, append(head, "hidden"), detached=True)
+    head.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    reopened = lance.dataset(head.uri, version=hidden.version, session=lance.Session())
+    with pytest.raises(pa.ArrowInvalid):
+        reopened.to_table()
+
+
+def test_a_version_pinned_by_nothing_lance_knows_is_collected(tmp_path):
+    """A lazy branch pins a version only in our manifest: we keep it out of the list, for Lance would not."""
+    head = four_versions(tmp_path / "t")
+    head.cleanup_old_versions(older_than=timedelta(0))
+    assert numbers(head) == [4]

@@ -1,0 +1,115 @@
+"""What lies where on disk: durability, cleanup and repair name these files themselves."""
+
+import json
+import shutil
+
+import lance
+import pytest
+
+from tests.guard.substrate import append, born, commit, delete, ids, upsert
+
+TOP = 2**64 - 1
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
+def test_the_file_of_version_v_is_named_by_what_is_left_to_the_largest_u64(tmp_path):
+    """We fsync exactly this file: `_versions/<2^64 - 1 - v>.manifest`, twenty digits."""
+    table = born(tmp_path / "t", "a")
+    commit(table, append(table, "b"))
+    assert files(tmp_path / "t/_versions") == [f"{TOP - 2}.manifest", f"{TOP - 1}.manifest", "latest_version_hint.json"]
+    assert len(str(TOP - 1)) == 20
+
+
+def test_a_branch_has_version_files_of_its_own_with_the_continued_number(tmp_path):
+    """The same name under `tree/<branch>/_versions`."""
+    table = born(tmp_path / "t", "a")
+    branch = table.create_branch("team/x")
+    commit(branch, append(branch, "b"))
+    tree = tmp_path / "t/tree/team/x"
+    assert files(tree / "_versions") == [f"{TOP - 2}.manifest", f"{TOP - 1}.manifest", "latest_version_hint.json"]
+    assert len(files(tree / "data")) == 1
+
+
+@pytest.mark.parametrize("hint", [None, '{"version":1}', '{"version":99}', "garbage"], ids=["missing", "stale", "ahead", "garbage"])
+def test_the_version_hint_is_only_a_hint(tmp_path, hint):
+    """It is rewritten after each commit and not fsynced by us: whatever it says, the newest version is found and the next one lands."""
+    table = born(tmp_path / "t", "a")
+    commit(table, append(table, "b"))
+    path = tmp_path / "t/_versions/latest_version_hint.json"
+    assert json.loads(path.read_text()) == {"version": 2}
+    path.unlink() if hint is None else path.write_text(hint)
+    head = lance.dataset(table.uri)
+    assert (head.version, table.latest_version) == (2, 2)
+    assert commit(head, append(head, "c")).version == 3
+    assert json.loads(path.read_text()) == {"version": 3}
+
+
+def test_data_files_lie_in_data_and_are_named_in_the_fragment(tmp_path):
+    """Orphans are found by comparing the folder with what fragments name."""
+    table = born(tmp_path / "t", "a", "b", fragments=2)
+    named = sorted(file.path for fragment in table.get_fragments() for file in fragment.metadata.files)
+    assert named == files(tmp_path / "t/data")
+    append(table, "staged")
+    assert len(files(tmp_path / "t/data")) == 3
+
+
+def test_deletion_files_lie_in_deletions_and_are_named_by_fragment_version_and_id(tmp_path):
+    """A new deletion file is fsynced before the publish; its path follows from the metadata."""
+    table = born(tmp_path / "t", "a", "b")
+    after = commit(table, delete(table, "id = 'a'"))
+    deletion = after.get_fragment(0).metadata.deletion_file
+    assert files(tmp_path / "t/_deletions") == [f"0-{deletion.read_version}-{deletion.id}.arrow"]
+    assert deletion.path(0) == f"_deletions/0-{deletion.read_version}-{deletion.id}.arrow"
+    assert deletion.read_version == 1
+
+
+def test_transaction_files_are_named_by_read_version_and_uuid(tmp_path):
+    """Who wrote what can be seen from outside, and cleanup knows them by this name."""
+    table = born(tmp_path / "t", "a")
+    tx = append(table, "b")
+    commit(table, tx)
+    assert f"1-{tx.uuid}.txn" in files(tmp_path / "t/_transactions")
+    assert f"0-{table.read_transaction(1).uuid}.txn" in files(tmp_path / "t/_transactions")
+
+
+def test_a_refused_commit_leaves_no_version_file(tmp_path):
+    """Nothing but an orphan data file, and perhaps a .txn, stays behind a loser."""
+    table = born(tmp_path / "t", "a", "b")
+    first, second = upsert(table, "a", n=1), upsert(table, "b", n=2)
+    commit(table, first)
+    with pytest.raises(lance.commit.CommitConflictError):
+        commit(table, second)
+    assert files(tmp_path / "t/_versions") == [f"{TOP - 2}.manifest", f"{TOP - 1}.manifest", "latest_version_hint.json"]
+
+
+def test_a_branch_ref_is_a_json_file_under_a_quoted_name_that_holds_the_incarnation(tmp_path):
+    """Repair and fsync name this file; the identifier in it is the one `branches.list()` shows."""
+    table = born(tmp_path / "t", "a")
+    table.create_branch("p").create_branch("team/x")
+    assert files(tmp_path / "t/_refs/branches") == ["p.json", "team%2Fx.json"]
+    ref = json.loads((tmp_path / "t/_refs/branches/team%2Fx.json").read_text())
+    assert sorted(ref) == ["createAt", "identifier", "manifestSize", "metadata", "parentBranch", "parentVersion"]
+    assert (ref["parentBranch"], ref["parentVersion"], ref["metadata"]) == ("p", 1, {})
+    listed = table.branches.list()["team/x"]
+    assert [tuple(pair) for pair in ref["identifier"]["version_mapping"]] == listed["branch_identifier"]
+    assert sorted(listed) == ["branch_identifier", "create_at", "manifest_size", "metadata", "parent_branch", "parent_version"]
+
+
+def test_a_fresh_branch_holds_no_data_of_its_own(tmp_path):
+    """A fork costs a version file, a transaction file and a ref, whatever the size of the table."""
+    table = born(tmp_path / "t", "a")
+    table.create_branch("x")
+    entries = sorted(path.name for path in (tmp_path / "t/tree/x").iterdir())
+    assert entries == ["_transactions", "_versions"]
+
+
+def test_a_table_without_branches_can_be_moved(tmp_path):
+    """Paths inside a table are relative: a graph with only main moves freely, history included."""
+    table = born(tmp_path / "t", "a")
+    commit(table, append(table, "b"))
+    shutil.move(tmp_path / "t", tmp_path / "moved")
+    moved = lance.dataset(str(tmp_path / "moved"))
+    assert (ids(moved), ids(moved.checkout_version(1))) == (["a", "b"], ["a"])

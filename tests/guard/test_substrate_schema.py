@@ -1,0 +1,154 @@
+"""Changing a table's columns in a staged transaction: how field ids are kept, and what silently goes wrong."""
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import LanceOperation, Transaction
+from lance.commit import CommitConflictError
+from lance.schema import LanceSchema
+
+from tests.guard.substrate import KEY, KEYED, append, born, commit, fence
+
+
+def one_row(**values):
+    return pa.table({name: pa.array([value], pa.int64()) for name, value in values.items()})
+
+
+def three_columns(path):
+    return lance.write_dataset(one_row(id=1, a=10, b=20), str(path))
+
+
+def field_ids(table):
+    return {field.name(): field.id() for field in table.lance_schema.fields()}
+
+
+def project(table, schema):
+    return Transaction(table.version, LanceOperation.Project(schema))
+
+
+def merge(table, schema):
+    return Transaction(table.version, LanceOperation.Merge([f.metadata for f in table.get_fragments()], schema))
+
+
+def without(table, name):
+    """The table's schema less one column, every other with the id it has."""
+    build, (metadata, *fields) = table.lance_schema.__reduce__()
+    kept = [proto for proto, field in zip(fields, table.lance_schema.fields(), strict=True) if field.name() != name]
+    return build(metadata, *kept)
+
+
+def with_new(table, field, *, number):
+    """The table's schema and one more column, which has the given id because as many fields stand before it."""
+    build, (metadata, *fields) = table.lance_schema.__reduce__()
+    _, (_, *padded) = LanceSchema.from_pyarrow(pa.schema([*(pa.field(f"pad{i}", pa.int8()) for i in range(number)), field])).__reduce__()
+    return build(metadata, *fields, padded[-1])
+
+
+def test_a_projection_by_a_pyarrow_schema_reads_the_wrong_column(tmp_path):
+    """The hazard: ids are counted from zero, so `b` shows what the dropped `a` held, and nobody says a word."""
+    table = three_columns(tmp_path / "t")
+    after = commit(table, project(table, pa.schema([("id", pa.int64()), ("b", pa.int64())])))
+    assert after.to_table().to_pylist() == [{"id": 1, "b": 10}]
+
+
+def test_a_projection_by_a_schema_with_its_ids_drops_the_column(tmp_path):
+    """The cure: a Lance schema is taken apart and put together again by what it pickles to."""
+    table = three_columns(tmp_path / "t")
+    after = commit(table, project(table, without(table, "a")))
+    assert (after.version, field_ids(after)) == (2, {"id": 0, "b": 2})
+    assert after.to_table().to_pylist() == [{"id": 1, "b": 20}]
+
+
+def test_a_merge_of_the_same_fragments_adds_a_column_of_nulls(tmp_path):
+    """Adding an optional property writes no data file, and old rows read null."""
+    table = three_columns(tmp_path / "t")
+    after = commit(table, merge(table, with_new(table, pa.field("c", pa.int64()), number=3)))
+    assert (after.version, field_ids(after)) == (2, {"id": 0, "a": 1, "b": 2, "c": 3})
+    assert after.to_table().to_pylist() == [{"id": 1, "a": 10, "b": 20, "c": None}]
+    assert len(list((tmp_path / "t/data").iterdir())) == 1
+
+
+def test_a_column_added_after_a_drop_needs_a_number_never_used(tmp_path):
+    """Lance remembers dropped ids and refuses to give one again, also when a pyarrow schema counts from zero: this one is not silent."""
+    table = three_columns(tmp_path / "t")
+    table = commit(table, project(table, without(table, "b")))
+    new = pa.field("c", pa.int64())
+    for schema in (LanceSchema.from_pyarrow(table.schema.append(new)), with_new(table, new, number=2)):
+        with pytest.raises(OSError):
+            commit(table, merge(table, schema))
+    after = commit(table, merge(table, with_new(table, new, number=3)))
+    assert field_ids(after) == {"id": 0, "a": 1, "c": 3}
+    assert after.to_table().to_pylist() == [{"id": 1, "a": 10, "c": None}]
+
+
+def test_the_columns_of_an_empty_table_can_be_changed_as_well(tmp_path):
+    """A type without rows takes the same road."""
+    table = born(tmp_path / "t", schema=KEYED)
+    after = commit(table, merge(table, with_new(table, pa.field("c", pa.int64()), number=2)))
+    after = commit(after, project(after, without(after, "n")))
+    assert field_ids(after) == {"id": 0, "c": 2}
+
+
+def test_the_key_annotation_survives_a_change_of_columns(tmp_path):
+    """P-17: it could not be set again."""
+    table = born(tmp_path / "t", "a", schema=KEYED)
+    after = commit(table, merge(table, with_new(table, pa.field("c", pa.int64()), number=2)))
+    after = commit(after, project(after, without(after, "n")))
+    assert after.schema.field("id").metadata == {KEY: b"true"}
+
+
+CHANGES = {
+    "add": lambda t: merge(t, with_new(t, pa.field("c", pa.int64()), number=2)),
+    "drop": lambda t: project(t, without(t, "n")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_columns_and_a_fenced_write_conflict_in_both_orders(tmp_path, change):
+    """Schema changes need no fence of their own: rows of the old shape cannot land on the new one, nor the other way round."""
+    for order in ("change first", "write first"):
+        base = born(tmp_path / order, "a", "b", fragments=2)
+        both = [CHANGES[change](base), fence(base, append(base, "k"))]
+        first, second = both if order == "change first" else reversed(both)
+        commit(base, first)
+        with pytest.raises(CommitConflictError) as lost:
+            commit(base, second)
+        assert lost.value.retryable is True
+        assert base.latest_version == 2
+
+
+@pytest.mark.parametrize("second", CHANGES)
+@pytest.mark.parametrize("first", CHANGES)
+def test_two_changes_of_columns_from_one_base_conflict(tmp_path, first, second):
+    """Two schema applies at once: one wins."""
+    base = born(tmp_path / "t", "a", "b", fragments=2)
+    winner, loser = CHANGES[first](base), CHANGES[second](base)
+    commit(base, winner)
+    with pytest.raises(CommitConflictError):
+        commit(base, loser)
+    assert base.latest_version == 2
+
+
+def test_an_old_version_keeps_its_columns(tmp_path):
+    """Old commits decode with the schema of their day."""
+    table = three_columns(tmp_path / "t")
+    commit(table, project(table, without(table, "a")))
+    assert lance.dataset(table.uri, version=1).to_table().to_pylist() == [{"id": 1, "a": 10, "b": 20}]
+
+
+def test_a_renamed_column_keeps_its_id_its_values_and_its_index(tmp_path):
+    """A renamed property costs no rewrite and no index build."""
+    table = three_columns(tmp_path / "t")
+    table.create_scalar_index("a", "BTREE")
+    table.alter_columns({"path": "a", "name": "renamed"})
+    assert field_ids(table) == {"id": 0, "renamed": 1, "b": 2}
+    assert table.to_table(filter="renamed = 10").to_pylist() == [{"id": 1, "renamed": 10, "b": 20}]
+    assert "ScalarIndexQuery" in table.scanner(filter="renamed = 10").explain_plan()
+
+
+def test_dropping_a_column_drops_its_index(tmp_path):
+    """No index is left behind that names a field which is not there."""
+    table = three_columns(tmp_path / "t")
+    table.create_scalar_index("a", "BTREE")
+    after = commit(table, project(table, without(table, "a")))
+    assert after.describe_indices() == []

@@ -1,0 +1,51 @@
+"""Fault points: free when unarmed, a BaseException when armed here, a real death when armed by the environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from omnigraph.faults import ENVIRONMENT, Fault, SimulatedCrash, armed, reach
+
+POINT = Fault.PUBLISH_BEFORE_COMMIT
+
+
+def test_an_unarmed_point_does_nothing() -> None:
+    for point in Fault:
+        reach(point)
+
+
+def test_an_armed_point_raises_past_every_except_exception() -> None:
+    assert not issubclass(SimulatedCrash, Exception)
+    with armed(POINT), pytest.raises(SimulatedCrash) as caught:
+        reach(POINT)
+    assert caught.value.point is POINT
+    reach(POINT)
+
+
+def test_only_the_named_arrival_counts() -> None:
+    with armed(POINT, after=3):
+        reach(POINT)
+        reach(Fault.PUBLISH_AFTER_COMMIT)
+        reach(POINT)
+        with pytest.raises(SimulatedCrash):
+            reach(POINT)
+
+
+@pytest.mark.parametrize(("setting", "code"), [("kill", -signal.SIGKILL), ("kill:2", -signal.SIGKILL), ("kill:3", 0), ("raise", 1)])
+def test_the_environment_arms_a_real_process(setting: str, code: int) -> None:
+    program = f"from omnigraph.faults import *; reach(Fault.{POINT.name}); reach(Fault.{POINT.name})"
+    environment = {**os.environ, ENVIRONMENT: f"{POINT.value}={setting}"}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False).returncode == code
+
+
+@pytest.mark.parametrize("setting", ["nowhere=kill", f"{POINT.value}=explode", POINT.value])
+def test_a_mistyped_setting_fails_loudly_instead_of_never_firing(setting: str) -> None:
+    """F-13"""
+    environment = {**os.environ, ENVIRONMENT: setting}
+    done = subprocess.run([sys.executable, "-c", "import omnigraph.faults"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0

@@ -234,8 +234,85 @@ def mangled(draw: st.DrawFn) -> str:
     return " ".join(tokens)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(text=mangled(), values=st.lists(_JSON, min_size=3, max_size=3))
+_LEAVES = st.sampled_from(
+    [
+        "$f",
+        "$p",
+        "$r",
+        "$x",
+        "$n",
+        "$v",
+        "$l",
+        "$t",
+        "$f.year",
+        "$f.slug",
+        "$f.rating",
+        "$f.votes",
+        "$f.genres",
+        "$f.status",
+        "$f.vec",
+        "$f.plot",
+        "$f.added_at",
+        "$f.released",
+        "$p.born",
+        "$p.email",
+        "$r.billing",
+        "$r.role",
+        "$s.body",
+        "$f.nope",
+        "$_.name",
+        "now()",
+        "1",
+        "-1",
+        "2.5",
+        "18446744073709551615",
+        '"x"',
+        '"released"',
+        "true",
+        "[]",
+        "[1,2.5]",
+        '["a"]',
+        "[1,0,0]",
+        "a",
+        "b",
+        "f",
+        'date("1979-05-25")',
+        'date("x")',
+        'datetime("2024-01-01")',
+    ]
+)
+
+
+def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    two = st.sampled_from(["search", "match_text", "fuzzy", "bm25"])
+    return (
+        st.builds("{}({}, {})".format, two, inner, inner)
+        | st.builds("nearest($f.{}, {})".format, st.sampled_from(["vec", "title"]), inner)
+        | st.builds("rrf(bm25($f.plot, {}), nearest($f.vec, {}), {})".format, inner, inner, inner)
+        | st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg", "min", "max"]), inner)
+    )
+
+
+_EXPRESSIONS = st.recursive(_LEAVES, _calls, max_leaves=3)
+
+
+@st.composite
+def wild(draw: st.DrawFn) -> str:
+    """A read with any expression anywhere: most do not type, and those that do must plan."""
+    operators = st.sampled_from(["=", "!=", "<", ">=", "contains", "starts_with"])
+    filters = draw(st.lists(st.builds("{} {} {}".format, _EXPRESSIONS, operators, _EXPRESSIONS), max_size=2))
+    negated = draw(st.lists(st.builds("not {{ $h: Film $h.year {} {} }}".format, operators, _EXPRESSIONS), max_size=1))
+    returns = draw(st.lists(st.builds("{}{}".format, _EXPRESSIONS, st.sampled_from(["", " as a", " as b"])), min_size=1, max_size=3))
+    order = draw(st.lists(st.builds("{}{}".format, _EXPRESSIONS, st.sampled_from(["", " desc"])), max_size=2))
+    ordered = f"order {{ {', '.join(order)} }}" if order else ""
+    parameters = "$n: I32?, $v: Vector(3)?, $l: [String]?, $t: String"
+    clauses = " ".join([*filters, *negated])
+    match = f"match {{ $f: Film $p $r:actedIn $f $s: Script {clauses} }}"
+    return f"query q({parameters}) {{ {match} return {{ {', '.join(returns)} }} {ordered} {draw(st.sampled_from(['', 'limit 2']))} }}"
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=mangled() | wild(), values=st.lists(_JSON, min_size=3, max_size=3))
 def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
     try:
         queries = parse_queries(text).queries
@@ -245,7 +322,7 @@ def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
         try:
             typed = check(query, cinema())
             operation_of(typed, cinema())
-            given_ = {parameter.name: value for parameter, value in zip(typed.parameters, values, strict=False)}
+            given_ = {parameter.name: value for parameter, value in zip(typed.parameters, values, strict=False)} | {"t": "text"}
             bound = bind_parameters(typed.parameters, given_)
             if isinstance(typed, TypedRead):
                 explanation = explain(plan_read(typed, bound, now_ms=0))

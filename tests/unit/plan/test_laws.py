@@ -77,6 +77,16 @@ CLAUSES: list[tuple[str, str, str]] = [
     ("not { $p actedIn $k  not { $k.year < $f.year  $k madeBy $_ } }", "", "pf"),
     ("not { $p $e:actedIn $f  $e.billing < $r.billing }", "", "pfr"),
 ]
+RANKINGS = st.sampled_from(
+    [
+        "nearest($f.vec, [1, 0.5, 0])",
+        'bm25($f.plot, "x")',
+        'bm25($f.plot, "x y") desc',
+        'rrf(nearest($f.vec, [0, 1, 0]), bm25($f.plot, "y"))',
+        "d",
+        "d desc",
+    ]
+)
 PROPERTY = {"p": "born", "q": "name", "f": "year", "g": "slug", "s": "city", "r": "billing"}
 
 
@@ -99,6 +109,9 @@ def reads(draw: st.DrawFn) -> tuple[str, bool]:
         return f"{match} return {{ {' '.join(returned)} count({returned[0]}) as n }}", False
     if draw(st.booleans()):
         return f"{match} return {{ {' '.join(returned)} }}", False
+    if "f" in bound and draw(st.booleans()):
+        returned.append(draw(st.sampled_from(["nearest($f.vec, [1, 1, 0]) as d", 'bm25($f.plot, "x y") as d'])))
+        return f"{match} return {{ {' '.join(returned)} }} order {{ {draw(RANKINGS)} }} limit {draw(st.integers(0, 4))}", True
     tail = draw(st.sampled_from(["", "limit 3", "limit 0"]))
     return f"{match} return {{ {' '.join(returned)} }} order {{ {returned[-1]} desc }} {tail}", True
 
@@ -115,7 +128,8 @@ def graphs(draw: st.DrawFn) -> Graph:
             "title": "t",
             "year": draw(st.integers(0, 2)),
             "genres": draw(st.none() | st.sampled_from([("a",), ("b",)])),
-            "plot": draw(st.none() | st.sampled_from(["x", "y", ""])),
+            "plot": draw(st.none() | st.sampled_from(["x", "y", "", "x y z"])),
+            "vec": draw(st.none() | st.tuples(st.integers(0, 2), st.integers(0, 2), st.just(0))),
         }
         for n in range(3)
     }
@@ -143,7 +157,7 @@ def known(draw: st.DrawFn) -> Statistics:
     return Statistics(nodes, edges)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(query=reads(), graph=graphs(), statistics=known())
 def test_every_rule_keeps_the_answers(query: tuple[str, bool], graph: Graph, statistics: Statistics) -> None:
     text, ordered = query

@@ -1,0 +1,67 @@
+"""The leaves that typed queries, logical plans and operators share: constants, fields, and the types they refer to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from omnigraph.catalog.model import EntityType, TypeKind
+from omnigraph.catalog.types import Plain, ValueType
+from omnigraph.ids import TypeId
+from omnigraph.lang.tree import Scalar
+
+Atom = bool | int | float | str
+Value = Atom | tuple[Atom, ...] | None
+"""A value at rest: a `Date` is its days, a `DateTime` its milliseconds since 1970, a list or vector a tuple."""
+
+ID: Final = "id"
+"""The column that names a row. No property has this name, so a field of it is the whole node."""
+
+STRING: Final = Plain(Scalar.STRING)
+BOOL: Final = Plain(Scalar.BOOL)
+I64: Final = Plain(Scalar.I64)
+U64: Final = Plain(Scalar.U64)
+F64: Final = Plain(Scalar.F64)
+DATE: Final = Plain(Scalar.DATE)
+DATETIME: Final = Plain(Scalar.DATETIME)
+
+
+class TypeRef(msgspec.Struct, frozen=True):
+    """A node or edge type: its name for people, its identity for tables."""
+
+    kind: TypeKind
+    name: str
+    id: TypeId
+
+
+class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="is"):
+    """A value known before the plan runs."""
+
+    type: ValueType
+    value: Value
+
+
+class Field(msgspec.Struct, frozen=True, tag="field", tag_field="is"):
+    """A column of the entity bound to `binding`; the column `id` stands for the whole node."""
+
+    binding: int
+    column: str
+    type: ValueType
+    nullable: bool = False
+
+    @property
+    def whole(self) -> bool:
+        return self.column == ID
+
+
+TRUE: Final = Constant(BOOL, value=True)
+
+
+def type_ref(entity: EntityType) -> TypeRef:
+    return TypeRef(entity.kind, entity.name, entity.id)
+
+
+def whole(binding: int) -> Field:
+    """The node bound to `binding`, as its id."""
+    return Field(binding, ID, STRING)

@@ -1,0 +1,414 @@
+"""Logical plans: a closed union of frozen operators over numbered bindings. Parameters and `now()` are values here.
+
+A row binds each number to one entity; executors may keep rows as integers and fetch columns where `Fetch` says. Every
+tuple of predicates is a conjunction, and a predicate that is null does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+
+from omnigraph.catalog.types import ValueType
+from omnigraph.lang.query import AggregateFunction, Comparison
+from omnigraph.plan.expr import Atom, Constant, Field, TypeRef
+from omnigraph.plan.typed import Direction, TextMode
+
+# expressions
+
+
+class _Struct(msgspec.Struct, frozen=True, tag=True, tag_field="is"):
+    pass
+
+
+class TextMatch(_Struct, frozen=True):
+    """Whether the tokens of a text match those of a query; null where the text is null."""
+
+    mode: TextMode
+    field: Field
+    query: str
+    max_edits: int = 0
+
+
+class Score(_Struct, frozen=True):
+    """What the `Rank` of that slot computed for the row; null where the ranked entity was no candidate."""
+
+    slot: int
+
+
+class Cell(_Struct, frozen=True):
+    """The result column at `index` of the `Aggregate` below."""
+
+    index: int
+
+
+Expr = Constant | Field | TextMatch | Score
+
+# predicates
+
+
+class Compare(_Struct, frozen=True):
+    """By value, whatever the numeric types; strings by their UTF-8 bytes, `false` before `true`."""
+
+    left: Expr
+    operator: Comparison
+    right: Expr
+
+
+class OneOf(_Struct, frozen=True):
+    """The field equals one of `values`, which are of the field's own type."""
+
+    field: Field
+    values: tuple[Atom, ...]
+
+
+class Includes(_Struct, frozen=True):
+    """The list `items` holds `item`."""
+
+    items: Expr
+    item: Expr
+
+
+class Substring(_Struct, frozen=True):
+    """`part` stands somewhere in `text`, case and all."""
+
+    text: Expr
+    part: Expr
+
+
+class Prefix(_Struct, frozen=True):
+    """`text` begins with `prefix`, case and all."""
+
+    text: Expr
+    prefix: Expr
+
+
+class Matches(_Struct, frozen=True):
+    """The text match comes out as `wanted`."""
+
+    text: TextMatch
+    wanted: bool
+
+
+class NotNull(_Struct, frozen=True):
+    """What is left of a comparison that every value passes."""
+
+    field: Field
+
+
+class Never(_Struct, frozen=True):
+    """What is left of a comparison that no value passes."""
+
+
+Predicate = Compare | OneOf | Includes | Substring | Prefix | Matches | NotNull | Never
+
+# rankings
+
+
+class Nearest(_Struct, frozen=True):
+    """By cosine distance to a vector, or to the embedding of a text; null and zero vectors are no candidates."""
+
+    field: Field
+    query: tuple[float, ...] | str
+
+
+class Bm25(_Struct, frozen=True):
+    """By BM25 score; a text without any token of the query is no candidate."""
+
+    field: Field
+    query: str
+
+
+class Fusion(_Struct, frozen=True):
+    """Reciprocal ranks added: sum of 1 / (k + rank), ranks of distinct entities from 1, `depth` of them per arm."""
+
+    first: Nearest | Bm25
+    second: Nearest | Bm25
+    k: int
+    depth: int | None
+
+
+Ranking = Nearest | Bm25 | Fusion
+
+# operators
+
+
+class Scan(_Struct, frozen=True):
+    """Bind every entity of a type for which `where` holds, and read `columns` of it."""
+
+    binding: int
+    type: TypeRef
+    where: tuple[Predicate, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+class Argument(_Struct, frozen=True):
+    """The distinct rows of the outer plan, as far as these bindings go. The root inside an `AntiJoin`."""
+
+    bindings: tuple[int, ...]
+
+
+class Link(_Struct, frozen=True):
+    """One traversal: pairs (left, right), each once, such that a search of `low` to `high` hops from left emits right.
+
+    With `edge_binding` one row per stored edge instead. `where` and `columns` are about that edge.
+    """
+
+    edge: TypeRef
+    left: int
+    right: int
+    direction: Direction
+    low: int = 1
+    high: int = 1
+    edge_binding: int | None = None
+    where: tuple[Predicate, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+class Pattern(_Struct, frozen=True):
+    """Scans and links joined in no order yet; `argument` are the bindings that come from outside."""
+
+    scans: tuple[Scan, ...]
+    links: tuple[Link, ...]
+    argument: tuple[int, ...] = ()
+
+
+class Expand(_Struct, frozen=True):
+    """Follow a link from its bound end to the other, which `target` describes."""
+
+    input: Plan
+    link: Link
+    from_left: bool
+    target: Scan
+
+
+class Connect(_Struct, frozen=True):
+    """Keep rows whose two ends are linked; with an edge binding, one row per edge between them."""
+
+    input: Plan
+    link: Link
+
+
+class CrossProduct(_Struct, frozen=True):
+    left: Plan
+    right: Plan
+
+
+class Join(_Struct, frozen=True):
+    """Pairs of rows whose fields are equal, first of each pair on the left; a null equals nothing."""
+
+    left: Plan
+    right: Plan
+    on: tuple[tuple[Field, Field], ...]
+
+
+class Filter(_Struct, frozen=True):
+    input: Plan
+    where: tuple[Predicate, ...]
+
+
+class AntiJoin(_Struct, frozen=True):
+    """Keep rows for which `inner`, started from their bindings `on`, has no row."""
+
+    input: Plan
+    inner: Plan
+    on: tuple[int, ...]
+
+
+class Rank(_Struct, frozen=True):
+    """Compute a score for the ranked entity of every row. `only_candidates` drops rows without one.
+
+    `top` says that no more than that many entities, best first, will be looked at.
+    """
+
+    input: Plan
+    slot: int
+    ranking: Ranking
+    only_candidates: bool
+    top: int | None = None
+
+
+class Read(_Struct, frozen=True):
+    binding: int
+    columns: tuple[str, ...]
+
+
+class Fetch(_Struct, frozen=True):
+    """Read columns of entities that are bound already."""
+
+    input: Plan
+    reads: tuple[Read, ...]
+
+
+class Call(_Struct, frozen=True):
+    """An aggregate over the rows of a group."""
+
+    function: AggregateFunction
+    argument: Expr
+    type: ValueType
+
+
+class Aggregate(_Struct, frozen=True):
+    """One row per group; the outputs that are no calls form the group key. Without a key, one row even of no rows."""
+
+    input: Plan
+    outputs: tuple[Field | Call, ...]
+
+
+class Project(_Struct, frozen=True):
+    input: Plan
+    outputs: tuple[Expr, ...]
+
+
+class SortKey(_Struct, frozen=True):
+    """Nulls are smallest."""
+
+    key: Expr | Cell
+    descending: bool = False
+
+
+class Order(_Struct, frozen=True):
+    """By `keys`, then by the ids of the bindings in `ties`."""
+
+    input: Plan
+    keys: tuple[SortKey, ...]
+    ties: tuple[int, ...]
+
+
+class Limit(_Struct, frozen=True):
+    input: Plan
+    count: int
+
+
+class Empty(_Struct, frozen=True):
+    """No rows."""
+
+
+Plan = (
+    Scan
+    | Argument
+    | Pattern
+    | Expand
+    | Connect
+    | CrossProduct
+    | Join
+    | Filter
+    | AntiJoin
+    | Rank
+    | Fetch
+    | Aggregate
+    | Project
+    | Order
+    | Limit
+    | Empty
+)
+
+
+class Binding(_Struct, frozen=True):
+    """What a binding number stands for."""
+
+    name: str
+    type: TypeRef
+
+
+class Column(_Struct, frozen=True):
+    """A column of the result."""
+
+    name: str
+    type: ValueType
+    nullable: bool
+
+
+class LogicalRead(_Struct, frozen=True):
+    """A whole read: its plan, what its bindings stand for and what its rows are called."""
+
+    name: str
+    root: Plan
+    bindings: tuple[Binding, ...]
+    columns: tuple[Column, ...]
+
+
+EMPTY: Final = Empty()
+NEVER: Final = Never()
+
+
+def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+    """The same operator over changed inputs; itself when none changed."""
+    match plan:
+        case Scan() | Argument() | Pattern() | Empty():
+            return plan
+        case CrossProduct(left, right) | Join(left, right):
+            new_left, new_right = change(left), change(right)
+            return plan if new_left is left and new_right is right else msgspec.structs.replace(plan, left=new_left, right=new_right)
+        case AntiJoin(input_, inner, on):
+            new_input, new_inner = change(input_), change(inner)
+            return plan if new_input is input_ and new_inner is inner else AntiJoin(new_input, new_inner, on)
+        case Expand() | Connect() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+            new = change(plan.input)
+            return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
+        case _:
+            assert_never(plan)
+
+
+def bound_by(plan: Plan) -> frozenset[int]:
+    """The bindings a row of this plan has."""
+    match plan:
+        case Scan(binding=binding):
+            return frozenset((binding,))
+        case Argument(bindings):
+            return frozenset(bindings)
+        case Pattern(scans, links, argument):
+            edges = (link.edge_binding for link in links if link.edge_binding is not None)
+            return frozenset((*argument, *(scan.binding for scan in scans), *edges))
+        case Expand(input_, link, _, target):
+            return bound_by(input_) | _edge_of(link) | {target.binding}
+        case Connect(input_, link):
+            return bound_by(input_) | _edge_of(link)
+        case CrossProduct(left, right) | Join(left, right):
+            return bound_by(left) | bound_by(right)
+        case AntiJoin() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+            return bound_by(plan.input)
+        case Empty():
+            return frozenset()
+        case _:
+            assert_never(plan)
+
+
+def _edge_of(link: Link) -> frozenset[int]:
+    return frozenset() if link.edge_binding is None else frozenset((link.edge_binding,))
+
+
+def fields_of(predicate: Predicate) -> tuple[Field, ...]:
+    """Every field a predicate reads."""
+    match predicate:
+        case Compare(left, _, right):
+            return (*expr_fields(left), *expr_fields(right))
+        case Includes(left, right) | Substring(left, right) | Prefix(left, right):
+            return (*expr_fields(left), *expr_fields(right))
+        case OneOf(field=field) | NotNull(field):
+            return (field,)
+        case Matches(text=text):
+            return (text.field,)
+        case Never():
+            return ()
+        case _:
+            assert_never(predicate)
+
+
+def expr_fields(expr: Expr) -> tuple[Field, ...]:
+    match expr:
+        case Field():
+            return (expr,)
+        case TextMatch(field=field):
+            return (field,)
+        case Constant() | Score():
+            return ()
+        case _:
+            assert_never(expr)
+
+
+def reads_bindings(predicate: Predicate) -> frozenset[int]:
+    """The bindings a predicate is about."""
+    return frozenset(field.binding for field in fields_of(predicate))

@@ -1,0 +1,122 @@
+"""Typed query -> the description of it that lint reports and tools are built from: result, reads, writes."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from omnigraph.catalog.model import Catalog, TypeKind
+from omnigraph.catalog.types import EnumOf, ListOf, Plain, VectorOf
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan.expr import Constant, Field, TypeRef
+from omnigraph.plan.touched import touched
+from omnigraph.plan.typed import (
+    AggregateCall,
+    Bm25Score,
+    Expr,
+    NearestScore,
+    NowCall,
+    Output,
+    Parameter,
+    RrfScore,
+    TextSearch,
+    TypedQuery,
+    TypedRead,
+)
+
+
+class ResultColumn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Without an alias a column is declared by its property, variable or function, though rows call it `f.title`."""
+
+    name: str
+    kind: str
+    nullable: bool
+    item_kind: str | None = None
+    vector_dim: int | None = None
+
+
+class TouchedType(msgspec.Struct, frozen=True):
+    kind: TypeKind
+    type_name: str
+
+
+class Operation(msgspec.Struct, frozen=True):
+    result: tuple[ResultColumn, ...]
+    reads: tuple[TouchedType, ...]
+    writes: tuple[TouchedType, ...]
+
+
+def operation_of(query: TypedQuery, catalog: Catalog) -> Operation:
+    """What a query gives and touches. A mutation has no result columns."""
+    tables = touched(query, catalog)
+    result = tuple(_column(output, query) for output in query.outputs) if isinstance(query, TypedRead) else ()
+    return Operation(result, _types(tables.reads), _types(tables.writes))
+
+
+def _types(refs: tuple[TypeRef, ...]) -> tuple[TouchedType, ...]:
+    return tuple(TouchedType(ref.kind, ref.name) for ref in refs)
+
+
+def _column(output: Output, read: TypedRead) -> ResultColumn:
+    name = output.name if output.aliased else _declared_name(output.expr, read)
+    nullable = output.nullable or isinstance(output.expr, AggregateCall)
+    if isinstance(output.expr, Field) and output.expr.whole:
+        return ResultColumn(name, "object", nullable)
+    match output.type:
+        case Plain(scalar):
+            return ResultColumn(name, _kind(scalar), nullable)
+        case EnumOf():
+            return ResultColumn(name, "string", nullable)
+        case ListOf(item):
+            return ResultColumn(name, "list", nullable, item_kind=_kind(item))
+        case VectorOf(dimension):
+            return ResultColumn(name, "vector", nullable, vector_dim=dimension)
+        case _:
+            assert_never(output.type)
+
+
+def _declared_name(expr: Expr, read: TypedRead) -> str:
+    match expr:
+        case Field(binding=slot, column=column):
+            return read.variables[slot].name if expr.whole else column
+        case Parameter(name=name):
+            return name
+        case Constant():
+            return "literal"
+        case NowCall():
+            return "now"
+        case AggregateCall(function=function):
+            return function.value
+        case NearestScore():
+            return "nearest"
+        case Bm25Score():
+            return "bm25"
+        case RrfScore():
+            return "rrf"
+        case TextSearch(mode=mode):
+            return mode.value
+        case _:
+            assert_never(expr)
+
+
+def _kind(scalar: Scalar) -> str:
+    match scalar:
+        case Scalar.STRING:
+            return "string"
+        case Scalar.BLOB:
+            return "blob"
+        case Scalar.BOOL:
+            return "bool"
+        case Scalar.I32 | Scalar.U32:
+            return "int"
+        case Scalar.I64 | Scalar.U64:
+            return "bigint"
+        case Scalar.F32 | Scalar.F64:
+            return "float"
+        case Scalar.DATE:
+            return "date"
+        case Scalar.DATETIME:
+            return "datetime"
+        case _:
+            assert_never(scalar)

@@ -1,0 +1,171 @@
+"""Physical operators: what an executor runs, with every choice made and the guesses behind it. Closed union, frozen.
+
+`rows` is the number of rows expected to leave an operator. Expressions and predicates are those of the logical plan.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from omnigraph.plan import ir
+from omnigraph.plan.expr import Field, TypeRef
+
+
+class _Op(msgspec.Struct, frozen=True, tag=True, tag_field="op"):
+    pass
+
+
+class Route(StrEnum):
+    """How a link is followed."""
+
+    INDEX = "index"
+    """Ask the index on `src` or `dst` for the edges of the rows at hand."""
+    ADJACENCY = "adjacency"
+    """Multiply with the adjacency of the whole edge type, built first if it is not in memory."""
+
+
+class Restrict(StrEnum):
+    """When the predicates on the far end of a link are applied."""
+
+    NONE = "none"
+    BEFORE = "before"
+    """Find the nodes that satisfy them first, and end a walk only at those; on the way it may pass others."""
+    AFTER = "after"
+    """Walk, then look at the nodes where it ended."""
+
+
+class RouteChoice(_Op, frozen=True):
+    """The cheaper of two guesses, in milliseconds."""
+
+    route: Route
+    index_ms: float
+    adjacency_ms: float
+    adjacency_ready: bool
+
+
+class Scan(_Op, frozen=True):
+    """Bind the entities of a type for which `where` holds; `index` is the column whose index leads there, if one does."""
+
+    binding: int
+    type: TypeRef
+    where: tuple[ir.Predicate, ...]
+    columns: tuple[str, ...]
+    index: str | None
+    rows: float
+
+
+class Argument(_Op, frozen=True):
+    bindings: tuple[int, ...]
+    rows: float
+
+
+class Expand(_Op, frozen=True):
+    """`reverse`: the walk starts at the right end, though the search is defined from the left."""
+
+    input: Op
+    link: ir.Link
+    reverse: bool
+    target: Scan
+    restrict: Restrict
+    choice: RouteChoice
+    rows: float
+
+
+class Connect(_Op, frozen=True):
+    input: Op
+    link: ir.Link
+    choice: RouteChoice
+    rows: float
+
+
+class CrossProduct(_Op, frozen=True):
+    left: Op
+    right: Op
+    rows: float
+
+
+class Join(_Op, frozen=True):
+    """A hash join: pairs of rows whose fields are equal, first of each pair on the left."""
+
+    left: Op
+    right: Op
+    on: tuple[tuple[Field, Field], ...]
+    rows: float
+
+
+class Filter(_Op, frozen=True):
+    input: Op
+    where: tuple[ir.Predicate, ...]
+    rows: float
+
+
+class AntiJoin(_Op, frozen=True):
+    input: Op
+    inner: Op
+    on: tuple[int, ...]
+    rows: float
+
+
+class Rank(_Op, frozen=True):
+    """Score the ranked entity of every row; with `top`, the `top` best of the scan below, by an index if there is one."""
+
+    input: Op
+    slot: int
+    ranking: ir.Ranking
+    only_candidates: bool
+    top: int | None
+    rows: float
+
+
+class Fetch(_Op, frozen=True):
+    input: Op
+    reads: tuple[ir.Read, ...]
+    rows: float
+
+
+class Aggregate(_Op, frozen=True):
+    input: Op
+    outputs: tuple[Field | ir.Call, ...]
+    rows: float
+
+
+class Project(_Op, frozen=True):
+    input: Op
+    outputs: tuple[ir.Expr, ...]
+    rows: float
+
+
+class Sort(_Op, frozen=True):
+    """With `limit`, only the first rows are kept."""
+
+    input: Op
+    keys: tuple[ir.SortKey, ...]
+    ties: tuple[int, ...]
+    limit: int | None
+    rows: float
+
+
+class Limit(_Op, frozen=True):
+    input: Op
+    count: int
+    rows: float
+
+
+class Empty(_Op, frozen=True):
+    rows: float = 0.0
+
+
+Op = (
+    Scan | Argument | Expand | Connect | CrossProduct | Join | Filter | AntiJoin | Rank | Fetch | Aggregate | Project | Sort | Limit | Empty
+)
+
+
+class ReadPlan(_Op, frozen=True):
+    """A read, ready to run."""
+
+    name: str
+    root: Op
+    bindings: tuple[ir.Binding, ...]
+    columns: tuple[ir.Column, ...]

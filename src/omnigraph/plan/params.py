@@ -1,0 +1,226 @@
+"""Parameters as JSON gives them + their declarations -> typed values by name."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, assert_never
+
+from omnigraph.catalog.types import INTEGERS, EnumOf, ListOf, Plain, VectorOf, display
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan.expr import Atom, Value
+from omnigraph.plan.temporal import parse_date, parse_datetime
+from omnigraph.plan.typed import Parameter
+from omnigraph.plan.values import RANGES, narrowed
+
+
+class Numbers(StrEnum):
+    """How numbers in JSON are read."""
+
+    EXACT = "exact"
+    """`3.0` is no integer, and every integer is taken at its full width."""
+    JAVASCRIPT = "javascript"
+    """`3.0` is an integer, and integers a double cannot hold must come as strings."""
+
+
+Bindings = Mapping[str, Value]
+"""Every declared parameter by its bare name; an omitted nullable one is None."""
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST_INTEGER: Final = 64
+"""Digits, zeros included: far above any range, far below what Python refuses to convert."""
+
+
+def bind_parameters(declared: Sequence[Parameter], given: object, *, numbers: Numbers = Numbers.EXACT) -> Bindings:
+    """The value of every declared parameter, or InvalidInput naming the first that does not fit.
+
+    Names that are not declared are ignored; an object is refused even there.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "params must be a JSON object")
+    bound = {parameter.name: _bound(parameter, given, numbers) for parameter in declared}
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            raise _wrong(str(name), "object is not supported")
+    return bound
+
+
+def _bound(parameter: Parameter, given: Mapping[str, object], numbers: Numbers) -> Value:
+    name = parameter.name
+    if name not in given:
+        if parameter.nullable:
+            return None
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"parameter '{name}' not provided", parameter=name)
+    value = given[name]
+    if value is None:
+        if parameter.nullable:
+            return None
+        raise _wrong(name, "null is not accepted for non-nullable parameter")
+    try:
+        return _value(parameter, value, numbers)
+    except ValueError as error:
+        raise _wrong(name, str(error)) from None
+
+
+def _wrong(name: str, message: str) -> InvalidInput:
+    return InvalidInput(Kind.INVALID_ARGUMENT, f"param '{name}': {message}", parameter=name)
+
+
+def _value(parameter: Parameter, value: object, numbers: Numbers) -> Value:
+    match parameter.type:
+        case Plain(scalar):
+            return _scalar(value, scalar, numbers)
+        case ListOf(item):
+            if not isinstance(value, list | tuple):
+                raise ValueError(f"expected array for {display(parameter.type)}")
+            return tuple(_scalar(element, item, numbers) for element in value)
+        case VectorOf(dimension):
+            return _vector(value, dimension)
+        case EnumOf():
+            raise AssertionError("parameters are never declared as enums")
+        case _:
+            assert_never(parameter.type)
+
+
+def _vector(value: object, dimension: int) -> Value:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected array for Vector({dimension})")
+    if len(value) != dimension:
+        raise ValueError(f"expected {dimension} values for Vector({dimension}), got {len(value)}")
+    if any(isinstance(element, bool) or not isinstance(element, int | float) for element in value):
+        raise ValueError("vector element is not numeric")
+    return tuple(_float(element, Scalar.F32) for element in value)
+
+
+def _scalar(value: object, scalar: Scalar, numbers: Numbers) -> Atom:
+    if scalar in INTEGERS:
+        return _integer(value, scalar, numbers)
+    return _READERS[scalar](value)
+
+
+def _integer(value: object, scalar: Scalar, numbers: Numbers) -> int:
+    unsigned = scalar in (Scalar.U32, Scalar.U64)
+    what = "unsigned integer" if unsigned else "integer"
+    match value:
+        case bool():
+            raise ValueError(f"expected {what}")
+        case str():
+            number = _integer_text(value, what, scalar)
+        case int():
+            number = value
+        case float() if numbers is Numbers.JAVASCRIPT and value.is_integer():
+            number = int(value)
+        case float():
+            raise ValueError(f"expected {what} number")
+        case _:
+            raise ValueError(f"expected {what}")
+    if unsigned and number < 0:
+        raise ValueError(f"expected {what} string, got '{value}'" if isinstance(value, str) else f"expected {what} number")
+    if numbers is Numbers.JAVASCRIPT and not isinstance(value, str) and abs(number) > MAX_SAFE_INTEGER:
+        raise ValueError(f"value {number} exceeds JS safe integer range; pass a decimal string for exact values")
+    low, high = RANGES[scalar]
+    if not low <= number <= high:
+        raise ValueError(f"value {_shown(number)} exceeds {scalar}")
+    return number
+
+
+def _integer_text(text: str, what: str, scalar: Scalar) -> int:
+    if _INTEGER.fullmatch(text) is None:
+        raise ValueError(f"expected {what} string, got '{text}'")
+    if len(text) > _LONGEST_INTEGER:
+        raise ValueError(f"value {text[:20]}... exceeds {scalar}")
+    return int(text)
+
+
+def _shown(number: int) -> str:
+    """The number, unless it is so long that Python will not write it out."""
+    return str(number) if number.bit_length() < 1024 else f"of {number.bit_length()} bits"
+
+
+def _float(value: object, scalar: Scalar) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError("expected float")
+    try:
+        wide = float(value)
+    except OverflowError:
+        raise ValueError(f"value exceeds {scalar}") from None
+    if not math.isfinite(wide):
+        raise ValueError(f"expected float, and {wide} is not finite")
+    if scalar is Scalar.F64:
+        return wide
+    narrow = narrowed(wide)
+    if math.isinf(narrow):
+        raise ValueError(f"value {value} exceeds {scalar}")
+    return narrow
+
+
+def _bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("expected boolean")
+    return value
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected string, got {_json_type(value)}")
+    return value
+
+
+def _blob(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected blob URI string, got {_json_type(value)}")
+    return value
+
+
+def _date(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError("expected date string")
+    days = parse_date(value)
+    if days is None:
+        raise ValueError(f"invalid Date literal '{value}'")
+    return days
+
+
+def _datetime(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError("expected datetime string")
+    milliseconds = parse_datetime(value)
+    if milliseconds is None:
+        raise ValueError(f"invalid DateTime literal '{value}'")
+    return milliseconds
+
+
+_READERS: Final[dict[Scalar, Callable[[object], Atom]]] = {
+    Scalar.STRING: _string,
+    Scalar.BLOB: _blob,
+    Scalar.BOOL: _bool,
+    Scalar.F32: lambda value: _float(value, Scalar.F32),
+    Scalar.F64: lambda value: _float(value, Scalar.F64),
+    Scalar.DATE: _date,
+    Scalar.DATETIME: _datetime,
+}
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case Mapping():
+            return "object"
+        case _:
+            return type(value).__name__

@@ -1,0 +1,123 @@
+"""Typed read -> physical plan. Pure: no clock, no files, no Lance; what it knows of the data comes as an argument."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from omnigraph.plan import ir, ops
+from omnigraph.plan.cost import choose_restriction, choose_route, index_for
+from omnigraph.plan.lower import lower
+from omnigraph.plan.params import Bindings
+from omnigraph.plan.rules import optimize
+from omnigraph.plan.statistics import NO_STATISTICS, UNKNOWN_NODE, Statistics, fan_out, scanned_rows, selectivity
+from omnigraph.plan.typed import TypedRead
+
+# Shares of rows that nothing better is known about.
+_KEPT_BY_NEGATION: Final = 0.5
+_GROUPS: Final = 0.1
+_MATCHED_TEXTS: Final = 0.05
+_EQUAL_PAIRS: Final = 0.01
+
+_MOST_ROWS: Final = 1e18
+"""Guesses stop growing here, so that a chain of products stays a number."""
+
+
+def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics: Statistics = NO_STATISTICS) -> ops.ReadPlan:
+    """The operators that answer a checked read. `now_ms` is the one instant that `now()` means in it."""
+    logical = lower(read, parameters, now_ms=now_ms)
+    root = _Choices(statistics).op(optimize(logical.root, statistics))
+    return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
+
+
+class _Choices:
+    """One operator per logical node, except that an order and its limit become one sort."""
+
+    def __init__(self, statistics: Statistics, *, outer_rows: float = 1.0) -> None:
+        self._statistics = statistics
+        self._outer_rows = outer_rows
+        """The rows that the inside of a negation starts from."""
+
+    def op(self, plan: ir.Plan) -> ops.Op:
+        match plan:
+            case ir.Scan():
+                return self._scan(plan)
+            case ir.Argument(bindings):
+                return ops.Argument(bindings, self._outer_rows)
+            case ir.Expand():
+                return self._expand(plan)
+            case ir.Connect(input_, link):
+                below = self.op(input_)
+                share = min(1.0, fan_out(link, self._statistics, from_left=True))
+                return ops.Connect(below, link, choose_route(link, below.rows, self._statistics, from_left=True), below.rows * share)
+            case ir.CrossProduct(left, right):
+                first, second = self.op(left), self.op(right)
+                return ops.CrossProduct(first, second, min(first.rows * second.rows, _MOST_ROWS))
+            case ir.Join(left, right, on):
+                first, second = self.op(left), self.op(right)
+                return ops.Join(first, second, on, min(first.rows * second.rows * _EQUAL_PAIRS, _MOST_ROWS))
+            case ir.AntiJoin(input_, inner, on):
+                below = self.op(input_)
+                inside = _Choices(self._statistics, outer_rows=below.rows).op(inner)
+                return ops.AntiJoin(below, inside, on, below.rows * _KEPT_BY_NEGATION)
+            case ir.Pattern():
+                raise AssertionError("joins are ordered before operators are chosen")
+            case ir.Empty():
+                return ops.Empty()
+            case ir.Filter() | ir.Rank() | ir.Fetch() | ir.Aggregate() | ir.Project() | ir.Order() | ir.Limit():
+                return self._above(plan)
+            case _:
+                assert_never(plan)
+
+    def _above(self, plan: ir.Filter | ir.Rank | ir.Fetch | ir.Aggregate | ir.Project | ir.Order | ir.Limit) -> ops.Op:
+        """The operators that take the rows of the match further."""
+        if isinstance(plan, ir.Limit) and isinstance(plan.input, ir.Order):
+            order = plan.input
+            below = self.op(order.input)
+            return ops.Sort(below, order.keys, order.ties, plan.count, min(below.rows, plan.count))
+        below = self.op(plan.input)
+        rows = below.rows
+        match plan:
+            case ir.Filter(_, where):
+                for predicate in where:
+                    rows *= selectivity(predicate, UNKNOWN_NODE)
+                return ops.Filter(below, where, rows)
+            case ir.Rank(_, slot, ranking, only_candidates, top):
+                return ops.Rank(below, slot, ranking, only_candidates, top, _ranked_rows(plan, rows))
+            case ir.Fetch(_, reads):
+                return ops.Fetch(below, reads, rows)
+            case ir.Aggregate(_, outputs):
+                grouped = any(not isinstance(output, ir.Call) for output in outputs)
+                return ops.Aggregate(below, outputs, max(1.0, rows * _GROUPS) if grouped else 1.0)
+            case ir.Project(_, outputs):
+                return ops.Project(below, outputs, rows)
+            case ir.Order(_, keys, ties):
+                return ops.Sort(below, keys, ties, None, rows)
+            case ir.Limit(_, count):
+                return ops.Limit(below, count, min(rows, count))
+            case _:
+                assert_never(plan)
+
+    def _scan(self, plan: ir.Scan) -> ops.Scan:
+        index = index_for(plan.where, self._statistics.node(plan.type.id))
+        return ops.Scan(plan.binding, plan.type, plan.where, plan.columns, index, scanned_rows(plan, self._statistics))
+
+    def _expand(self, plan: ir.Expand) -> ops.Expand:
+        below = self.op(plan.input)
+        target = self._scan(plan.target)
+        total = max(self._statistics.node(plan.target.type.id).rows, 1)
+        reached = min(fan_out(plan.link, self._statistics, from_left=plan.from_left), total) * below.rows
+        return ops.Expand(
+            below,
+            plan.link,
+            not plan.from_left,
+            target,
+            choose_restriction(plan.target, reached, self._statistics),
+            choose_route(plan.link, below.rows, self._statistics, from_left=plan.from_left),
+            min(reached * target.rows / total, _MOST_ROWS),
+        )
+
+
+def _ranked_rows(plan: ir.Rank, rows: float) -> float:
+    if plan.top is not None:
+        return min(rows, plan.top)
+    return rows * _MATCHED_TEXTS if plan.only_candidates and isinstance(plan.ranking, ir.Bm25) else rows

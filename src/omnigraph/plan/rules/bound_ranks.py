@@ -1,0 +1,26 @@
+"""A ranking that only serves `order .. limit k` over one scan need not score more than the k best entities."""
+
+from __future__ import annotations
+
+import msgspec
+
+from omnigraph.plan.ir import Fusion, Limit, Nearest, Order, Plan, Rank, Scan, Score, map_inputs
+from omnigraph.plan.statistics import Statistics
+
+
+def bound_ranks(plan: Plan, statistics: Statistics) -> Plan:
+    plan = map_inputs(plan, lambda input_: bound_ranks(input_, statistics))
+    if isinstance(plan, Limit) and isinstance(plan.input, Order):
+        order = plan.input
+        ranked = order.input
+        if isinstance(ranked, Rank) and _serves(order, ranked):
+            return Limit(msgspec.structs.replace(order, input=msgspec.structs.replace(ranked, top=plan.count)), plan.count)
+    return plan
+
+
+def _serves(order: Order, ranked: Rank) -> bool:
+    """One row per entity, nothing dropped later, and the best come first."""
+    if isinstance(ranked.ranking, Fusion) or not isinstance(ranked.input, Scan) or len(order.keys) != 1 or not ranked.only_candidates:
+        return False
+    best_first = order.keys[0].descending is not isinstance(ranked.ranking, Nearest)
+    return best_first and order.keys[0].key == Score(ranked.slot)

@@ -1,0 +1,40 @@
+"""A predicate about one binding moves into the scan or link that binds it; one about several stays above."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from omnigraph.plan.ir import Filter, Link, Pattern, Plan, Predicate, Scan, map_inputs, reads_bindings
+from omnigraph.plan.statistics import Statistics
+
+
+def push_filters(plan: Plan, statistics: Statistics) -> Plan:
+    plan = map_inputs(plan, lambda input_: push_filters(input_, statistics))
+    if isinstance(plan, Filter) and isinstance(plan.input, Pattern):
+        return _pushed(plan.input, plan.where)
+    return plan
+
+
+def _pushed(pattern: Pattern, where: tuple[Predicate, ...]) -> Plan:
+    here = {scan.binding for scan in pattern.scans} | {link.edge_binding for link in pattern.links}
+    pushed: dict[int, list[Predicate]] = {}
+    kept: list[Predicate] = []
+    for predicate in where:
+        bindings = reads_bindings(predicate)
+        if len(bindings) == 1 and bindings <= here:
+            pushed.setdefault(next(iter(bindings)), []).append(predicate)
+        else:
+            kept.append(predicate)
+    scans = tuple(_with(scan, pushed.get(scan.binding, [])) for scan in pattern.scans)
+    links = tuple(link if link.edge_binding is None else _with(link, pushed.get(link.edge_binding, [])) for link in pattern.links)
+    plan = Pattern(scans, links, pattern.argument)
+    return Filter(plan, tuple(kept)) if kept else plan
+
+
+_Tested = TypeVar("_Tested", Scan, Link)
+
+
+def _with(tested: _Tested, where: list[Predicate]) -> _Tested:
+    return tested if not where else msgspec.structs.replace(tested, where=(*tested.where, *where))

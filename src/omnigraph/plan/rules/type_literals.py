@@ -1,0 +1,59 @@
+"""Constants take the type of the column they are compared with; what the column cannot hold is rewritten around."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from omnigraph.catalog.types import ListOf
+from omnigraph.plan.coerce import as_item, comparison, one_of
+from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.ir import (
+    NEVER,
+    Compare,
+    Filter,
+    Includes,
+    Matches,
+    Never,
+    NotNull,
+    OneOf,
+    Plan,
+    Predicate,
+    Prefix,
+    Substring,
+    map_inputs,
+)
+from omnigraph.plan.statistics import Statistics
+
+
+def type_literals(plan: Plan, statistics: Statistics) -> Plan:
+    plan = map_inputs(plan, lambda input_: type_literals(input_, statistics))
+    return Filter(plan.input, tuple(typed_predicate(predicate) for predicate in plan.where)) if isinstance(plan, Filter) else plan
+
+
+def typed_predicate(predicate: Predicate) -> Predicate:
+    match predicate:
+        case Compare(left, operator, right):
+            return comparison(left, operator, right)
+        case Includes(left, right) | Substring(left, right) | Prefix(left, right):
+            if _null(left) or _null(right):
+                return NEVER
+            return _membership(predicate) if isinstance(predicate, Includes) else predicate
+        case OneOf() | Matches() | NotNull() | Never():
+            return predicate
+        case _:
+            assert_never(predicate)
+
+
+def _null(side: object) -> bool:
+    return isinstance(side, Constant) and side.value is None
+
+
+def _membership(predicate: Includes) -> Predicate:
+    match predicate.items, predicate.item:
+        case Constant(value=tuple() as values), Field() as field:
+            return one_of(field, values)
+        case Field(type=ListOf(item)), Constant() as constant:
+            fitting = as_item(item, constant)
+            return NEVER if fitting is None else Includes(predicate.items, fitting)
+        case _:
+            return predicate

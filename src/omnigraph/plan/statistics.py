@@ -1,0 +1,152 @@
+"""What a planner may know about the data, and what it guesses from that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+import msgspec
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.types import EnumOf, scalar_of
+from omnigraph.ids import TypeId
+from omnigraph.lang.query import Comparison
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan.expr import ID, Field
+from omnigraph.plan.ir import Compare, Includes, Link, Matches, Never, NotNull, OneOf, Predicate, Prefix, Scan, Substring
+from omnigraph.plan.typed import Direction
+
+
+class NodeStatistics(msgspec.Struct, frozen=True):
+    """`indexed` are columns whose equality and order an index answers; no two rows share a value of a `unique` one."""
+
+    rows: int = 1000
+    indexed: frozenset[str] = frozenset()
+    unique: frozenset[str] = frozenset()
+
+
+class EdgeStatistics(msgspec.Struct, frozen=True):
+    """Degrees are averages over the nodes of that end. `adjacency_ready`: the adjacency is in memory already.
+
+    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all.
+    """
+
+    rows: int = 1000
+    out_degree: float = 1.0
+    in_degree: float = 1.0
+    adjacency_ready: bool = False
+    indexed: bool = True
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """By type identity; a type that is missing is taken to be of modest size and without indexes."""
+
+    nodes: Mapping[TypeId, NodeStatistics] = {}
+    edges: Mapping[TypeId, EdgeStatistics] = {}
+
+    def node(self, type_id: TypeId) -> NodeStatistics:
+        return self.nodes.get(type_id, UNKNOWN_NODE)
+
+    def edge(self, type_id: TypeId) -> EdgeStatistics:
+        return self.edges.get(type_id, UNKNOWN_EDGE)
+
+
+ENDS: Final = frozenset({"src", "dst"})
+UNKNOWN_NODE: Final = NodeStatistics()
+UNKNOWN_EDGE: Final = EdgeStatistics()
+NO_STATISTICS: Final = Statistics()
+
+# How many rows a predicate keeps, when nothing better is known.
+_EQUAL: Final = 0.1
+_RANGE: Final = 0.3
+_TEXT: Final = 0.05
+
+MOST_HOPS: Final = 8
+"""Beyond these a walk has seen what it will see; more would only make a guess absurd."""
+
+
+def statistics_of(
+    catalog: Catalog,
+    rows: Mapping[TypeId, int],
+    *,
+    indexed: Mapping[TypeId, frozenset[str]],
+    adjacency: frozenset[TypeId] = frozenset(),
+) -> Statistics:
+    """Statistics from what a snapshot tells for free: row counts, built indexes, and the adjacencies in memory."""
+    nodes: dict[TypeId, NodeStatistics] = {}
+    for node in catalog.nodes:
+        single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
+        nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)))
+    ids = {node.name: node.id for node in catalog.nodes}
+    edges: dict[TypeId, EdgeStatistics] = {}
+    for edge in catalog.edges:
+        count = rows.get(edge.id, 0)
+        sources, targets = rows.get(ids[edge.source], 0), rows.get(ids[edge.target], 0)
+        ends = indexed.get(edge.id, frozenset()) >= ENDS
+        edges[edge.id] = EdgeStatistics(count, count / max(1, sources), count / max(1, targets), edge.id in adjacency, ends)
+    return Statistics(nodes, edges)
+
+
+def scanned_rows(scan: Scan, statistics: Statistics) -> float:
+    """How many rows of a scan are expected."""
+    known = statistics.node(scan.type.id)
+    rows = float(known.rows)
+    for predicate in scan.where:
+        rows *= selectivity(predicate, known)
+    return rows
+
+
+def selectivity(predicate: Predicate, known: NodeStatistics) -> float:
+    """The share of rows for which a predicate is expected to hold."""
+    match predicate:
+        case Compare(left, operator, right):
+            return _compared(operator, left if isinstance(left, Field) else right, known)
+        case OneOf(field, values):
+            return min(1.0, len(values) * _equal(field, known))
+        case Includes():
+            return _EQUAL
+        case Substring() | Prefix() | Matches():
+            return _TEXT
+        case NotNull():
+            return 1.0
+        case Never():
+            return 0.0
+        case _:
+            assert_never(predicate)
+
+
+def _compared(operator: Comparison, side: object, known: NodeStatistics) -> float:
+    equal = _equal(side, known) if isinstance(side, Field) else _EQUAL
+    match operator:
+        case Comparison.EQ:
+            return equal
+        case Comparison.NE:
+            return 1.0 - equal
+        case Comparison.LT | Comparison.LE | Comparison.GT | Comparison.GE:
+            return _RANGE
+        case _:
+            assert_never(operator)
+
+
+def _equal(field: Field, known: NodeStatistics) -> float:
+    if field.column in known.unique:
+        return 1.0 / max(1, known.rows)
+    if isinstance(field.type, EnumOf):
+        return 1.0 / len(field.type.values)
+    return 0.5 if scalar_of(field.type) is Scalar.BOOL else _EQUAL
+
+
+def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
+    """How many rows one row becomes when a link is followed from that end, before anything is said of the target."""
+    edge = statistics.edge(link.edge.id)
+    match link.direction:
+        case Direction.BOTH:
+            degree = edge.out_degree + edge.in_degree
+        case Direction.OUT:
+            degree = edge.out_degree if from_left else edge.in_degree
+        case Direction.IN:
+            degree = edge.in_degree if from_left else edge.out_degree
+        case _:
+            assert_never(link.direction)
+    reached = sum(degree**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
+    return reached * (_EQUAL if link.where else 1.0)

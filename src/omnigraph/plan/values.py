@@ -1,0 +1,101 @@
+"""Literals -> typed constants, and values -> what a column can store. Raises ValueError with the message; callers add the place."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Final, assert_never
+
+from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, display, scalar_of
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan.expr import Atom, Value
+
+RANGES: Final = {
+    Scalar.I32: (-(2**31), 2**31 - 1),
+    Scalar.I64: (-(2**63), 2**63 - 1),
+    Scalar.U32: (0, 2**32 - 1),
+    Scalar.U64: (0, 2**64 - 1),
+}
+
+_ARROW_NAMES: Final = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
+
+
+def compatible(left: ValueType, right: ValueType) -> bool:
+    """The language's one test of types: same list-ness, and the same scalar or both numeric. Nullability plays no part."""
+    match left, right:
+        case VectorOf(a), VectorOf(b):
+            return a == b
+        case ListOf(a), ListOf(b):
+            return _same(a, b)
+        case (VectorOf() | ListOf(), _) | (_, VectorOf() | ListOf()):
+            return False
+        case _:
+            one, other = scalar_of(left), scalar_of(right)
+            return one is not None and other is not None and _same(one, other)
+
+
+def _same(a: Scalar, b: Scalar) -> bool:
+    return a is b or (a in NUMBERS and b in NUMBERS)
+
+
+def narrowed(value: float) -> float:
+    """The 32-bit float nearest to `value`, as the double it widens to; beyond the range it is infinite."""
+    try:
+        narrow: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return narrow
+
+
+def stored(value: Value, type_: ValueType) -> Value:
+    """`value`, whose type is compatible with `type_`, as a column of `type_` holds it, or ValueError. Null stays null.
+
+    An integer widens into a float; nothing else changes kind, and nothing is cut off.
+    """
+    if value is None:
+        return None
+    match type_:
+        case Plain(scalar):
+            assert not isinstance(value, tuple)
+            return _stored_scalar(value, scalar)
+        case ListOf(item):
+            return _stored_items(value, item)
+        case VectorOf():
+            return _stored_items(value, Scalar.F32)
+        case EnumOf():
+            return value
+        case _:
+            assert_never(type_)
+
+
+def _stored_items(value: Value, item: Scalar) -> tuple[Atom, ...]:
+    assert isinstance(value, tuple)
+    return tuple(_stored_scalar(element, item) for element in value)
+
+
+def _stored_scalar(value: Atom, scalar: Scalar) -> Atom:
+    if scalar in INTEGERS:
+        assert isinstance(value, int | float)
+        return _stored_integer(value, scalar)
+    if scalar in FLOATS:
+        assert isinstance(value, int | float)
+        wide = float(value)
+        narrow = wide if scalar is Scalar.F64 else narrowed(wide)
+        if math.isinf(narrow):
+            raise ValueError(f"float value {value} exceeds Float32 range")
+        return narrow
+    return value
+
+
+def _stored_integer(value: float, scalar: Scalar) -> int:
+    if isinstance(value, float):
+        raise ValueError(f"cannot convert Float({value}) to {_ARROW_NAMES[scalar]}")
+    low, high = RANGES[scalar]
+    if not low <= value <= high:
+        raise ValueError(f"integer value {value} exceeds {_ARROW_NAMES[scalar]} range")
+    return value
+
+
+def described(type_: ValueType) -> str:
+    """A type as messages quote it."""
+    return f"`{display(type_)}`"

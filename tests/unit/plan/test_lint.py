@@ -1,0 +1,147 @@
+"""What lint reports about a query file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from tests.unit.plan.cinema import cinema
+
+from omnigraph.plan.lint import LintReport, SchemaSource, Status, lint
+
+
+def as_json(value: object) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def report(text: str) -> LintReport:
+    return lint(text, cinema(), query_path="q.gq", schema_source=SchemaSource("file", path="s.pg"))
+
+
+def test_file_that_does_not_parse() -> None:
+    found = report("query q() { match { $f: Film { } } return { $f.slug } }")
+    assert found.status is Status.ERROR
+    assert (found.queries_processed, found.errors, found.results) == (0, 1, ())
+    (finding,) = found.findings
+    assert (finding.code, finding.severity) == ("Q000", "error")
+    assert finding.message.startswith("parse error: ")
+    assert finding.message.endswith(" (line 1, column 32)")
+
+
+def test_queries_too_large_to_plan_are_errors_like_others() -> None:
+    deep = "not { " * 500 + "$f.year = 1" + " }" * 500
+    assert [finding.code for finding in report(f"query q() {{ match {{ $f: Film {deep} }} return {{ $f }} }}").findings] == ["Q000"]
+    wide = " ".join(["$_: Film"] * 200)
+    (result,) = report(f"query q() {{ match {{ $f: Film {wide} }} return {{ $f }} }}").results
+    assert result.error == "a query may have at most 100 variables, negations and rankings"
+
+
+def test_every_query_is_checked_on_its_own() -> None:
+    found = report(
+        "query a() { match { $f: Film } return { $g.slug } }"
+        "query b() { match { $f: Film } return { $f.slug } }"
+        'query c() { insert Person { name: "Z" } delete Person where name = "Ada" }'
+    )
+    assert [result.status for result in found.results] == [Status.ERROR, Status.OK, Status.ERROR]
+    assert found.results[0].error == "type error: T6: variable `$g` is not bound"
+    assert found.results[0].operation is None
+    assert (found.errors, found.status) == (2, Status.ERROR)
+
+
+def test_nullable_properties_no_update_sets() -> None:
+    found = report("query s($n: String, $b: I32) { update Person set { born: $b } where name = $n }")
+    assert found.status is Status.OK
+    (finding,) = found.findings
+    assert as_json(finding) == {
+        "severity": "warning",
+        "code": "L201",
+        "message": "Person.email exists in schema but no update query sets it",
+        "type_name": "Person",
+        "property": "email",
+        "query_names": ["s"],
+    }
+    assert (found.errors, found.warnings, found.infos) == (0, 1, 0)
+
+
+def test_updates_are_taken_together_and_findings_sorted() -> None:
+    found = report(
+        "query t($n: String, $c: String) { update Studio set { city: $c } where name = $n }"
+        "query b($s: String) { update Film set { rating: 1 } where slug = $s }"
+        'query a($s: String) { update Film set { votes: 1, plot: "x" } where slug = $s }'
+        'query bad() { update Film set { added_at: 5 } where slug = "x" }'
+    )
+    assert [(finding.property, finding.query_names) for finding in found.findings] == [
+        ("added_at", ("a", "b")),
+        ("genres", ("a", "b")),
+        ("released", ("a", "b")),
+        ("vec", ("a", "b")),
+    ]
+
+
+def test_mutation_without_parameters_and_its_operation() -> None:
+    found = report('query z() { delete Person where name = "Ada" }')
+    assert as_json(found) == {
+        "status": "ok",
+        "schema_source": {"kind": "file", "path": "s.pg"},
+        "query_path": "q.gq",
+        "queries_processed": 1,
+        "errors": 0,
+        "warnings": 1,
+        "infos": 0,
+        "results": [
+            {
+                "name": "z",
+                "kind": "mutation",
+                "status": "ok",
+                "warnings": ["mutation declares no params; hardcoded mutations are easy to miss"],
+                "operation": {
+                    "result": [],
+                    "reads": [
+                        {"kind": "node", "type_name": "Person"},
+                        {"kind": "edge", "type_name": "ActedIn"},
+                        {"kind": "edge", "type_name": "Directed"},
+                        {"kind": "edge", "type_name": "Influenced"},
+                    ],
+                    "writes": [
+                        {"kind": "node", "type_name": "Person"},
+                        {"kind": "edge", "type_name": "ActedIn"},
+                        {"kind": "edge", "type_name": "Directed"},
+                        {"kind": "edge", "type_name": "Influenced"},
+                    ],
+                },
+            }
+        ],
+        "findings": [],
+    }
+
+
+def test_operation_of_a_read_uses_declared_names() -> None:
+    found = report(
+        "query r($q: String) { match { $p: Person  not { $p actedIn $f } } return { $p, $p.name, $p.born as b, $q, 1, now() } }"
+        "query a() { match { $f: Film } return { $f.status, count($f), sum($f.votes), max($f.title) as t } }"
+        'query v() { match { $f: Film } return { $f.vec, $f.genres, $f.votes, $f.rating, $f.released, bm25($f.plot, "x") } }'
+    )
+    results = [as_json(result.operation)["result"] for result in found.results]
+    assert [(column["name"], column["kind"], column["nullable"]) for column in results[0]] == [
+        ("p", "object", False),
+        ("name", "string", False),
+        ("b", "int", True),
+        ("q", "string", False),
+        ("literal", "bigint", False),
+        ("now", "datetime", False),
+    ]
+    assert [(column["name"], column["kind"], column["nullable"]) for column in results[1]] == [
+        ("status", "string", False),
+        ("count", "bigint", True),
+        ("sum", "float", True),
+        ("t", "string", True),
+    ]
+    assert results[2][:2] == [
+        {"name": "vec", "kind": "vector", "nullable": True, "vector_dim": 3},
+        {"name": "genres", "kind": "list", "nullable": True, "item_kind": "string"},
+    ]
+    assert [column["kind"] for column in results[2][2:]] == ["bigint", "float", "date", "float"]
+    reads = found.results[0].operation
+    assert reads is not None
+    assert [(read.kind, read.type_name) for read in reads.reads] == [("node", "Film"), ("node", "Person"), ("edge", "ActedIn")]
+    assert reads.writes == ()

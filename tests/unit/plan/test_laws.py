@@ -7,10 +7,6 @@ from typing import Any, assert_never
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.plan.cinema import cinema, query_of, wrapped
-from tests.unit.plan.evaluate import Graph, rows_of
-from tests.unit.plan.test_check_errors import MUTATIONS, READS
-from tests.unit.plan.test_meaning import ORDERED, UNORDERED
 
 from omnigraph.errors import InvalidInput, LanguageError, ResourceLimitExceeded
 from omnigraph.ids import TypeId
@@ -28,6 +24,10 @@ from omnigraph.plan.rules.prune_columns import delivered
 from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics, Statistics
 from omnigraph.plan.typed import TypedRead
 from omnigraph.plan.writes import plan_mutation
+from tests.unit.plan.cinema import cinema, query_of, wrapped
+from tests.unit.plan.evaluate import Graph, rows_of
+from tests.unit.plan.test_check_errors import MUTATIONS, READS
+from tests.unit.plan.test_meaning import ORDERED, UNORDERED
 
 # (clause, variables it binds, variables it needs)
 CLAUSES: list[tuple[str, str, str]] = [

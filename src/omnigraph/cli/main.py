@@ -9,6 +9,8 @@ import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
+from omnigraph.cli.lint import lint
+from omnigraph.cli.schema import schema
 from omnigraph.cli.version import version
 from omnigraph.errors import OmniGraphError, status_of
 
@@ -23,21 +25,22 @@ def cli(*, verbose: bool) -> None:
     logging.basicConfig(level=logging.DEBUG if verbose else logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
 
 
+cli.add_command(lint)
+cli.add_command(schema)
 cli.add_command(version)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     try:
-        cli.main(arguments, standalone_mode=False)
+        # Without standalone mode click returns the code of an early exit instead of raising it.
+        sys.exit(cli.main(arguments, standalone_mode=False) or 0)
     except click.exceptions.Abort:
         output.error("interrupted")
         sys.exit(130)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
     except OmniGraphError as error:
         output.failure(error, as_json="--json" in (arguments if arguments is not None else sys.argv[1:]))
         sys.exit(status_of(error).exit_code)

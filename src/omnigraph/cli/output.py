@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import LanguageError, OmniGraphError
 
 
 def line(text: str) -> None:
@@ -24,6 +24,15 @@ def error(message: str) -> None:
 
 def failure(failed: OmniGraphError, *, as_json: bool) -> None:
     """An error for a person, and with --json for a program too."""
-    error(failed.message)
+    error(str(failed))
     if as_json:
-        print(json.dumps({"error": failed.message, "kind": failed.kind.value, "facts": failed.facts}, default=str), file=sys.stderr)
+        found = {"error": failed.message, "kind": failed.kind.value, "facts": failed.facts, **_place(failed)}
+        print(json.dumps(found, default=str), file=sys.stderr)
+
+
+def _place(failed: OmniGraphError) -> dict[str, object]:
+    """What a language error knows besides: the code of the language reference, and where the text is wrong."""
+    if not isinstance(failed, LanguageError):
+        return {}
+    line, column = failed.position or (None, None)
+    return {"code": failed.code, "line": line, "column": column}

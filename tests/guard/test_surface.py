@@ -83,7 +83,6 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.refs", "_parents"): reviewed(".branches.list", reason="who was made from whom, to refuse the deletion of a parent"),
     ("store.ledger", "Ledger._commit"): reviewed("LanceDataset.commit", reason="the publish: an exact swap of the state fragment"),
     ("store.ledger", "create_ledger"): reviewed("LanceDataset.commit", reason="the birth of a ledger, exclusive by max_retries=0"),
-    ("manifest.branches", "_unshared_forks"): reviewed("open_dataset", reason="native forks of a deleted branch, to remove them"),
 }
 
 COUPLED: Final[Mapping[tuple[str, str], str]] = {
@@ -183,10 +182,13 @@ def tainted_names(function: ast.AST) -> set[str]:
 
 def primitives(module: str, tree: ast.Module) -> Iterator[Found]:
     """Every call of a primitive in a module, and, outside the storage layer, every way to a raw handle."""
+    ours = own_names(tree)
     for function, body in functions(tree):
         held = tainted_names(body)
         for node in ast.walk(body):
             match node:
+                case ast.Call(func=ast.Name(id=name)) if name in ours and name not in RAW_OPENS:
+                    continue  # a function of ours that shares its name with one of Lance's methods
                 case ast.Call():
                     call = _primitive_name(node, held)
                     if call is None and not module.startswith(STORE) and last(node.func) in RAW_OPENS:
@@ -197,6 +199,16 @@ def primitives(module: str, tree: ast.Module) -> Iterator[Found]:
                     yield Found(module, function, ".latest_version", node.lineno)
                 case ast.Attribute(attr="dataset" | "_dataset") if not module.startswith(STORE):
                     yield Found(module, function, ".dataset", node.lineno)
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """What a module imports from our own packages."""
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("omnigraph.")
+        for alias in node.names
+    }
 
 
 def foreign_imports(module: str, tree: ast.Module) -> Iterator[Found]:

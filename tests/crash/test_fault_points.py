@@ -14,6 +14,7 @@ from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.registry import list_branches
 from omnigraph.store.tables import TableRef, open_newest
+from tests.crash.matrix import WRITERS, points, prepare, run
 from tests.crasher import crash
 from tests.graphs import COMPANY, PERSON, add, ids_in, make, note, reopen, row_of
 
@@ -25,6 +26,7 @@ STAGE = (Fault.STAGE_BEFORE_COMMIT, Fault.STAGE_AFTER_COMMIT)
 PUBLISH = (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT, Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC)
 CREATE = (Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE)
 DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE)
+RECOVER = (Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_RESTORE, Fault.RECOVER_BEFORE_PUBLISH, Fault.RECOVER_AFTER_PUBLISH)
 OBJECT = (Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK)
 
 
@@ -36,7 +38,8 @@ def killed(doing: str, uri: str, point: Fault) -> None:
 
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:
     """F-13: a new point without a test makes this fail."""
-    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT} == set(Fault)
+    in_the_matrix = {point.fault for writer in WRITERS for point in points(writer)}
+    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT, *RECOVER, *in_the_matrix} == set(Fault)
 
 
 @pytest.mark.parametrize("point", INIT)
@@ -114,6 +117,20 @@ def test_the_object_that_makes_a_branch_visible(tmp_path: Path, point: Fault) ->
     if not visible:
         create_branch(manifest, "work")
     assert note(manifest, "hello", branch=WORK).commit.branch == WORK
+
+
+@pytest.mark.parametrize("point", RECOVER)
+def test_recovery(tmp_path: Path, point: Fault) -> None:
+    """RT-68: a writer is killed half way, and then the one that heals it; the third goes on, and there is one record."""
+    writer = next(writer for writer in WRITERS if writer.tables == 2)
+    manifest = make(tmp_path / "g", PERSON, COMPANY)
+    prepare(manifest, writer)
+    doing = f"matrix {WRITERS.index(writer)}"
+    killed(doing, manifest.root.uri, Fault.WRITE_BETWEEN_TABLES)
+    killed(doing, manifest.root.uri, point)
+    run(manifest, writer)
+    assert ids_in(manifest) == ids_in(manifest, alias=COMPANY) == {"old", "new"}
+    assert sum(commit.audit is not None for commit in manifest.commits()) == 1
 
 
 def test_a_table_that_moved_without_the_graph_is_refused_by_the_next_writer(tmp_path: Path) -> None:

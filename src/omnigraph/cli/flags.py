@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -11,6 +12,8 @@ import msgspec
 from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+PATH: Final = click.Path(path_type=Path)
 
 
 class Flags(msgspec.Struct, frozen=True):

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.flags import Flags, global_flags, json_flag
+from omnigraph.cli.files import read_source
+from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import BIRTH, resolve
-from omnigraph.cli.texts import read_text, shown_in
+from omnigraph.cli.texts import shown_in
 
 
 @click.command()
 @click.argument("uri")
-@click.option("--schema", "schema_file", metavar="FILE", required=True, help="The graph's schema (.pg).")
+@click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The graph's schema (.pg).")
 @json_flag
 @global_flags
 @click.pass_obj
-def init(flags: Flags, *, uri: str, schema_file: str, as_json: bool) -> None:
+def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
     """Make a graph at URI, a place that holds none."""
     target = resolve(flags, "init", BIRTH, uri=uri)
-    schema = read_text(schema_file, "schema file")
+    schema = read_source(schema_file, what="schema file")
     from omnigraph.graph import init as make
 
     with shown_in(schema):

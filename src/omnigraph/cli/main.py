@@ -15,8 +15,10 @@ from omnigraph.cli.commit import commit
 from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
 from omnigraph.cli.init import init
+from omnigraph.cli.lint import lint
 from omnigraph.cli.mutate import mutate
 from omnigraph.cli.recovery import recovery
+from omnigraph.cli.schema import schema
 from omnigraph.cli.snapshot import snapshot
 from omnigraph.cli.verify import verify
 from omnigraph.cli.version import version
@@ -27,7 +29,7 @@ LEGEND = """\b
 What commands reach:
   any     a graph, wherever it is   mutate, branch, commit, snapshot
   direct  a graph's storage         init, info, verify, recovery
-  local   no graph                  version"""
+  local   no graph                  lint, schema, version"""
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, info, init, mutate, recovery, snapshot, verify, version):
+for _command in (branch, commit, info, init, lint, mutate, recovery, schema, snapshot, verify, version):
     cli.add_command(_command)
 
 

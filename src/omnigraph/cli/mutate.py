@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.flags import Flags, global_flags, json_flag
+from omnigraph.cli.files import read_source
+from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import DATA, opened, resolve
 from omnigraph.cli.shapes import commit_document
-from omnigraph.cli.texts import query_named, read_params, read_text, shown_in
+from omnigraph.cli.texts import query_named, read_params, shown_in
 from omnigraph.errors import InvalidInput, Kind, PreconditionFailed
 from omnigraph.lang import Source
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--query", "query_file", metavar="FILE", help="A file of queries (.gq); NAME says which, if it holds several.")
+@click.option("--query", "query_file", type=PATH, metavar="FILE", help="A file of queries (.gq); NAME says which, if it holds several.")
 @click.option("-e", "--query-string", metavar="GQ", help="The text of the mutation itself.")
 @click.option("--params", metavar="JSON", help='Parameters: one JSON object, as in {"name": "Ada"}.')
-@click.option("--params-file", metavar="FILE", help="The same, from a file.")
+@click.option("--params-file", type=PATH, metavar="FILE", help="The same, from a file.")
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the branch's newest commit; else exit with 4.")
 @json_flag
@@ -28,10 +31,10 @@ def mutate(
     flags: Flags,
     *,
     name: str | None,
-    query_file: str | None,
+    query_file: Path | None,
     query_string: str | None,
     params: str | None,
-    params_file: str | None,
+    params_file: Path | None,
     branch: str,
     if_commit: str | None,
     as_json: bool,
@@ -70,9 +73,9 @@ def mutate(
         output.line(f"actor_id: {flags.actor}")
 
 
-def _source(path: str | None, text: str | None) -> Source:
+def _source(path: Path | None, text: str | None) -> Source:
     if path is not None:
-        return read_text(path, "query file")
+        return read_source(path, what="query file")
     if text is None:
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,

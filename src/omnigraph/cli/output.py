@@ -64,13 +64,13 @@ def failure(failed: OmniGraphError, *, as_json: bool) -> None:
     for added in getattr(failed, "__notes__", ()):
         note(f"  {added}")
     if as_json:
-        _machine_error(failed.message, failed.kind, {**failed.facts, **_place(failed)})
+        _machine_error(failed.message, failed.kind, failed.facts, _place(failed))
 
 
 def usage(message: str, *, as_json: bool) -> None:
     """The command line itself was wrong, and a person has been told: with --json a program is told too."""
     if as_json:
-        _machine_error(message, Kind.INVALID_ARGUMENT, {})
+        _machine_error(message, Kind.INVALID_ARGUMENT, {}, {})
 
 
 def unexpected(failed: Exception) -> None:
@@ -99,14 +99,16 @@ def _heard() -> Iterator[None]:
         raise Unheard(failed) from failed
 
 
-def _machine_error(message: str, kind: Kind, facts: Mapping[str, object]) -> None:
-    print(json.dumps({"error": message, "kind": kind.value, "facts": facts}, default=str), file=sys.stderr)
+def _machine_error(message: str, kind: Kind, facts: Mapping[str, object], place: Mapping[str, object]) -> None:
+    print(json.dumps({"error": message, "kind": kind.value, "facts": facts, **place}, default=str), file=sys.stderr)
 
 
 def _place(failed: OmniGraphError) -> dict[str, object]:
-    if not isinstance(failed, LanguageError) or failed.position is None:
+    """What a language error knows besides: the code of the language reference, and where the text is wrong."""
+    if not isinstance(failed, LanguageError):
         return {}
-    return {"line": failed.position.line, "column": failed.position.column, "code": failed.code, "hint": failed.hint}
+    line, column = failed.position or (None, None)
+    return {"code": failed.code, "line": line, "column": column}
 
 
 def _plain(text: str) -> str:

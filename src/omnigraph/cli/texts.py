@@ -1,39 +1,16 @@
-"""Files and arguments -> texts and JSON, or an error that says which file, where, and what to do."""
+"""Query texts and parameters from the command line -> the query that is meant and its JSON, or an error that says where."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
+from omnigraph.cli.files import read_source
 from omnigraph.errors import InvalidInput, Kind, LanguageError
 from omnigraph.lang import Source, parse_queries, render, select_query
-
-
-def read_text(path: str, what: str) -> Source:
-    """A UTF-8 file; `what` it is, for messages. A byte order mark at its start is no part of the text."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except FileNotFoundError as error:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"there is no {what} {path}; check the path", path=path) from error
-    except IsADirectoryError as error:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{path} is a folder, not a {what}", path=path) from error
-    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read the {what} {path}: {reason}", path=path) from error
-    try:
-        return Source(data.decode("utf-8-sig"), path)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidInput(
-            Kind.INVALID_ARGUMENT,
-            f"{path} is not UTF-8 text: byte 0x{data[error.start]:02x} at offset {error.start}, on line {line}; save the {what} as UTF-8",
-            path=path,
-            offset=error.start,
-            line=line,
-        ) from error
 
 
 @contextmanager
@@ -58,11 +35,14 @@ def query_named(source: Source, name: str | None) -> str:
         raise InvalidInput(error.kind, f"{source.name}: {error.message}{how}", **error.facts) from None
 
 
-def read_params(text: str | None, path: str | None) -> dict[str, object] | None:
+def read_params(text: str | None, path: Path | None) -> dict[str, object] | None:
     """The JSON object of `--params`, or of the file of `--params-file`."""
-    if text is None and path is None:
+    if text is not None:
+        source = Source(text, "--params")
+    elif path is not None:
+        source = read_source(path, what="parameter file")
+    else:
         return None
-    source = Source(text, "--params") if text is not None else read_text(str(path), "parameter file")
     try:
         params = json.loads(source.text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:

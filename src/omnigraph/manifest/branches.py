@@ -15,7 +15,7 @@ from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import FOLDER, Branch, check_free, check_name, claim, find_branch, list_branches, object_of, read_branch
 from omnigraph.store.durable import sync_folder
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
-from omnigraph.store.tables import Table, TableRef, open_dataset
+from omnigraph.store.tables import Table, table_at_head
 
 log = logging.getLogger(__name__)
 
@@ -90,11 +90,10 @@ def _unshared_forks(manifest: Manifest, branch: Branch, state: State, survivors:
     shared = {row.ref.home for other in [Branch.main(), *survivors] for row in manifest.look(other.name)[2].tables.values()}
     for row in state.tables.values():
         if row.native is not None and row.owner == branch.native and row.ref.home not in shared:
-            ref = TableRef(row.path, row.native, row.version)
             try:
-                yield Table(manifest.root, ref, open_dataset(manifest.root, ref))
+                yield table_at_head(manifest.root, row.path, branch=row.native)
             except OmniGraphError as error:
-                log.info("fork %s of a deleted branch is left to cleanup: %s", ref.home, error)
+                log.info("fork %s of a deleted branch is left to cleanup: %s", row.ref.home, error)
 
 
 def _drop(table: Table, native: str) -> None:

@@ -24,7 +24,7 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import find_branch
 from omnigraph.store import stage
 from omnigraph.store.refs import delete_ref, has_ref
-from omnigraph.store.tables import Table, Tables, committed_uuid, open_newest
+from omnigraph.store.tables import Table, Tables, committed_uuid, table_at_head
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ class Reached(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One table of an intent as it is found: `head` is its newest version, or None when its native branch is not there."""
+    """One table of an intent as it is found: `head` is it at its newest version, or None when its native branch is not there."""
 
     intent: TableIntent
     reached: Reached
-    head: int | None
+    head: Table | None
 
 
 def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seconds: float) -> list[Audit]:
@@ -106,7 +106,7 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
     The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
     """
     reach(Fault.RECOVER_BEFORE_RESTORE)
-    rows = [restored for finding in found if (restored := _restore(manifest, finding)) is not None]
+    rows = [restored for finding in found if (restored := _restore(finding)) is not None]
     reach(Fault.RECOVER_AFTER_RESTORE)
     undone = Publication(
         CommitKind.RECOVERY,
@@ -120,19 +120,18 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
     return publish(manifest, undone, branch=intent.branch.name).commit
 
 
-def _restore(manifest: Manifest, finding: Finding) -> TableRow | None:
+def _restore(finding: Finding) -> TableRow | None:
     """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
-    intent, root = finding.intent, manifest.root
+    intent = finding.intent
     if intent.creates_ref:
         if finding.head is not None:
-            ref = intent.base.at(finding.head)
-            delete_ref(Table(root, ref, open_newest(root, ref.path, branch=ref.branch)), str(intent.native))
+            delete_ref(finding.head, str(intent.native))
         return None
-    head = int(finding.head or 0)
+    assert finding.head is not None, "a table that was there before the write is there after it"
+    head = finding.head
     if finding.reached is not Reached.RESTORED:
-        at_head = Table(root, intent.base.at(head), open_newest(root, intent.base.path, branch=intent.native))
-        head = stage.commit(stage.restore(at_head, intent.base.version, uuid=intent.restore_uuid)).ref.version
-    return msgspec.structs.replace(intent.before, version=head)
+        head = stage.commit(stage.put_back(head, intent.base.version, uuid=intent.restore_uuid))
+    return msgspec.structs.replace(intent.before, version=head.ref.version)
 
 
 def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | None:
@@ -155,11 +154,12 @@ def _find(manifest: Manifest, intent: TableIntent) -> Finding:
     root, base = manifest.root, intent.base
     if intent.creates_ref and not has_ref(root, base.path, str(intent.native)):
         return Finding(intent, Reached.UNTOUCHED, None)
-    head = int(open_newest(root, base.path, branch=intent.native).version)
-    if head < base.version:
-        behind = f"{base.path} is at version {head}, behind the {base.version} that the graph shows; restore it from a backup"
+    head = table_at_head(root, base.path, branch=intent.native)
+    newest = head.ref.version
+    if newest < base.version:
+        behind = f"{base.path} is at version {newest}, behind the {base.version} that the graph shows; restore it from a backup"
         raise StorageError(Kind.CORRUPT, behind, table=base.path)
-    made = [committed_uuid(root, base.at(version)) for version in range(base.version + 1, head + 1)]
+    made = [committed_uuid(root, base.at(version)) for version in range(base.version + 1, newest + 1)]
     match made:
         case []:
             return Finding(intent, Reached.UNTOUCHED, head)
@@ -171,10 +171,10 @@ def _find(manifest: Manifest, intent: TableIntent) -> Finding:
             raise RecoveryRequired(
                 Kind.RECOVERY_REQUIRED,
                 f"{intent.before.alias} was committed to by somebody else on top of an interrupted write; nothing was changed. "
-                f"Look at versions {base.version + 1} to {head} of {base.path}, then remove the intent by hand",
+                f"Look at versions {base.version + 1} to {newest} of {base.path}, then remove the intent by hand",
                 table=base.path,
                 expected=base.version + 1,
-                actual=head,
+                actual=newest,
             )
 
 
@@ -223,7 +223,7 @@ def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
 
 
 def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: list[Finding] | None = None) -> Audit:
-    heads = {finding.intent.before.id: finding.head for finding in found or []}
+    heads = {finding.intent.before.id: finding.head.ref.version for finding in found or [] if finding.head is not None}
     changes = [
         TableChange(table.before.id, table.before.alias, heads.get(table.before.id, table.before.version)) for table in intent.tables
     ]

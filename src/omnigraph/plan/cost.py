@@ -1,7 +1,8 @@
 """Guesses in milliseconds: following a link by index or by adjacency, and finding nodes by predicate or by id.
 
-The constants were measured on two cores with warm files: one BTREE lookup takes about 1 ms and 0.046 ms per further key, a
-scan 24 ms per million rows, a lookup of a hundred ids 7 ms. Only their proportions matter.
+Lookups and scans were measured on two cores with warm files: one BTREE lookup takes about 1 ms and 0.046 ms per further
+key, a scan 24 ms per million rows, a lookup of a hundred ids 7 ms. What building and walking an adjacency costs is an
+estimate that nobody has measured yet. Only the proportions matter, and a wrong one costs time, never an answer.
 """
 
 from __future__ import annotations

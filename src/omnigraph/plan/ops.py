@@ -31,9 +31,9 @@ class Restrict(StrEnum):
 
     NONE = "none"
     BEFORE = "before"
-    """Find the nodes that satisfy them first, and walk only into those."""
+    """Find the nodes that satisfy them first, and end a walk only at those; on the way it may pass others."""
     AFTER = "after"
-    """Walk, then look at the nodes that were reached."""
+    """Walk, then look at the nodes where it ended."""
 
 
 class RouteChoice(_Op, frozen=True):

@@ -116,7 +116,7 @@ def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Stage
     return _staged(table, LanceOperation.Overwrite(schema, fragments), counts, uuid)
 
 
-def restore(table: Table, version: int, *, uuid: str) -> Staged:
+def put_back(table: Table, version: int, *, uuid: str) -> Staged:
     """Put back what an earlier version showed, as a new version on top. Only for recovery, under the branch's lock.
 
     A restore buries whatever was committed since: the caller has looked at every version between.

@@ -214,6 +214,12 @@ def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
         raise lance_error(error, doing="open", path=root.of(folder)) from error
 
 
+def table_at_head(root: Root, path: str, *, branch: str | None) -> Table:
+    """A table at its newest version, published or not: what recovery and maintenance look at."""
+    dataset = open_newest(root, path, branch=branch)
+    return Table(root, TableRef(path, branch, dataset.version), dataset)
+
+
 def _lance(root: Root, folder: str, version: int | None) -> Any:
     return lance.dataset(root.of(folder), version=version, session=root.session, storage_options=root.storage_options or None)
 

@@ -1,4 +1,4 @@
-"""Files and JSON from outside: read as they are meant, or refused with the place and what to do."""
+"""Queries and parameters from outside: read as they are meant, or refused with the place."""
 
 from __future__ import annotations
 
@@ -6,36 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.texts import query_named, read_params, read_text
+from omnigraph.cli.files import read_source
+from omnigraph.cli.texts import query_named, read_params
 from omnigraph.errors import InvalidInput, LanguageError
 from omnigraph.lang import Source
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\xef\xbb\xbfnode")
-    assert read_text(str(tmp_path / "f"), "schema file").text == "node"
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"there is no schema file .*/f; check the path"):
-        read_text(str(tmp_path / "f"), "schema file")
-
-
-def test_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is a folder, not a schema file"):
-        read_text(str(tmp_path), "schema file")
-
-
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"node\n\xff")
-    with pytest.raises(InvalidInput, match=r"f is not UTF-8 text: byte 0xff at offset 5, on line 2; save the schema file as UTF-8"):
-        read_text(str(tmp_path / "f"), "schema file")
-
-
-@pytest.mark.parametrize("path", ["", "a\0b", "x" * 300])
-def test_a_path_that_cannot_be(path: str) -> None:
-    with pytest.raises(InvalidInput, match="schema file"):
-        read_text(path, "schema file")
+    assert read_source(tmp_path / "f", what="schema file").text == "node"
 
 
 TWO = Source("query a() { delete P where x = 1 }\nquery b() { delete P where x = 1 }", "two.gq")
@@ -76,7 +55,7 @@ def test_parameters_come_as_text_or_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"n": 18446744073709551615}')
     assert read_params(None, None) is None
     assert read_params('{"a": [1.5, null]}', None) == {"a": [1.5, None]}
-    assert read_params(None, str(tmp_path / "p.json")) == {"n": 2**64 - 1}
+    assert read_params(None, tmp_path / "p.json") == {"n": 2**64 - 1}
 
 
 @pytest.mark.parametrize(
@@ -101,4 +80,4 @@ def test_parameters_that_are_no_json(text: str, message: str) -> None:
 def test_a_parameter_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text("{")
     with pytest.raises(InvalidInput, match=r"p\.json:1:2: invalid JSON"):
-        read_params(None, str(tmp_path / "p.json"))
+        read_params(None, tmp_path / "p.json")

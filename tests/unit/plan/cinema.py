@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from tests.unit.catalog.schemas import CINEMA, catalog_of
-
 from omnigraph.catalog import Catalog
 from omnigraph.lang import Source, located, parse_queries, select_query
 from omnigraph.lang.query import Query
 from omnigraph.plan.check import check, check_mutation, check_read
 from omnigraph.plan.typed import TypedMutation, TypedQuery, TypedRead
+from tests.unit.catalog.schemas import CINEMA, catalog_of
 
 
 @cache

@@ -142,6 +142,10 @@ class _Evaluator:
     def ranked(self, plan: ir.Rank, rows: list[Row]) -> list[Row]:
         binding = _ranked(plan.ranking).binding
         scores = self.scores(plan.ranking, {row[binding] for row in rows})
+        if plan.top is not None:
+            sign = 1 if isinstance(plan.ranking, ir.Nearest) else -1
+            best = sorted((sign * score, id_) for id_, score in scores.items())[: plan.top]
+            scores = {id_: scores[id_] for _, id_ in best}
         kept = [{**row, ("score", plan.slot): scores.get(row[binding])} for row in rows]
         return [row for row in kept if row["score", plan.slot] is not None] if plan.only_candidates else kept
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.plan.evaluate import Graph
-
 from omnigraph.plan.temporal import parse_date, parse_datetime
+from tests.unit.plan.evaluate import Graph
 
 
 def _film(title: str, year: int, status: str, **more: Any) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.catalog.schemas import catalog_of
-from tests.unit.plan.cinema import mutation_of, query_of, read_of
 
 from omnigraph.catalog.types import EnumOf, display
 from omnigraph.errors import LanguageError
@@ -25,6 +23,8 @@ from omnigraph.plan.typed import (
     Unorderable,
     UpdateNodes,
 )
+from tests.unit.catalog.schemas import catalog_of
+from tests.unit.plan.cinema import mutation_of, query_of, read_of
 
 
 @pytest.mark.parametrize(

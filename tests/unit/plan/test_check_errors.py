@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import checked, mutation_of, read_of, wrapped
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError, ResourceLimitExceeded
 from omnigraph.plan.codes import Code
+from tests.unit.plan.cinema import checked, mutation_of, read_of, wrapped
 
 FILM = "match { $f: Film } return "
 VEC = "[1.0, 0.0, 0.0]"

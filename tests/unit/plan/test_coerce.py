@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.plan.evaluate import Graph, _Evaluator
 
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, VectorOf
@@ -22,6 +21,7 @@ from omnigraph.plan.ir import NEVER, Compare, Matches, NotNull, OneOf, TextMatch
 from omnigraph.plan.rules.fold_constants import known
 from omnigraph.plan.typed import TextMode
 from omnigraph.plan.values import RANGES, narrowed
+from tests.unit.plan.evaluate import Graph, _Evaluator
 
 I32_COLUMN = Field(0, "n", Plain(Scalar.I32), nullable=True)
 U64_COLUMN = Field(0, "n", Plain(Scalar.U64), nullable=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.plan.test_planner import planned, statistics
 
 from omnigraph.plan.explain import explain
+from tests.unit.plan.test_planner import planned, statistics
 
 
 def test_explain_as_text() -> None:

@@ -7,10 +7,6 @@ from typing import Any, assert_never
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.plan.cinema import cinema, query_of, wrapped
-from tests.unit.plan.evaluate import Graph, rows_of
-from tests.unit.plan.test_check_errors import MUTATIONS, READS
-from tests.unit.plan.test_meaning import ORDERED, UNORDERED
 
 from omnigraph.errors import InvalidInput, LanguageError, ResourceLimitExceeded
 from omnigraph.ids import TypeId
@@ -28,6 +24,10 @@ from omnigraph.plan.rules.prune_columns import delivered
 from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics, Statistics
 from omnigraph.plan.typed import TypedRead
 from omnigraph.plan.writes import plan_mutation
+from tests.unit.plan.cinema import cinema, query_of, wrapped
+from tests.unit.plan.evaluate import Graph, rows_of
+from tests.unit.plan.test_check_errors import MUTATIONS, READS
+from tests.unit.plan.test_meaning import ORDERED, UNORDERED
 
 # (clause, variables it binds, variables it needs)
 CLAUSES: list[tuple[str, str, str]] = [
@@ -77,6 +77,16 @@ CLAUSES: list[tuple[str, str, str]] = [
     ("not { $p actedIn $k  not { $k.year < $f.year  $k madeBy $_ } }", "", "pf"),
     ("not { $p $e:actedIn $f  $e.billing < $r.billing }", "", "pfr"),
 ]
+RANKINGS = st.sampled_from(
+    [
+        "nearest($f.vec, [1, 0.5, 0])",
+        'bm25($f.plot, "x")',
+        'bm25($f.plot, "x y") desc',
+        'rrf(nearest($f.vec, [0, 1, 0]), bm25($f.plot, "y"))',
+        "d",
+        "d desc",
+    ]
+)
 PROPERTY = {"p": "born", "q": "name", "f": "year", "g": "slug", "s": "city", "r": "billing"}
 
 
@@ -99,6 +109,9 @@ def reads(draw: st.DrawFn) -> tuple[str, bool]:
         return f"{match} return {{ {' '.join(returned)} count({returned[0]}) as n }}", False
     if draw(st.booleans()):
         return f"{match} return {{ {' '.join(returned)} }}", False
+    if "f" in bound and draw(st.booleans()):
+        returned.append(draw(st.sampled_from(["nearest($f.vec, [1, 1, 0]) as d", 'bm25($f.plot, "x y") as d'])))
+        return f"{match} return {{ {' '.join(returned)} }} order {{ {draw(RANKINGS)} }} limit {draw(st.integers(0, 4))}", True
     tail = draw(st.sampled_from(["", "limit 3", "limit 0"]))
     return f"{match} return {{ {' '.join(returned)} }} order {{ {returned[-1]} desc }} {tail}", True
 
@@ -115,7 +128,8 @@ def graphs(draw: st.DrawFn) -> Graph:
             "title": "t",
             "year": draw(st.integers(0, 2)),
             "genres": draw(st.none() | st.sampled_from([("a",), ("b",)])),
-            "plot": draw(st.none() | st.sampled_from(["x", "y", ""])),
+            "plot": draw(st.none() | st.sampled_from(["x", "y", "", "x y z"])),
+            "vec": draw(st.none() | st.tuples(st.integers(0, 2), st.integers(0, 2), st.just(0))),
         }
         for n in range(3)
     }
@@ -143,7 +157,7 @@ def known(draw: st.DrawFn) -> Statistics:
     return Statistics(nodes, edges)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(query=reads(), graph=graphs(), statistics=known())
 def test_every_rule_keeps_the_answers(query: tuple[str, bool], graph: Graph, statistics: Statistics) -> None:
     text, ordered = query
@@ -234,8 +248,85 @@ def mangled(draw: st.DrawFn) -> str:
     return " ".join(tokens)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(text=mangled(), values=st.lists(_JSON, min_size=3, max_size=3))
+_LEAVES = st.sampled_from(
+    [
+        "$f",
+        "$p",
+        "$r",
+        "$x",
+        "$n",
+        "$v",
+        "$l",
+        "$t",
+        "$f.year",
+        "$f.slug",
+        "$f.rating",
+        "$f.votes",
+        "$f.genres",
+        "$f.status",
+        "$f.vec",
+        "$f.plot",
+        "$f.added_at",
+        "$f.released",
+        "$p.born",
+        "$p.email",
+        "$r.billing",
+        "$r.role",
+        "$s.body",
+        "$f.nope",
+        "$_.name",
+        "now()",
+        "1",
+        "-1",
+        "2.5",
+        "18446744073709551615",
+        '"x"',
+        '"released"',
+        "true",
+        "[]",
+        "[1,2.5]",
+        '["a"]',
+        "[1,0,0]",
+        "a",
+        "b",
+        "f",
+        'date("1979-05-25")',
+        'date("x")',
+        'datetime("2024-01-01")',
+    ]
+)
+
+
+def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    two = st.sampled_from(["search", "match_text", "fuzzy", "bm25"])
+    return (
+        st.builds("{}({}, {})".format, two, inner, inner)
+        | st.builds("nearest($f.{}, {})".format, st.sampled_from(["vec", "title"]), inner)
+        | st.builds("rrf(bm25($f.plot, {}), nearest($f.vec, {}), {})".format, inner, inner, inner)
+        | st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg", "min", "max"]), inner)
+    )
+
+
+_EXPRESSIONS = st.recursive(_LEAVES, _calls, max_leaves=3)
+
+
+@st.composite
+def wild(draw: st.DrawFn) -> str:
+    """A read with any expression anywhere: most do not type, and those that do must plan."""
+    operators = st.sampled_from(["=", "!=", "<", ">=", "contains", "starts_with"])
+    filters = draw(st.lists(st.builds("{} {} {}".format, _EXPRESSIONS, operators, _EXPRESSIONS), max_size=2))
+    negated = draw(st.lists(st.builds("not {{ $h: Film $h.year {} {} }}".format, operators, _EXPRESSIONS), max_size=1))
+    returns = draw(st.lists(st.builds("{}{}".format, _EXPRESSIONS, st.sampled_from(["", " as a", " as b"])), min_size=1, max_size=3))
+    order = draw(st.lists(st.builds("{}{}".format, _EXPRESSIONS, st.sampled_from(["", " desc"])), max_size=2))
+    ordered = f"order {{ {', '.join(order)} }}" if order else ""
+    parameters = "$n: I32?, $v: Vector(3)?, $l: [String]?, $t: String"
+    clauses = " ".join([*filters, *negated])
+    match = f"match {{ $f: Film $p $r:actedIn $f $s: Script {clauses} }}"
+    return f"query q({parameters}) {{ {match} return {{ {', '.join(returns)} }} {ordered} {draw(st.sampled_from(['', 'limit 2']))} }}"
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=mangled() | wild(), values=st.lists(_JSON, min_size=3, max_size=3))
 def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
     try:
         queries = parse_queries(text).queries
@@ -245,7 +336,7 @@ def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
         try:
             typed = check(query, cinema())
             operation_of(typed, cinema())
-            given_ = {parameter.name: value for parameter, value in zip(typed.parameters, values, strict=False)}
+            given_ = {parameter.name: value for parameter, value in zip(typed.parameters, values, strict=False)} | {"t": "text"}
             bound = bind_parameters(typed.parameters, given_)
             if isinstance(typed, TypedRead):
                 explanation = explain(plan_read(typed, bound, now_ms=0))

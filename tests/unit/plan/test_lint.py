@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests.unit.plan.cinema import cinema
 
 from omnigraph.plan.lint import LintReport, SchemaSource, Status, lint
+from tests.unit.plan.cinema import cinema
 
 
 def as_json(value: object) -> Any:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.plan.cinema import read_of
-from tests.unit.plan.evaluate import rows_of
-from tests.unit.plan.graph import graph
 
 from omnigraph.errors import LanguageError
 from omnigraph.plan import ir
@@ -15,6 +12,9 @@ from omnigraph.plan.lower import lower
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.rules import RULES
 from omnigraph.plan.statistics import NO_STATISTICS
+from tests.unit.plan.cinema import read_of
+from tests.unit.plan.evaluate import rows_of
+from tests.unit.plan.graph import graph
 
 A = '$p: Person { name: "Ada" }'
 VEC = "[1.0, 0.0, 0.0]"

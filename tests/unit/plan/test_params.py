@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import read_of
 
 from omnigraph.errors import InvalidInput
 from omnigraph.plan.expr import Value
 from omnigraph.plan.params import Bindings, Numbers, bind_parameters
+from tests.unit.plan.cinema import read_of
 
 
 def bound(declared: str, given: object, *, numbers: Numbers = Numbers.EXACT) -> Bindings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.plan.cinema import cinema, read_of
 
 from omnigraph.errors import InvalidInput
 from omnigraph.ids import TypeId
@@ -15,6 +14,7 @@ from omnigraph.plan.expr import Constant
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
 from omnigraph.plan.statistics import NO_STATISTICS, EdgeStatistics, Statistics, statistics_of
+from tests.unit.plan.cinema import cinema, read_of
 
 
 def statistics(

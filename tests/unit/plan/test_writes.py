@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.cinema import cinema, mutation_of
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.query import Comparison
@@ -12,6 +11,7 @@ from omnigraph.plan.ir import NEVER, Compare, NotNull
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.touched import touched
 from omnigraph.plan.writes import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, plan_mutation
+from tests.unit.plan.cinema import cinema, mutation_of
 
 NOW = 1_700_000_000_000
 

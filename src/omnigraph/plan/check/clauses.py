@@ -39,6 +39,7 @@ from omnigraph.plan.typed import (
     NearestScore,
     NowCall,
     Operand,
+    Parameter,
     RrfScore,
     TextSearch,
     type_of,
@@ -314,8 +315,12 @@ def slots_of(expr: Expr) -> tuple[int, ...]:
             return (slot,)
         case TextSearch(field=field):
             return (field.binding,)
-        case _:
+        case Constant() | Parameter() | NowCall():
             return ()
+        case NearestScore() | Bm25Score() | RrfScore() | AggregateCall():
+            raise AssertionError("filters hold no scores and no aggregates")
+        case _:
+            assert_never(expr)
 
 
 def block_of(clauses: tuple[Clause, ...], scope: Scope) -> Block:

@@ -164,5 +164,9 @@ def _asked_of_argument(plan: Plan, on: frozenset[int]) -> Wanted:
             return here | _asked_of_argument(left, on) | _asked_of_argument(right, on)
         case Expand(input_) | Connect(input_):
             return _asked_of_argument(input_, on)
-        case _:
+        case Scan() | Argument() | Empty():
             return frozenset()
+        case Pattern() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+            raise AssertionError("a negation is matched, not ranked, grouped or ordered")
+        case _:
+            assert_never(plan)

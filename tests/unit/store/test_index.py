@@ -1,0 +1,275 @@
+"""Indexes are staged, all of a table in one transaction; a row is found by every kind however it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.query import MatchQuery
+
+from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError
+from omnigraph.store import maintain, stage
+from omnigraph.store.index import IndexKind, IndexSpec, build, existing, uncovered_rows
+from omnigraph.store.refs import create_ref, write_before_ref
+from omnigraph.store.tables import Table, create_table
+from tests.unit.store.tables import PATH, place, reopened, some
+
+DIMENSION = 8
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("n", pa.int32()),
+        pa.field("txt", pa.string()),
+        pa.field("v", pa.list_(pa.float32(), DIMENSION)),
+        pa.field("flag", pa.string()),
+    ]
+)
+SMALL_PQ = {"num_partitions": 1, "num_sub_vectors": 2, "num_bits": 4, "metric": "l2"}
+SPECS = (
+    IndexSpec("id", IndexKind.BTREE, "id_idx"),
+    IndexSpec("n", IndexKind.BTREE, "n_idx"),
+    IndexSpec("txt", IndexKind.INVERTED, "txt_idx"),
+    IndexSpec("v", IndexKind.VECTOR, "v_idx", SMALL_PQ),
+)
+
+
+def words(values: dict[str, int]) -> pa.Table:
+    """One row per id, whose number is also its word and its place in space."""
+    columns = {
+        "id": list(values),
+        "n": list(values.values()),
+        "txt": [f"word{n} common" for n in values.values()],
+        "v": [_vector(n) for n in values.values()],
+        "flag": ["even" if n % 2 == 0 else "odd" for n in values.values()],
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _vector(n: int) -> list[float]:
+    return [float(n * 10 + i) for i in range(DIMENSION)]
+
+
+def library(path: Path) -> Table:
+    """Forty rows in two fragments, not indexed."""
+    table = create_table(place(path), PATH, SCHEMA)
+    table = stage.commit(some(stage.append(table, words({f"k{n}": n for n in range(30)}))))
+    return stage.commit(some(stage.append(table, words({f"k{n}": n for n in range(30, 40)}))))
+
+
+def by_key(table: Table, key: str) -> list[int]:
+    return table.scan(["n"], where=f"id = '{key}'").read_all()["n"].to_pylist()
+
+
+def by_number(table: Table, n: int) -> list[str]:
+    return table.scan(["id"], where=f"n = {n}").read_all()["id"].to_pylist()
+
+
+def by_word(table: Table, n: int) -> list[str]:
+    return table.dataset.to_table(columns=["id", "_score"], full_text_query=MatchQuery(f"word{n}", "txt"))["id"].to_pylist()
+
+
+def by_place(table: Table, n: int) -> list[str]:
+    nearest = {"column": "v", "q": _vector(n), "k": 3, "refine_factor": 20}
+    read = table.dataset.to_table(columns=["id", "_distance"], nearest=nearest).to_pylist()
+    return [row["id"] for row in read if row["_distance"] < 1.0]
+
+
+def assert_found(table: Table, key: str, n: int) -> None:
+    assert by_key(table, key) == [n]
+    assert by_number(table, n) == [key]
+    assert by_word(table, n) == [key]
+    assert by_place(table, n) == [key]
+
+
+def assert_gone(table: Table, n: int) -> None:
+    assert (by_number(table, n), by_word(table, n), by_place(table, n)) == ([], [], [])
+
+
+# -- building
+
+
+def test_all_indexes_of_a_table_are_one_transaction_and_one_version(tmp_path: Path) -> None:
+    """X-07: staged, so HEAD does not move; committed, they all work at once, full text too."""
+    table = library(tmp_path)
+    staged = some(build(table, [*SPECS, IndexSpec("flag", IndexKind.BITMAP, "flag_idx")], uuid="mine"))
+    assert (table.head(), existing(table)) == (table.ref.version, {})
+    after = stage.commit(staged)
+    assert after.ref.version == table.ref.version + 1
+    assert after.dataset.read_transaction(after.ref.version).uuid == "mine"
+    assert existing(after) == {"id_idx": "id", "n_idx": "n", "txt_idx": "txt", "v_idx": "v", "flag_idx": "flag"}
+    assert {name: uncovered_rows(after, name) for name in existing(after)} == dict.fromkeys(existing(after), 0)
+    assert "ScalarIndexQuery" in after.dataset.scanner(filter="n = 7").explain_plan()
+    for n in (0, 17, 39):
+        assert_found(after, f"k{n}", n)
+    assert after.count("flag = 'odd'") == 20
+
+
+@pytest.mark.parametrize("covered", [False, True], ids=["with nothing to cover", "covering all"])
+def test_full_text_works_right_after_the_commit(tmp_path: Path, covered: bool) -> None:
+    """An inverted segment that was not finalised makes every full-text query fail."""
+    table = library(tmp_path) if covered else create_table(place(tmp_path), PATH, SCHEMA)
+    table = stage.commit(some(build(table, [IndexSpec("txt", IndexKind.INVERTED, "txt_idx")])))
+    assert by_word(table, 3) == (["k3"] if covered else [])
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    table = stage.commit(some(build(library(tmp_path), SPECS[:1])))
+    for specs in ([IndexSpec("n", IndexKind.BTREE, "id_idx")], [SPECS[1], IndexSpec("txt", IndexKind.INVERTED, "n_idx")]):
+        with pytest.raises(InvalidInput) as refused:
+            build(table, specs)
+        assert refused.value.facts["index"] == specs[-1].name
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        IndexSpec("nothing", IndexKind.BTREE, "x"),
+        IndexSpec("v", IndexKind.BTREE, "x"),
+        IndexSpec("n", IndexKind.INVERTED, "x"),
+        IndexSpec("txt", IndexKind.VECTOR, "x"),
+    ],
+    ids=["no column", "a vector in order", "a number as text", "text as a vector"],
+)
+def test_an_index_that_does_not_fit_its_column_is_refused(tmp_path: Path, spec: IndexSpec) -> None:
+    with pytest.raises(InvalidInput):
+        build(library(tmp_path), [spec])
+
+
+def test_of_two_index_builds_from_one_base_none_is_lost_silently(tmp_path: Path) -> None:
+    """Index builds are not fenced: the second lands a version late and says so, or is refused; it never reports success."""
+    table = library(tmp_path)
+    first, second = some(build(table, SPECS[:1])), some(build(table, SPECS[1:2]))
+    stage.commit(first)
+    with pytest.raises(OmniGraphError) as told:
+        stage.commit(second)
+    assert told.value.kind is Kind.DRIFT or isinstance(told.value, ConflictError)
+
+
+def test_an_index_staged_before_rows_came_is_found_out(tmp_path: Path) -> None:
+    """RT-47, O-10: the plan was made on another version. What it leaves is sound: the newer rows are found without it."""
+    table = library(tmp_path)
+    staged = some(build(table, SPECS))
+    stage.commit(some(stage.upsert(table, words({"k3": 503, "new": 500}))))
+    with pytest.raises(OmniGraphError) as found:
+        stage.commit(staged)
+    assert found.value.kind is Kind.DRIFT
+    newest = reopened(table, table.head())
+    assert_found(newest, "new", 500)
+    assert_found(newest, "k3", 503)
+    assert_gone(newest, 3)
+
+
+# -- rows are found by every kind, however they were written
+
+
+def _first_touch(table: Table) -> Table:
+    written = write_before_ref(table, "side", words({"new": 500}))
+    return stage.commit(some(stage.append_files(create_ref(table, "side"), written)))
+
+
+WAYS: dict[str, tuple[Callable[[Table], Table], str, set[int]]] = {
+    # how a row with number 500 comes in, its key, and the numbers that are gone afterwards
+    "append": (lambda t: stage.commit(some(stage.append(t, words({"new": 500})))), "new", set()),
+    "insert": (lambda t: stage.commit(some(stage.upsert(t, words({"new": 500})))), "new", set()),
+    "update": (lambda t: stage.commit(some(stage.upsert(t, words({"k3": 500})))), "k3", {3}),
+    "update in the last fragment": (lambda t: stage.commit(some(stage.upsert(t, words({"k35": 500})))), "k35", {35}),
+    "upsert_and_delete": (
+        lambda t: stage.commit(some(stage.upsert_and_delete(t, words({"k3": 500, "other": 600}), pa.array(["k5", "k36"])))),
+        "k3",
+        {3, 5, 36},
+    ),
+    "append beside a delete": (
+        lambda t: stage.commit(some(stage.append(stage.commit(some(stage.delete_keys(t, pa.array(["k3"])))), words({"new": 500})))),
+        "new",
+        {3},
+    ),
+    "after the first fragment went": (
+        lambda t: stage.commit(some(stage.append(stage.commit(some(stage.delete_where(t, "n < 30"))), words({"new": 500})))),
+        "new",
+        {3, 29},
+    ),
+    "after every row went": (
+        lambda t: stage.commit(some(stage.upsert(stage.commit(some(stage.delete_where(t, "true"))), words({"new": 500})))),
+        "new",
+        {3, 35},
+    ),
+    "overwrite": (lambda t: stage.commit(stage.overwrite(t, words({"new": 500, "other": 600}))), "new", {3, 35}),
+    "first touch of a branch": (_first_touch, "new", set()),
+    "upsert on a branch": (lambda t: stage.commit(some(stage.upsert(create_ref(t, "side"), words({"k3": 500})))), "k3", {3}),
+}
+
+
+def _optimised(table: Table) -> Table:
+    by_hand = lance.dataset(table.root.of(table.ref.home))
+    by_hand.optimize.optimize_indices()
+    return reopened(table, by_hand.version)
+
+
+def _compacted(table: Table) -> Table:
+    compaction = maintain.stage_compaction(table)
+    after = table if compaction is None else maintain.commit_compaction(compaction)
+    # Fragments of different coverage stay apart, and a branch leaves alone what its parent's indexes cover.
+    fragments = len(table.dataset.get_fragments())
+    assert table.ref.branch is not None or fragments <= 2 or len(after.dataset.get_fragments()) < fragments
+    return after
+
+
+@pytest.mark.parametrize(
+    ("built", "upkeep"),
+    [("on rows", (_optimised, _compacted)), ("on rows", (_compacted, _optimised)), ("on nothing", (_optimised, _compacted, _optimised))],
+    ids=["optimize first", "compact first", "index before rows"],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_row_is_found_by_every_index_however_it_was_written(
+    tmp_path: Path, way: str, built: str, upkeep: tuple[Callable[[Table], Table], ...]
+) -> None:
+    """X-03, X-09: a fragment wrongly counted as covered would never be searched again, at once and after any upkeep."""
+    if built == "on rows":
+        table = stage.commit(some(build(library(tmp_path), SPECS)))
+    else:
+        table = stage.commit(some(build(create_table(place(tmp_path), PATH, SCHEMA), SPECS)))
+        table = stage.commit(some(stage.append(table, words({f"k{n}": n for n in range(40)}))))
+    write, key, gone = WAYS[way]
+    table = write(table)
+    rows = table.count()
+    for step in (lambda same: same, *upkeep):
+        table = step(table)
+        assert table.count() == rows
+        assert_found(table, key, 500)
+        for number in gone:
+            assert_gone(table, number)
+        if rows > 20:
+            assert_found(table, "k17", 17)
+
+
+def test_a_branch_keeps_what_its_parents_indexes_cover_when_it_is_compacted(tmp_path: Path) -> None:
+    """Lance would write the index that follows the rows into the branch, and look for it in the parent ever after."""
+    parent = stage.commit(some(build(library(tmp_path), SPECS)))
+    child = create_ref(parent, "child")
+    assert maintain.stage_compaction(child) is None
+    for n in range(3):
+        child = stage.commit(some(stage.upsert(child, words({f"k{n}": 500 + n, f"new{n}": 600 + n}))))
+    compaction = maintain.stage_compaction(child)
+    assert compaction is not None
+    assert (compaction.fragments_before, compaction.fragments_after) == (3, 1)
+    grandchild = create_ref(maintain.commit_compaction(compaction), "grandchild")
+    own = stage.commit(some(build(grandchild, [IndexSpec("flag", IndexKind.BITMAP, "flag_idx")])))
+    for table in (reopened(grandchild, grandchild.ref.version), own, _optimised(own), _compacted(_optimised(own))):
+        for n in range(3):
+            assert_found(table, f"k{n}", 500 + n)
+            assert_found(table, f"new{n}", 600 + n)
+            assert_gone(table, n)
+        assert_found(table, "k17", 17)
+        assert table.count("flag = 'odd'") == 21
+
+
+def test_a_branch_with_indexes_of_its_own_is_compacted_like_any_table(tmp_path: Path) -> None:
+    child = create_ref(library(tmp_path), "child")
+    child = stage.commit(some(build(child, SPECS)))
+    child = _compacted(child)
+    assert len(child.dataset.get_fragments()) == 1
+    for n in (0, 17, 39):
+        assert_found(child, f"k{n}", n)

@@ -24,7 +24,6 @@ class Flags(msgspec.Struct, frozen=True):
     storage_options: Mapping[str, str] = {}
     yes: bool = False
     quiet: bool = False
-    verbose: bool = False
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -44,7 +43,6 @@ def _remember_options(context: click.Context, parameter: click.Parameter, values
 
 
 def _be_verbose(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    _remember(context, parameter, value)
     if value:
         logging.getLogger().setLevel(logging.DEBUG)
 

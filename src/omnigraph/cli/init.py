@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.files import read_source
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import BIRTH, resolve
-from omnigraph.cli.texts import shown_in
 
 
 @click.command()
@@ -21,9 +19,12 @@ from omnigraph.cli.texts import shown_in
 @click.pass_obj
 def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
     """Make a graph at URI, a place that holds none."""
+    from omnigraph.cli.files import read_source
+    from omnigraph.cli.texts import shown_in
+
     target = resolve(flags, "init", BIRTH, uri=uri)
     schema = read_source(schema_file, what="schema file")
-    from omnigraph.graph import init as make
+    from omnigraph.graph import init as make  # after the cheap ways to fail
 
     with shown_in(schema):
         graph = make(target.uri, schema=schema.text, storage_options=flags.storage_options)

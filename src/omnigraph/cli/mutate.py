@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.files import read_source
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import DATA, opened, resolve
 from omnigraph.cli.shapes import commit_document
-from omnigraph.cli.texts import query_named, read_params, shown_in
 from omnigraph.errors import InvalidInput, Kind, PreconditionFailed
-from omnigraph.lang import Source
+
+if TYPE_CHECKING:
+    from omnigraph.lang import Source
 
 
 @click.command()
@@ -40,6 +41,8 @@ def mutate(
     as_json: bool,
 ) -> None:
     """Change a graph by one mutation, in one commit."""
+    from omnigraph.cli.texts import query_named, read_params, shown_in  # here: the compiler is not needed to print help
+
     if query_file is not None and query_string is not None:
         raise click.UsageError("--query and --query-string are mutually exclusive")
     if params is not None and params_file is not None:
@@ -74,6 +77,9 @@ def mutate(
 
 
 def _source(path: Path | None, text: str | None) -> Source:
+    from omnigraph.cli.files import read_source
+    from omnigraph.lang import Source
+
     if path is not None:
         return read_source(path, what="query file")
     if text is None:

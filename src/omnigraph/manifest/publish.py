@@ -21,6 +21,7 @@ from omnigraph.errors import (
     InvalidInput,
     Kind,
     ReadSetChanged,
+    StorageError,
 )
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, TableId, new_commit_id
 from omnigraph.manifest.locks import Grant, Locks
@@ -96,7 +97,12 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
     _check_claims(publication)
     commit_id = publication.commit or new_commit_id()
     for attempt in range(ATTEMPTS):
-        found, ledger, state = manifest.look(branch)
+        try:
+            found, ledger, state = manifest.look(branch)
+        except StorageError as error:  # C-06, F-09: nothing was done yet, so looking again is safe
+            if error.kind is not Kind.STORAGE_UNAVAILABLE or attempt == ATTEMPTS - 1:
+                raise
+            continue
         if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
             return Published(first, Snapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)

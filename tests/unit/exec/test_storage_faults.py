@@ -93,4 +93,4 @@ def test_a_look_that_fails_for_a_moment_is_repeated_by_the_publisher(flaky: tupl
         note(manifest, "never", branch=WORK)
     assert caught.value.kind is Kind.STORAGE_UNAVAILABLE
     objects.fail({})
-    assert [commit.message for commit in manifest.commits(WORK)][0] == "through"
+    assert manifest.commits(WORK)[0].message == "through"

@@ -15,14 +15,15 @@ from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.exec.predicate import ids_in, sql
+from omnigraph.exec.predicate import sql
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write
-from omnigraph.store.tables import Overlay, Tables, Where
+from omnigraph.store.stage import IN_LIST
+from omnigraph.store.tables import Overlay, Tables, Where, one_of
 
 NODES: Final = "affected_nodes"
 EDGES: Final = "affected_edges"
@@ -102,6 +103,9 @@ class _Run:
     def _insert_node(self, image: _Image, values: dict[str, Value]) -> None:
         assert isinstance(image.entity, NodeType)
         key = image.entity.key
+        for property_ in image.entity.properties:  # an `@embed` vector whose source is given passed the check, and is computed by nobody
+            if not property_.nullable and property_.name not in values:
+                raise InvalidInput(Kind.VALIDATION, f"missing required property '{property_.name}'", property=property_.name)
         row = _row(image.schema, {ID: "", **values})
         new_id = pa.array([new_ulid()]) if key is None else _whole(derive_ids(key, row))
         image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
@@ -134,7 +138,7 @@ class _Run:
             edges = self._image(cascade.type)
             for at_end, column in ((cascade.at_source, SOURCE), (cascade.at_target, TARGET)):
                 if at_end:
-                    self.affected_edges += self._delete(edges, ids_in(column, matched))
+                    self.affected_edges += edges.remove(self._edges_at(edges, column, matched))
 
     def _delete(self, image: _Image, where: Where) -> int:
         return image.remove(_ids(self._scan(image, [ID], where)))
@@ -148,7 +152,14 @@ class _Run:
             image = self._images[type_.id] = _Image(entity, table_of(self._snapshot, type_))
         return image
 
-    def _scan(self, image: _Image, columns: list[str] | None, where: Where) -> pa.Table:
+    def _edges_at(self, image: _Image, end: str, nodes: pa.Array) -> pa.Array:
+        """The edges that have one of these nodes at that end: asked of an index, or, for very many nodes, in one pass."""
+        if len(nodes) <= IN_LIST:
+            return _ids(self._scan(image, [ID], one_of(end, nodes)))
+        edges = self._scan(image, [ID, end], None)
+        return _ids(edges.filter(pc.is_in(edges.column(end), value_set=nodes)))
+
+    def _scan(self, image: _Image, columns: list[str] | None, where: Where | None) -> pa.Table:
         """Committed rows and pending ones under one filter; what is deleted already is not there any more."""
         overlay = Overlay(rows=image.pending, deleted=image.deleted)
         return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay).read_all()
@@ -157,7 +168,7 @@ class _Run:
         node = self._catalog.node(name)
         assert node is not None
         image = self._image(TypeRef(node.kind, node.name, node.id))
-        if not len(self._scan(image, [ID], ids_in(ID, pa.array([id_])))):
+        if not len(self._scan(image, [ID], one_of(ID, pa.array([id_])))):
             raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
 
 

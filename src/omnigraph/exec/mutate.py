@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,16 +45,25 @@ class _Image:
         self.entity = entity
         self.row = row
         self.schema: Final[pa.Schema] = table_schema(entity)
-        self.pending: pa.Table = self.schema.empty_table()
+        self._layers: list[pa.Table] = [self.schema.empty_table()]
         self.deleted: pa.Array = pa.array([], pa.string())
         self.all_new = True
         """Every pending row has an id minted here, so none can be there already."""
 
     def put(self, rows: pa.Table, *, new: bool) -> None:
-        """Lay rows over the image; of two with one id the later stays (W-14)."""
-        kept = self.pending.filter(pc.invert(pc.is_in(self.pending.column(ID), value_set=rows.column(ID).combine_chunks())))
-        self.pending = pa.concat_tables([kept, rows])
+        """Lay rows over the image, one for an id."""
+        self._layers.append(rows)
         self.all_new = self.all_new and new
+
+    @property
+    def pending(self) -> pa.Table:
+        """The rows laid over, of those with one id the last (W-14). Layers are merged when they are read: inserts are many."""
+        if len(self._layers) > 1:
+            rows = pa.concat_tables(self._layers).combine_chunks()
+            places = pa.table({ID: rows.column(ID), "place": pa.array(np.arange(len(rows)))})
+            last = places.group_by(ID, use_threads=False).aggregate([("place", "max")])
+            self._layers = [rows.take(last.column("place_max"))]
+        return self._layers[0]
 
     def remove(self, ids: pa.Array) -> int:
         """Add ids to those that go; how many were not among them yet (W-21)."""
@@ -64,9 +74,9 @@ class _Image:
     def change(self) -> Change | None:
         if len(self.deleted):
             return DeleteKeys(self.deleted)
-        if not len(self.pending):
+        if not len(rows := self.pending):
             return None
-        return Append(self.pending) if self.all_new else Upsert(self.pending)
+        return Append(rows) if self.all_new else Upsert(rows)
 
 
 class _Run:
@@ -168,7 +178,9 @@ class _Run:
         node = self._catalog.node(name)
         assert node is not None
         image = self._image(TypeRef(node.kind, node.name, node.id))
-        if not len(self._scan(image, [ID], one_of(ID, pa.array([id_])))):
+        if pc.index(image.pending.column(ID), id_).as_py() >= 0:
+            return
+        if not self._tables.open(image.row.ref).count(one_of(ID, pa.array([id_]))):
             raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
 
 

@@ -274,8 +274,9 @@ def matching(rows: pa.Table, where: Where | None) -> pa.Table:
 
 
 def one_of(column: str, values: pa.Array) -> str:
-    """Rows whose `column` is one of these texts, a null being none. SQL, since a pyarrow expression reaches Lance through Substrait, which
-    refuses every table that has a `date64` column, wherever in the filter it stands.
+    """Rows whose `column` is one of these texts, a null being none, as SQL.
+
+    A pyarrow expression reaches Lance through Substrait, which refuses every table that has a `date64` column.
     """
     quoted = pc.replace_substring(values.cast(pa.string()).drop_null(), pattern="'", replacement="''")
     if not len(quoted):

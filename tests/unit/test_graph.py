@@ -55,7 +55,7 @@ def die(graph: Graph, point: Fault, name: str, *, branch: str = "main") -> None:
 def every_byte(folder: Path) -> dict[str, tuple[str, int]]:
     """Path -> content and time of change, of every file and folder."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in (folder, *sorted(folder.rglob("*"))):
         content = "" if path.is_dir() else sha256(path.read_bytes()).hexdigest()
         found[str(path.relative_to(folder))] = (content, path.stat().st_mtime_ns)
     return found

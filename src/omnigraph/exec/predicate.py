@@ -47,7 +47,7 @@ def sql(predicate: ir.Predicate) -> str:
 
 
 def column(name: str) -> str:
-    """A column's name as it is: unquoted, `camelCase` would be folded to `camelcase` (W-46)."""
+    """A column's name as it is (W-46): unquoted, one that is also a word of SQL would not be taken for a name."""
     return f"`{name}`"
 
 

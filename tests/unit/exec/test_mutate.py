@@ -374,6 +374,16 @@ def test_a_property_in_mixed_case_is_itself(graph: Graph) -> None:
     assert run(graph, 'delete Person where nickName = "x"').affected_nodes == 1
 
 
+@pytest.mark.parametrize("name", ["select", "order", "case", "false", "null", "camelCase", "camelcase", "_under"])
+def test_a_property_may_have_any_name_the_schema_allows(tmp_path: Path, name: str) -> None:
+    """W-46: words of SQL among them; compared while pending and when committed, and never with a neighbour."""
+    graph = og.init(tmp_path / "g", schema=f"node N {{ k: String @key  {name}: I32?  cAMELcASE: I32? }}")
+    run(graph, f'insert N {{ k: "a", {name}: 1, cAMELcASE: 7 }} update N set {{ {name}: 2 }} where {name} = 1')
+    assert run(graph, f"update N set {{ {name}: 3 }} where {name} < 7").affected_nodes == 1
+    assert rows(graph, "node:N") == {"a": {"k": "a", name: 3, "cAMELcASE": 7}}
+    assert run(graph, f"delete N where {name} = 3").affected_nodes == 1
+
+
 # -- reading one's own writes
 
 

@@ -27,6 +27,7 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Receipt, init
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
+    from omnigraph.manifest.read import Snapshot
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "Receipt",
     "RecoveryRequired",
     "ResourceLimitExceeded",
+    "Snapshot",
     "StorageError",
     "Unsupported",
     "__version__",
@@ -57,7 +59,7 @@ __all__ = [
     "open",
 ]
 
-_ENGINE = {"Graph": "Graph", "Receipt": "Receipt", "init": "init", "open": "open_"}
+_ENGINE = {"Graph": "Graph", "Receipt": "Receipt", "Snapshot": "Snapshot", "init": "init", "open": "open_"}
 
 
 def __getattr__(name: str) -> object:

@@ -22,6 +22,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
+from omnigraph.store.fold import fold
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, open_dataset, open_newest, uuid_in_doubt
@@ -34,9 +35,6 @@ ROWS: Final = pa.schema(
         pa.field("body", pa.string(), nullable=False),
     ]
 )
-
-FOLD: Final = 3
-"""How many fragments of one size become one, together with what a swap brings. Each costs a fold up to six reads."""
 
 
 class SwapLost(ConflictError):
@@ -247,25 +245,6 @@ def open_ledger(root: Root, path: str, *, branch: str | None) -> Ledger:
     """The ledger at its newest version."""
     dataset = open_newest(root, path, branch=branch)
     return Ledger(root, TableRef(path, branch, dataset.version), dataset)
-
-
-def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:
-    """Which fact fragments the next swap should absorb: three of the smallest size of which there are three.
-
-    With the incoming rows they become one. Sizes are powers of four; one fold a swap keeps a swap's cost bounded, and
-    growing sizes keep the number of fragments logarithmic in the number of facts.
-    """
-    if not incoming:
-        return ()
-    by_size: dict[int, list[Any]] = {}
-    for fragment in fragments:
-        by_size.setdefault(_size(fragment.metadata.physical_rows), []).append(fragment)
-    full = (group for _, group in sorted(by_size.items()) if len(group) >= FOLD)
-    return next(full, [])[:FOLD]
-
-
-def _size(rows: int) -> int:
-    return (max(rows, 1).bit_length() - 1) // 2
 
 
 def _data_files(fragments: Sequence[Any]) -> list[str]:

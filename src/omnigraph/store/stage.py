@@ -26,6 +26,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
+from omnigraph.store.fold import fold, foldable
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.tables import KEY, Table, Where, key_annotated, one_of, open_dataset, uuid_in_doubt
 
@@ -59,7 +60,8 @@ def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
     if not len(rows):
         return None
     fragments = _write(table, fitted(table, rows))
-    return append_files(table, fragments, uuid=uuid)
+    operation = _taking_along(table, LanceOperation.Append(list(fragments)))
+    return _staged(table, operation, Counts(inserted=len(rows)), uuid)
 
 
 def append_files(table: Table, fragments: Sequence[Any], *, uuid: str | None = None) -> Staged | None:
@@ -76,7 +78,7 @@ def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
         return None
     operation, stats = _merge(table, fitted(table, rows))
     counts = Counts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
-    return _staged(table, operation, counts, uuid)
+    return _staged(table, _taking_along(table, operation), counts, uuid)
 
 
 def delete_where(table: Table, where: Where, *, uuid: str | None = None) -> Staged | None:
@@ -104,7 +106,7 @@ def upsert_and_delete(table: Table, rows: pa.Table, keys: pa.Array, *, uuid: str
         removed_fragment_ids=gone, updated_fragments=touched, new_fragments=_write(table, checked), update_mode="rewrite_rows"
     )
     counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced), deleted=len(removed))
-    return _staged(table, operation, counts, uuid)
+    return _staged(table, _taking_along(table, operation), counts, uuid)
 
 
 def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged:
@@ -152,14 +154,7 @@ def fence(table: Table, transaction: Any) -> Any:
         return dataclasses.replace(transaction, operation=LanceOperation.Merge(list(new), table.dataset.lance_schema))
     first = fragments[0].metadata
     if isinstance(operation, LanceOperation.Append):
-        # The field list keeps the new fragment out of index coverage; counted as covered its rows would never be found.
-        every = [field.id() for field in table.dataset.lance_schema.fields()]
-        fenced: Any = LanceOperation.Update(
-            updated_fragments=[first],
-            new_fragments=list(operation.fragments),
-            update_mode="rewrite_rows",
-            fields_for_preserving_frag_bitmap=every,
-        )
+        fenced: Any = dataclasses.replace(_as_update(table, operation), updated_fragments=[first])
     else:
         gone = operation.deleted_fragment_ids if isinstance(operation, LanceOperation.Delete) else operation.removed_fragment_ids
         if first.id in gone or any(f.id == first.id for f in operation.updated_fragments):
@@ -169,6 +164,34 @@ def fence(table: Table, transaction: Any) -> Any:
 
 
 # -- parts
+
+
+def _taking_along(table: Table, operation: Any) -> Any:
+    """The operation, which adds rows, with a few small fragments rewritten as one on the way."""
+    change = operation if isinstance(operation, LanceOperation.Update) else _as_update(table, operation)
+    touched = {*change.removed_fragment_ids, *(fragment.id for fragment in change.updated_fragments)}
+    group = fold(foldable(table.dataset, touched=touched), incoming=1)
+    if not group:
+        return operation
+    try:
+        rows = table.dataset.scanner(fragments=list(group)).to_table()
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="fold small fragments of") from error
+    return dataclasses.replace(
+        change,
+        removed_fragment_ids=[*change.removed_fragment_ids, *(fragment.fragment_id for fragment in group)],
+        new_fragments=[*change.new_fragments, *_write(table, rows)],
+    )
+
+
+def _as_update(table: Table, operation: Any) -> Any:
+    """An append in the form that can also remove fragments. The field list keeps the new ones out of index coverage:
+    counted as covered, their rows would never be found.
+    """
+    every = [field.id() for field in table.dataset.lance_schema.fields()]
+    return LanceOperation.Update(
+        new_fragments=list(operation.fragments), update_mode="rewrite_rows", fields_for_preserving_frag_bitmap=every
+    )
 
 
 def _staged(table: Table, operation: Any, counts: Counts, uuid: str | None) -> Staged:

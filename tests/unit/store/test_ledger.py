@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import new_ulid
-from omnigraph.store.ledger import ROWS, Ledger, SwapLost, create_ledger, fold, open_ledger
+from omnigraph.store.fold import fold
+from omnigraph.store.ledger import ROWS, Ledger, SwapLost, create_ledger, open_ledger
 from omnigraph.store.refs import create_ref, delete_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import PRIMARY_KEY, committed_uuid

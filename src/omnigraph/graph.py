@@ -33,6 +33,10 @@ from omnigraph.store.tables import Tables
 
 Mode = Literal["r", "rw"]
 
+SCHEMA_NAME: Final = "schema.pg"
+QUERY_NAME: Final = "query.gq"
+"""What messages call a text that was given without a name."""
+
 
 class Receipt(msgspec.Struct, frozen=True):
     """What a mutation did. No commit: it matched nothing, and nothing was written."""
@@ -67,8 +71,8 @@ class Info(msgspec.Struct, frozen=True):
 
 def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
     """Make a graph with a schema (`.pg` text) at a place that holds none."""
-    with located(Source(schema, "schema")):
-        catalog = build_catalog(parse_schema(schema), mint=new_hex16)
+    with located(Source(schema, SCHEMA_NAME)):
+        catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
     root = open_root(uri, storage_options=storage_options)
     tables = [
         *(NewTable(new_table_id(node.id), f"node:{node.name}", "nodes", table_schema(node)) for node in catalog.nodes),
@@ -81,7 +85,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
 def open_(
     uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Graph:
-    """Open a graph. Mode "r" never writes, not even to recover; mode "rw" first finishes what a dead writer left on main."""
+    """Open a graph. Mode "r" never writes, not even to recover; mode "rw" first finishes what dead writers left, on every branch."""
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is neither 'r' nor 'rw'", mode=mode)
     root = open_root(uri, storage_options=storage_options)
@@ -133,11 +137,11 @@ class Graph:
         """Run one mutation of a `.gq` text as one commit. A retry with the same `token` gets the first receipt."""
         self._writable()
         instant_ms = int(now().timestamp() * 1000)  # W-49: one instant, however often the write is prepared
-        query = select_query(parse_queries(source), name)
+        query = select_query(parse_queries(source, name=QUERY_NAME), name)
 
         def prepare(snapshot: Snapshot) -> Prepared:
             catalog = self._catalog(snapshot)
-            with located(Source(source, "query")):
+            with located(Source(source, QUERY_NAME)):
                 mutation = check_mutation(query, catalog)
                 plan = plan_mutation(mutation, bind_parameters(mutation.parameters, params), now_ms=instant_ms)
             return prepare_mutation(plan, catalog, snapshot, self._tables)
@@ -151,14 +155,25 @@ class Graph:
             if_commit=CommitId(if_commit) if if_commit is not None else None,
         )
         written = write(self._manifest, self._tables, request, prepare)
+        if written.commit is not None and written.commit.kind is not CommitKind.MUTATE:
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT,
+                f"the token {token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
+                token=token,
+                commit=written.commit.id,
+            )
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
+        if not isinstance(at, str | int | datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
         return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
         """The history of a branch, newest first."""
+        if limit is not None and limit < 0:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit {limit} is negative", limit=limit)
         return self._manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:

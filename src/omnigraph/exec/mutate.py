@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,14 +16,15 @@ from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.exec.predicate import ids_in, sql
+from omnigraph.exec.predicate import sql
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write
-from omnigraph.store.tables import Overlay, Tables, Where
+from omnigraph.store.stage import IN_LIST
+from omnigraph.store.tables import Overlay, Tables, Where, one_of
 
 NODES: Final = "affected_nodes"
 EDGES: Final = "affected_edges"
@@ -43,29 +45,37 @@ class _Image:
         self.entity = entity
         self.row = row
         self.schema: Final[pa.Schema] = table_schema(entity)
-        self.pending: pa.Table = self.schema.empty_table()
+        self._layers: list[pa.Table] = [self.schema.empty_table()]
         self.deleted: pa.Array = pa.array([], pa.string())
         self.all_new = True
         """Every pending row has an id minted here, so none can be there already."""
 
     def put(self, rows: pa.Table, *, new: bool) -> None:
-        """Lay rows over the image; of two with one id the later stays (W-14)."""
-        kept = self.pending.filter(pc.invert(pc.is_in(self.pending.column(ID), value_set=rows.column(ID).combine_chunks())))
-        self.pending = pa.concat_tables([kept, rows])
+        """Lay rows over the image, one for an id."""
+        self._layers.append(rows)
         self.all_new = self.all_new and new
 
+    @property
+    def pending(self) -> pa.Table:
+        """The rows laid over, of those with one id the last (W-14). Layers are merged when they are read: inserts are many."""
+        if len(self._layers) > 1:
+            rows = pa.concat_tables(self._layers).combine_chunks()
+            places = pa.table({ID: rows.column(ID), "place": pa.array(np.arange(len(rows)))})
+            last = places.group_by(ID, use_threads=False).aggregate([("place", "max")])
+            self._layers = [rows.take(last.column("place_max"))]
+        return self._layers[0]
+
     def remove(self, ids: pa.Array) -> int:
-        """Add ids to those that go; how many were not among them yet (W-21)."""
-        new = ids.filter(pc.invert(pc.is_in(ids, value_set=self.deleted)))
-        self.deleted = pa.concat_arrays([self.deleted, new])
-        return len(new)
+        """Add ids to those that go, and count them: they come from a scan that shows none of those (W-21)."""
+        self.deleted = pa.concat_arrays([self.deleted, ids])
+        return len(ids)
 
     def change(self) -> Change | None:
         if len(self.deleted):
             return DeleteKeys(self.deleted)
-        if not len(self.pending):
+        if not len(rows := self.pending):
             return None
-        return Append(self.pending) if self.all_new else Upsert(self.pending)
+        return Append(rows) if self.all_new else Upsert(rows)
 
 
 class _Run:
@@ -102,6 +112,9 @@ class _Run:
     def _insert_node(self, image: _Image, values: dict[str, Value]) -> None:
         assert isinstance(image.entity, NodeType)
         key = image.entity.key
+        for property_ in image.entity.properties:  # an `@embed` vector whose source is given passed the check, and is computed by nobody
+            if not property_.nullable and property_.name not in values:
+                raise InvalidInput(Kind.VALIDATION, f"missing required property '{property_.name}'", property=property_.name)
         row = _row(image.schema, {ID: "", **values})
         new_id = pa.array([new_ulid()]) if key is None else _whole(derive_ids(key, row))
         image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
@@ -134,7 +147,7 @@ class _Run:
             edges = self._image(cascade.type)
             for at_end, column in ((cascade.at_source, SOURCE), (cascade.at_target, TARGET)):
                 if at_end:
-                    self.affected_edges += self._delete(edges, ids_in(column, matched))
+                    self.affected_edges += edges.remove(self._edges_at(edges, column, matched))
 
     def _delete(self, image: _Image, where: Where) -> int:
         return image.remove(_ids(self._scan(image, [ID], where)))
@@ -148,7 +161,14 @@ class _Run:
             image = self._images[type_.id] = _Image(entity, table_of(self._snapshot, type_))
         return image
 
-    def _scan(self, image: _Image, columns: list[str] | None, where: Where) -> pa.Table:
+    def _edges_at(self, image: _Image, end: str, nodes: pa.Array) -> pa.Array:
+        """The edges that have one of these nodes at that end: asked of an index, or, for very many nodes, in one pass."""
+        if len(nodes) <= IN_LIST:
+            return _ids(self._scan(image, [ID], one_of(end, nodes)))
+        edges = self._scan(image, [ID, end], None)
+        return _ids(edges.filter(pc.is_in(edges.column(end), value_set=nodes)))
+
+    def _scan(self, image: _Image, columns: list[str] | None, where: Where | None) -> pa.Table:
         """Committed rows and pending ones under one filter; what is deleted already is not there any more."""
         overlay = Overlay(rows=image.pending, deleted=image.deleted)
         return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay).read_all()
@@ -157,7 +177,9 @@ class _Run:
         node = self._catalog.node(name)
         assert node is not None
         image = self._image(TypeRef(node.kind, node.name, node.id))
-        if not len(self._scan(image, [ID], ids_in(ID, pa.array([id_])))):
+        if pc.index(image.pending.column(ID), id_).as_py() >= 0:
+            return
+        if not self._tables.open(image.row.ref).count(one_of(ID, pa.array([id_]))):
             raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
 
 

@@ -7,10 +7,7 @@ neither `Date64` columns nor all that a literal can be.)
 
 from __future__ import annotations
 
-from typing import Any, Final, assert_never
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Final, assert_never
 
 from omnigraph.catalog.types import ValueType, scalar_of
 from omnigraph.errors import Kind, Unsupported
@@ -50,7 +47,7 @@ def sql(predicate: ir.Predicate) -> str:
 
 
 def column(name: str) -> str:
-    """A column's name as it is: unquoted, `camelCase` would be folded to `camelcase` (W-46)."""
+    """A column's name as it is (W-46): unquoted, one that is also a word of SQL would not be taken for a name."""
     return f"`{name}`"
 
 
@@ -68,8 +65,3 @@ def literal(value: Value, type_: ValueType) -> str:
             return f"arrow_cast({plain}, '{_ARROW[scalar]}')"
         case _:
             raise Unsupported(Kind.UNSUPPORTED, f"{value!r} cannot be compared with a column")
-
-
-def ids_in(name: str, ids: pa.Array) -> Any:
-    """Rows whose `name` is one of many ids. Strings reach Lance as they are, however many there are."""
-    return pc.field(name).isin(ids)

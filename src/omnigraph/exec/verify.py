@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import Kind, OmniGraphError
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import TableRow
@@ -40,21 +41,22 @@ class Finding(msgspec.Struct, frozen=True):
 
 def verify(manifest: Manifest, tables: Tables, catalog_of: CatalogOf) -> list[Finding]:
     """Check every branch and every table. An empty list is a sound graph."""
-    findings: list[Finding] = []
-    moving: set[TableRow] = set()
-    try:
-        for intent in intents.pending(manifest.root.objects):
-            where = intents.path_of(intent.operation)
-            findings.append(Finding(Severity.WARNING, "pending_intent", f"a write to {intent.branch.name!r} waits to be resolved", where))
-            moving |= {table.before for table in intent.tables}
-    except OmniGraphError as error:
-        findings.append(Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER))
+    findings = list(_intents(manifest))
     for name in (MAIN, *list_branches(manifest.root.objects)):
-        findings += _branch(manifest, tables, name, catalog_of, moving)
+        findings += _branch(manifest, tables, name, catalog_of)
     return findings
 
 
-def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: CatalogOf, moving: Collection[TableRow]) -> Iterator[Finding]:
+def _intents(manifest: Manifest) -> Iterator[Finding]:
+    try:
+        for intent in intents.pending(manifest.root.objects):
+            where = intents.path_of(intent.operation)
+            yield Finding(Severity.WARNING, "pending_intent", f"a write to {intent.branch.name!r} waits to be resolved", where)
+    except OmniGraphError as error:
+        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER)
+
+
+def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: CatalogOf) -> Iterator[Finding]:
     try:
         snapshot = manifest.snapshot(name)
         catalog = catalog_of(snapshot)
@@ -64,39 +66,61 @@ def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: Ca
     ids: dict[str, pa.Array] = {}
     for row in snapshot.state.tables.values():
         if not row.dropped:
-            # A table that is only inherited moves on with its owner, and one that an intent names may have moved already.
-            settled = row.owner == snapshot.branch.native and row not in moving
-            yield from _table(tables, row, f"{name}:{row.alias}", ids, settled=settled)
+            yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, ids))
     for edge in catalog.edges:
-        yield from _edges(tables, snapshot, edge, name, ids)
+        yield from _guarded(f"{name}:edge:{edge.name}", _edges(tables, snapshot, edge, ids))
 
 
-def _table(tables: Tables, row: TableRow, where: str, ids: dict[str, pa.Array], *, settled: bool) -> Iterator[Finding]:
+class _Wrong(NamedTuple):
+    """What is wrong with one table; where it is, is added by who asked."""
+
+    code: str
+    message: str
+
+
+def _guarded(where: str, wrongs: Iterator[_Wrong]) -> Iterator[Finding]:
+    """The findings about one table. That it cannot be read is one of them."""
     try:
-        table = tables.open(row.ref)
-        if settled and (head := table.head()) != row.version:
-            yield Finding(Severity.ERROR, "uncovered_drift", f"HEAD is {head}, the graph shows {row.version}", where)
-        found = table.scan([ID]).read_all().column(ID)
+        for wrong in wrongs:
+            yield Finding(Severity.ERROR, wrong.code, wrong.message, where)
     except OmniGraphError as error:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where)
-        return
+
+
+def _table(manifest: Manifest, tables: Tables, snapshot: Snapshot, row: TableRow, ids: dict[str, pa.Array]) -> Iterator[_Wrong]:
+    table = tables.open(row.ref)
+    if (head := table.head()) != row.version and _uncovered(manifest, snapshot, row, head):
+        yield _Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+    found = table.scan([ID]).read_all().column(ID)
     ids[row.alias] = found.combine_chunks()
     if len(found) != row.rows:
-        yield Finding(Severity.ERROR, "row_count", f"{len(found)} rows, the graph says {row.rows}", where)
+        yield _Wrong("row_count", f"{len(found)} rows, the graph says {row.rows}")
     if (distinct := pc.count_distinct(found).as_py()) != len(found):
-        yield Finding(Severity.ERROR, "duplicate_id", f"{len(found) - distinct} rows repeat an id", where)
+        yield _Wrong("duplicate_id", f"{len(found) - distinct} rows repeat an id")
 
 
-def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, name: BranchName, ids: dict[str, pa.Array]) -> Iterator[Finding]:
-    row = snapshot.state.table(f"edge:{edge.name}")
-    if row is None or f"edge:{edge.name}" not in ids:
+def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int) -> bool:
+    """Is a HEAD that the snapshot does not show nobody's? It may be its owner's, a dead writer's, or that of one at work now."""
+    if row.owner != snapshot.branch.native:
+        return False  # inherited: whoever owns the table goes on
+    if head < row.version:
+        return True
+    # First the intents, then the newest state: a writer disarms after its publish, so one without an intent shows by now.
+    if any(table.base.home == row.ref.home for intent in intents.pending(manifest.root.objects) for table in intent.tables):
+        return False
+    newest = manifest.snapshot(snapshot.branch.name).state.tables.get(row.id)
+    return newest is None or newest.version < head
+
+
+def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, pa.Array]) -> Iterator[_Wrong]:
+    alias = f"edge:{edge.name}"
+    row = snapshot.state.table(alias)
+    if row is None or alias not in ids:
         return
     ends = tables.open(row.ref).scan([SOURCE, TARGET]).read_all()
     for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):
-        known = ids.get(f"node:{node}")
-        if known is None:
+        if (known := ids.get(f"node:{node}")) is None:
             continue
         lost = ends.column(column).filter(pc.invert(pc.is_in(ends.column(column), value_set=known)))
         if len(lost):
-            message = f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}"
-            yield Finding(Severity.ERROR, "dangling_edge", message, f"{name}:edge:{edge.name}")
+            yield _Wrong("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")

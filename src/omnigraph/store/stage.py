@@ -28,7 +28,7 @@ from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
 from omnigraph.store.fold import fold, foldable
 from omnigraph.store.process import refuse_forked_child
-from omnigraph.store.tables import KEY, Table, Where, key_annotated, open_dataset, uuid_in_doubt
+from omnigraph.store.tables import KEY, Table, Where, key_annotated, one_of, open_dataset, uuid_in_doubt
 
 IN_LIST = 1_000
 """Up to this many keys are looked up by an IN list (an index can answer it); past it one pass over the key column is cheaper."""
@@ -247,7 +247,7 @@ def _addresses_of(table: Table, keys: pa.Array | pa.ChunkedArray) -> Any:
     if not len(values):
         return np.empty(0, dtype=np.uint64)
     if len(values) <= IN_LIST:
-        return table.addresses(pc.field(KEY).isin(values))
+        return table.addresses(one_of(KEY, values))
     found = [
         batch.column("_rowaddr").filter(pc.is_in(batch.column(KEY), value_set=values)).to_numpy(zero_copy_only=False)
         for batch in table.scan([KEY], addresses=True)

@@ -273,6 +273,18 @@ def matching(rows: pa.Table, where: Where | None) -> pa.Table:
     return held.to_table(columns=rows.schema.names, filter=where)
 
 
+def one_of(column: str, values: pa.Array) -> str:
+    """Rows whose `column` is one of these texts, a null being none, as SQL.
+
+    A pyarrow expression reaches Lance through Substrait, which refuses every table that has a `date64` column.
+    """
+    quoted = pc.replace_substring(values.cast(pa.string()).drop_null(), pattern="'", replacement="''")
+    if not len(quoted):
+        return "false"
+    listed = pc.binary_join(pa.ListArray.from_arrays([0, len(quoted)], quoted), "', '")
+    return f"`{column}` IN ('{listed[0].as_py()}')"
+
+
 def _first(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
     for batch in batches:

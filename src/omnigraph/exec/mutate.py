@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
-from omnigraph.errors import InvalidInput, Kind, NotFound
+from omnigraph.catalog.types import scalar_of
+from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.predicate import sql
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
+from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
@@ -93,6 +95,8 @@ class _Run:
         return {image.row.id: change for image in self._images.values() if (change := image.change()) is not None}
 
     def apply(self, statement: Write) -> None:
+        if isinstance(statement, InsertNode | InsertEdge | UpdateNodes):
+            self._refuse_blobs(self._image(statement.type).entity, statement.values)
         match statement:
             case InsertNode(type_, values):
                 self._insert_node(self._image(type_), values)
@@ -106,6 +110,13 @@ class _Run:
                 self.affected_edges += self._delete(self._image(type_), sql(where))
             case _:
                 assert_never(statement)
+
+    def _refuse_blobs(self, entity: EntityType, values: dict[str, Value]) -> None:
+        """A blob is more than the text that names it; until blobs are stored as such, none is stored at all."""
+        for property_ in entity.properties:
+            if scalar_of(property_.type) is Scalar.BLOB and values.get(property_.name) is not None:
+                what = f"{entity.name}.{property_.name} is a Blob, and blobs cannot be written yet; leave it out"
+                raise Unsupported(Kind.UNSUPPORTED, what, type=entity.name, property=property_.name)
 
     # -- statements
 

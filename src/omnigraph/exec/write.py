@@ -122,6 +122,8 @@ def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare
     """Run one write from its preparation to its commit."""
     branch = request.branch
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
+    if (repeated := _repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
+        return repeated
     early: _Staged | None = None
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
         early = _prepare(manifest, tables, request, prepare)  # 2, 3

@@ -98,6 +98,19 @@ def test_a_token_returns_the_first_receipt_and_writes_nothing(graph: Manifest) -
     assert ids_in(graph) == {"a"}
 
 
+def test_a_token_is_asked_for_before_anything_is_judged_by_what_the_first_call_changed(graph: Manifest) -> None:
+    """A retry of a conditional write meets a head that its own first call moved; it gets its receipt all the same."""
+    base = graph.snapshot().commit
+    first = put(graph, {PERSON: Upsert(people("a"))}, token="job", if_commit=base)
+    again = put(graph, {PERSON: Upsert(people("a"))}, token="job", if_commit=base)
+    assert again == first
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        raise InvalidInput(Kind.VALIDATION, "what it needed is gone by now")
+
+    assert write(graph, Tables(graph.root), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
+
+
 def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
     """The preparation runs once more, under the lock, on what the other left; nothing was shown to the caller yet."""
     seen: list[int] = []

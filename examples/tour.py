@@ -73,11 +73,11 @@ def story(place: Path) -> None:
 
     say("A look back")
     then = graph.snapshot(at=first.commit.id if first.commit else None)
-    tell(f"at commit {then.commit} there were {rows(then, 'node:Person')} people; now there are {people(graph)}")
+    tell(f"at commit {then.commit_id} there were {rows(then, 'Person')} people; now there are {people(graph)}")
 
     say("A write whose condition no longer holds is refused")
     try:
-        graph.mutate(RENAME, params={"field": "poetry"}, if_commit=then.commit)
+        graph.mutate(RENAME, params={"field": "poetry"}, if_commit=then.commit_id)
     except og.PreconditionFailed as error:
         tell(f"{error.kind}: {error.message}")
 
@@ -87,7 +87,7 @@ def story(place: Path) -> None:
     tell(f"nobody sees its row: still {people(graph)} people" if people(graph) == before else "half a write is visible!")
     graph.mutate(ADD, params={"name": "the next writer"})
     (healed,) = graph.recoveries()
-    tell(f"the next write healed the graph: {healed.audit.outcome}, then added its own: {people(graph)} people")
+    tell(f"the next write healed the graph: {healed.outcome}, then added its own: {people(graph)} people")
     tell(f"the whole graph checks out: {graph.verify() == []}")
 
     say("Try next: the tour in README.md, `omnigraph --help`, `python -m bench.micro publish`")
@@ -117,19 +117,19 @@ def start(place: Path, name: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def people(graph: og.Graph, branch: str = "main") -> int:
-    return rows(graph.snapshot(branch), "node:Person")
+    return rows(graph.snapshot(branch), "Person")
 
 
-def rows(snapshot: og.Snapshot, alias: str) -> int:
-    row = snapshot.state.table(alias)
-    assert row is not None
-    return row.rows
+def rows(snapshot: og.Snapshot, type_name: str) -> int:
+    table = snapshot.table(type_name)
+    assert table is not None
+    return table.rows
 
 
 def show(graph: og.Graph) -> None:
     snapshot = graph.snapshot()
-    counts = ", ".join(f"{row.alias} {row.rows}" for row in snapshot.state.tables.values())
-    tell(f"main is at commit {snapshot.commit}, version {snapshot.version}: {counts}")
+    counts = ", ".join(f"{table.type_name} {table.rows}" for table in snapshot.tables)
+    tell(f"main is at commit {snapshot.commit_id}, version {snapshot.manifest_version}: {counts}")
 
 
 def say(text: str) -> None:

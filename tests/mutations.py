@@ -46,7 +46,7 @@ def run(
 
 
 def table_row(graph: Graph, alias: str, *, branch: str = "main") -> TableRow:
-    row = graph.snapshot(branch).state.table(alias)
+    row = graph._manifest.snapshot(BranchName(branch)).state.table(alias)  # the row itself, which the façade does not show
     assert row is not None
     return row
 
@@ -84,7 +84,7 @@ def edges(graph: Graph, name: str, *, branch: str = "main") -> list[tuple[object
 
 
 def versions(graph: Graph, *, branch: str = "main") -> dict[str, int]:
-    return {row.alias: row.version for row in graph.snapshot(branch).state.tables.values()}
+    return {f"{table.kind}:{table.type_name}": table.version for table in graph.snapshot(branch).tables}
 
 
 def manifest_of(graph: Graph) -> Manifest:

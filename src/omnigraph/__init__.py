@@ -25,9 +25,8 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph, Receipt, init
+    from omnigraph.graph import Graph, Receipt, Recovery, Snapshot, TableState, init
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
-    from omnigraph.manifest.read import Snapshot
 
 __version__ = "0.1.0"
 
@@ -49,17 +48,19 @@ __all__ = [
     "PreconditionFailed",
     "ReadSetChanged",
     "Receipt",
+    "Recovery",
     "RecoveryRequired",
     "ResourceLimitExceeded",
     "Snapshot",
     "StorageError",
+    "TableState",
     "Unsupported",
     "__version__",
     "init",
     "open",
 ]
 
-_ENGINE = {"Graph": "Graph", "Receipt": "Receipt", "Snapshot": "Snapshot", "init": "init", "open": "open_"}
+_ENGINE = {name: name for name in ("Graph", "Receipt", "Recovery", "Snapshot", "TableState", "init")} | {"open": "open_"}
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal
 
@@ -18,11 +18,12 @@ from omnigraph.exec.verify import Finding, verify
 from omnigraph.exec.write import Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
+from omnigraph.manifest import read
 from omnigraph.manifest.birth import NewTable, create_graph, new_table_id, open_graph
 from omnigraph.manifest.branches import create_branch, delete_branch
-from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
+from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, Resolution, SchemaText, TableChange, now
 from omnigraph.manifest.publish import LOCK_SECONDS
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
@@ -46,13 +47,42 @@ class Receipt(msgspec.Struct, frozen=True):
     commit: Commit | None
 
 
-class Recovery(msgspec.Struct, frozen=True):
-    """One interrupted write that somebody finished or undid."""
+class TableState(msgspec.Struct, frozen=True):
+    """One table as a branch shows it. `native_branch` is the Lance branch that holds it; None is the table's own trunk."""
 
-    branch: BranchName
-    commit: CommitId
+    kind: str
+    type_name: str
+    path: str
+    version: int
+    native_branch: str | None
+    rows: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a branch shows at one moment of its history. It never changes."""
+
+    branch: str
+    commit_id: str
+    manifest_version: int
+    tables: tuple[TableState, ...]
+
+    def table(self, type_name: str, *, kind: str = "node") -> TableState | None:
+        """The table of a type; an edge type may share its name with a node type, so the kind is part of the question."""
+        return next((table for table in self.tables if (table.kind, table.type_name) == (kind, type_name)), None)
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """One interrupted write that somebody finished or undid: what it was, whose, and what became of it."""
+
+    operation_id: str
+    outcome: Resolution
+    writer: CommitKind
+    actor: str | None
+    branch: str
     at: datetime
-    audit: Audit
+    tables: tuple[TableChange, ...]
+    commit_id: str
+    recovered_by: str
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -139,7 +169,7 @@ class Graph:
         instant_ms = int(now().timestamp() * 1000)  # W-49: one instant, however often the write is prepared
         query = select_query(parse_queries(source, name=QUERY_NAME), name)
 
-        def prepare(snapshot: Snapshot) -> Prepared:
+        def prepare(snapshot: read.Snapshot) -> Prepared:
             catalog = self._catalog(snapshot)
             with located(Source(source, QUERY_NAME)):
                 mutation = check_mutation(query, catalog)
@@ -168,7 +198,8 @@ class Graph:
         """A branch now, or at a commit, a manifest version or a moment."""
         if not isinstance(at, str | int | datetime | None):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        found = self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
         """The history of a branch, newest first."""
@@ -185,8 +216,8 @@ class Graph:
         for branch in (MAIN, *list_branches(self._manifest.root.objects)):
             for commit in self._manifest.commits(branch):
                 if commit.audit is not None:
-                    found.setdefault(commit.id, Recovery(commit.branch, commit.id, commit.created_at, commit.audit))
-        return sorted(found.values(), key=lambda recovery: (recovery.at, recovery.commit), reverse=True)
+                    found.setdefault(commit.id, _recovery(commit, commit.audit))
+        return sorted(found.values(), key=lambda recovery: (recovery.at, recovery.commit_id), reverse=True)
 
     def refresh(self) -> list[Audit]:
         """Finish or undo what dead writers left, on every branch. Readers need no refresh: they always look."""
@@ -213,7 +244,7 @@ class Graph:
             python=platform.python_version(),
         )
 
-    def _catalog(self, snapshot: Snapshot) -> Catalog:
+    def _catalog(self, snapshot: read.Snapshot) -> Catalog:
         """The catalog of a snapshot's own schema (D-14): decoded once a schema."""
         schema = snapshot.state.head.schema
         if (known := self._catalogs.get(schema)) is None:
@@ -224,6 +255,19 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _table_states(snapshot: read.Snapshot) -> Iterator[TableState]:
+    for row in sorted(snapshot.state.tables.values(), key=lambda row: row.alias):
+        if not row.dropped:
+            kind, _, name = row.alias.partition(":")
+            yield TableState(kind, name, row.path, row.version, row.native, row.rows)
+
+
+def _recovery(commit: Commit, audit: Audit) -> Recovery:
+    return Recovery(
+        audit.operation, audit.outcome, audit.writer, audit.actor, commit.branch, commit.created_at, audit.tables, commit.id, audit.by
+    )
 
 
 class Branches:

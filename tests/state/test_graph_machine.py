@@ -21,10 +21,9 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.manifest import intents
-from omnigraph.manifest.read import Snapshot
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import Tables
-from tests.mutations import by_id, run
+from tests.mutations import by_id, run, table_row
 
 SCHEMA = """
 node Person { name: String @key  born: I32? }
@@ -331,21 +330,20 @@ class GraphMachine(RuleBasedStateMachine):
         for branch, world in self.worlds.items():
             snapshot = self.handles[0].snapshot(branch)
             assert self.handles[1].snapshot(branch) == snapshot
-            people = self.rows(snapshot, "node:Person")
+            people = self.rows(branch, "node:Person")
             assert {id_: row["born"] for id_, row in people.items()} == world.people
-            assert self.rows(snapshot, "node:Film").keys() == world.films
-            assert self.ends(snapshot, "edge:Knows") == world.knows
-            assert self.ends(snapshot, "edge:Likes") == world.likes
+            assert self.rows(branch, "node:Film").keys() == world.films
+            assert self.ends(branch, "edge:Knows") == world.knows
+            assert self.ends(branch, "edge:Likes") == world.likes
 
-    def rows(self, snapshot: Snapshot, alias: str) -> dict[str, dict[str, object]]:
-        row = snapshot.state.table(alias)
-        assert row is not None
+    def rows(self, branch: str, alias: str) -> dict[str, dict[str, object]]:
+        row = table_row(self.handles[0], alias, branch=branch)
         found = by_id(self.tables.open(row.ref).scan().read_all())
         assert len(found) == row.rows
         return found
 
-    def ends(self, snapshot: Snapshot, alias: str) -> Counter[tuple[object, object]]:
-        return Counter((row["src"], row["dst"]) for row in self.rows(snapshot, alias).values())
+    def ends(self, branch: str, alias: str) -> Counter[tuple[object, object]]:
+        return Counter((row["src"], row["dst"]) for row in self.rows(branch, alias).values())
 
 
 GraphMachine.TestCase.settings = settings(

@@ -136,7 +136,7 @@ def test_reading_only_writes_no_byte(graph: Graph, tmp_path: Path) -> None:
     assert set(rows(reader, PERSON, branch="work")) == {"Ada", "Ben", "Cy"}
     assert (reader.schema, reader.catalog.nodes[0].name, reader.branches.list()) == (SCHEMA, "Person", ["main", "work"])
     assert reader.commit(reader.commits()[0].id) == reader.commits(limit=1)[0]
-    assert reader.snapshot(at=1).version == 1
+    assert reader.snapshot(at=1).manifest_version == 1
     assert (reader.recoveries(), reader.info().mode) == ([], "r")
     assert [finding.code for finding in reader.verify()] == ["pending_intent", "pending_intent"]
     for attempt in (
@@ -164,9 +164,10 @@ def test_opening_for_writing_finishes_what_dead_writers_left(graph: Graph, point
         assert ("Dead" in rows(opened, PERSON, branch=branch)) is forward
         assert (("Dead", "Ada") in edges(opened, "Knows", branch=branch)) is forward
     found = opened.recoveries()
-    assert {(recovery.branch, recovery.audit.outcome) for recovery in found} == {("main", outcome), ("work", outcome)}
-    assert found == sorted(found, key=lambda recovery: (recovery.at, recovery.commit), reverse=True)
-    assert all(opened.commit(recovery.commit).audit == recovery.audit for recovery in found)
+    assert {(recovery.branch, recovery.outcome) for recovery in found} == {("main", outcome), ("work", outcome)}
+    assert found == sorted(found, key=lambda recovery: (recovery.at, recovery.commit_id), reverse=True)
+    audits = [opened.commit(recovery.commit_id).audit for recovery in found]
+    assert [audit.operation for audit in audits if audit is not None] == [recovery.operation_id for recovery in found]
     assert (opened.refresh(), opened.verify()) == ([], [])
 
 
@@ -208,9 +209,9 @@ def test_every_past_state_can_be_looked_at(graph: Graph) -> None:
     old = graph.snapshot()
     run(graph, 'insert Person { name: "Cy" }')
     newest = graph.commits(limit=1)[0]
-    for at in (old.commit, old.version, graph.commit(old.commit).created_at):
+    for at in (old.commit_id, old.manifest_version, graph.commit(old.commit_id).created_at):
         assert graph.snapshot(at=at) == old
-    assert graph.snapshot(at=datetime.now(UTC)).commit == newest.id == graph.snapshot().commit
+    assert graph.snapshot(at=datetime.now(UTC)).commit_id == newest.id == graph.snapshot().commit_id
     graph.branches.create("work")
     on_branch = run(graph, 'insert Person { name: "Dee" }', branch="work").commit
     assert on_branch is not None

@@ -29,10 +29,10 @@ def list_(flags: Flags, *, uri: str | None, as_json: bool) -> None:
         output.document({"recoveries": [recovery_document(one) for one in found]})
         return
     for one in found:
-        actor = f" actor={one.audit.actor}" if one.audit.actor is not None else ""
+        actor = f" actor={one.actor}" if one.actor is not None else ""
         output.line(
-            f"{one.at.isoformat()} {one.audit.outcome} {one.audit.writer} graph_branch={one.branch} "
-            f"commit={one.commit} operation={one.audit.operation}{actor}"
+            f"{one.at.isoformat()} {one.outcome} {one.writer} graph_branch={one.branch} "
+            f"commit={one.commit_id} operation={one.operation_id}{actor}"
         )
     if not found:
         output.line("(no interrupted writes)")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Recovery
-    from omnigraph.manifest.model import Commit, TableRow
-    from omnigraph.manifest.read import Snapshot
+    from omnigraph.graph import Recovery, Snapshot, TableState
+    from omnigraph.manifest.model import Commit
 
 Document = dict[str, object]
 
@@ -37,37 +36,34 @@ def commit_document(commit: Commit) -> Document:
 
 
 def snapshot_document(snapshot: Snapshot, *, format_number: int) -> Document:
-    live = sorted((row for row in snapshot.state.tables.values() if not row.dropped), key=lambda row: row.alias)
     return {
-        "graph_branch": snapshot.branch.name,
-        "graph_manifest_version": snapshot.version,
+        "graph_branch": snapshot.branch,
+        "graph_manifest_version": snapshot.manifest_version,
         "internal_schema_version": format_number,
-        "datasets": [_dataset(row) for row in live],
+        "datasets": [_dataset(table) for table in snapshot.tables],
     }
 
 
-def _dataset(row: TableRow) -> Document:
-    kind, _, name = row.alias.partition(":")
+def _dataset(table: TableState) -> Document:
     return {
-        "entity_kind": kind,
-        "type_name": name,
-        "dataset_path": row.path,
-        "published_dataset_version": row.version,
-        "native_dataset_branch": row.native,
-        "entity_count": row.rows,
+        "entity_kind": table.kind,
+        "type_name": table.type_name,
+        "dataset_path": table.path,
+        "published_dataset_version": table.version,
+        "native_dataset_branch": table.native_branch,
+        "entity_count": table.rows,
     }
 
 
 def recovery_document(recovery: Recovery) -> Document:
-    audit = recovery.audit
     return {
-        "operation_id": audit.operation,
-        "outcome": audit.outcome.value,
-        "writer": audit.writer.value,
-        "actor_id": audit.actor,
-        "recovered_by": audit.by,
+        "operation_id": recovery.operation_id,
+        "outcome": recovery.outcome.value,
+        "writer": recovery.writer.value,
+        "actor_id": recovery.actor,
+        "recovered_by": recovery.recovered_by,
         "graph_branch": recovery.branch,
-        "graph_commit_id": recovery.commit,
+        "graph_commit_id": recovery.commit_id,
         "created_at": microseconds(recovery.at),
-        "datasets": [{"type_key": table.alias, "before": table.before, "after": table.after} for table in audit.tables],
+        "datasets": [{"type_key": table.alias, "before": table.before, "after": table.after} for table in recovery.tables],
     }

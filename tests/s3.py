@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -215,12 +215,17 @@ class Request(NamedTuple):
     status: int
 
 
+def _any_write(request: Request) -> bool:
+    return True
+
+
 class CountingProxy:
     """A reverse proxy before an S3 server. Clients sign for the proxy's own address, and it hands their `Host` on as it was."""
 
     def __init__(self, upstream: str) -> None:
         self._seen: list[Request] = []
         self._to_lose: list[int | None] = []
+        self._losable: Callable[[Request], bool] = _any_write
         self._to_refuse: list[int] = []
         self._guard: Final = threading.Lock()
         self._server: Final = _ProxyServer(self, upstream)
@@ -244,10 +249,11 @@ class CountingProxy:
             self._to_lose.clear()
             self._to_refuse.clear()
 
-    def lose_answers(self, *instead: int | None) -> None:
-        """Apply the next writes and lose their answers: break the connection (None), or answer with this status instead."""
+    def lose_answers(self, *instead: int | None, of: Callable[[Request], bool] | None = None) -> None:
+        """Apply the next writes (those that `of` picks) and lose their answers: break the connection (None), or answer so instead."""
         with self._guard:
             self._to_lose = list(instead)
+            self._losable = of or _any_write
 
     def refuse_writes(self, *statuses: int) -> None:
         """Answer the next writes with these, and do not hand them on."""
@@ -260,7 +266,14 @@ class CountingProxy:
 
     def next_loss(self, request: Request) -> tuple[int | None] | None:
         with self._guard:
-            return (self._to_lose.pop(0),) if self._to_lose and request.method in _WRITES else None
+            lost = self._to_lose and request.method in _WRITES and self._losable(request)
+            return (self._to_lose.pop(0),) if lost else None
+
+    @property
+    def still_to_lose(self) -> int:
+        """How many answers that were to be lost have not been asked for."""
+        with self._guard:
+            return len(self._to_lose)
 
     def record(self, request: Request) -> None:
         with self._guard:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import omnigraph as og
 from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.ids import BranchName
@@ -58,6 +59,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             delete_branch(manifest, BranchName(what))
         case "matrix":
             run(manifest, WRITERS[int(what)])
+        case "mutate":
+            og.open(manifest.root.uri).mutate(what)
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:
@@ -88,12 +91,20 @@ class Sleeper:
         said, _ = self._process.communicate(timeout=120)
         return said.strip()
 
+    def interrupt(self) -> int:
+        """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code."""
+        self._process.send_signal(signal.SIGINT)
+        self.wake()
+        return self._process.returncode
+
 
 @contextmanager
 def asleep(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Iterator[Sleeper]:
     """Do it in a process that falls asleep (SIGSTOP) when it reaches `point` for the `nth` time."""
     environment = {**os.environ, ENVIRONMENT: f"{point.value}=stop:{nth}"}
-    with subprocess.Popen(command(doing, uri, options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command(doing, uri, options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         try:
             _, status = os.waitpid(process.pid, os.WUNTRACED)
             assert os.WIFSTOPPED(status), f"{point} was not reached"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from omnigraph.exec.verify import Finding
 from omnigraph.graph import Recovery
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, Resolution
-from omnigraph.store.tables import Tables, open_newest
+from omnigraph.store.tables import Table, Tables, open_newest
 from tests.graphs import reopen
 
 ACCOUNT, MIRROR = "node:Account", "node:Mirror"
@@ -87,7 +87,7 @@ def look(uri: str) -> Image:
     named = {row.alias: row for row in state.tables.values()}
     return Image(
         commits=graph.commits(),
-        rows={alias: [Row(**r) for r in _rows(tables.open(row.ref).scan(["name", "value", "token"]))] for alias, row in named.items()},
+        rows={alias: _rows(tables.open(row.ref)) for alias, row in named.items()},
         shown={alias: row.version for alias, row in named.items()},
         heads={alias: int(open_newest(manifest.root, row.path, branch=row.native).version) for alias, row in named.items()},
         findings=graph.verify(),
@@ -96,9 +96,9 @@ def look(uri: str) -> Image:
     )
 
 
-def _rows(reader: Iterable[object]) -> list[dict[str, object]]:
-    found = reader.read_all().to_pylist()  # type: ignore[attr-defined]  # pyarrow has no types
-    return [{"key": row["name"], "value": row["value"], "token": row["token"]} for row in found]
+def _rows(table: Table) -> list[Row]:
+    found = table.scan(["name", "value", "token"]).read_all().to_pylist()
+    return [Row(row["name"], row["value"], row["token"]) for row in found]
 
 
 # -- the checker

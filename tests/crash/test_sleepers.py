@@ -9,6 +9,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import RecoveryRequired
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName, OperationId, new_commit_id
@@ -161,3 +162,18 @@ def test_a_branch_made_meanwhile_sees_no_half(tmp_path: Path) -> None:
     assert ids_in(manifest, branch=BranchName("aside")) == {"old", "there"}
     assert ids_in(manifest) == {"old"}
     check(manifest, TWO_TABLES, lands=False, resolved=True)
+
+
+def test_a_delete_overtaken_by_an_update_deletes_what_is_there_then(tmp_path: Path) -> None:
+    """RT-20: planned on the old rows and run on the new ones; neither the node nor its edges are gone."""
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key  n: I64 }\nedge Knows: Person -> Person\n")
+    people_and_edge = """
+    query run() { insert Person { name: "a", n: 1 }  insert Person { name: "b", n: 2 }  insert Knows { from: "a", to: "b" } }
+    """
+    graph.mutate(people_and_edge)
+    with asleep("mutate query run() { delete Person where n = 1 }", graph.uri, Fault.WRITE_PREPARED) as sleeper:
+        graph.mutate('query run() { update Person set { n: 3 } where name = "a" }')
+        assert sleeper.wake() == "done"
+    assert graph.info().tables == {"node:Person": 2, "edge:Knows": 1}
+    assert graph.verify() == []
+    assert [commit.kind for commit in graph.commits()][:-1] == [CommitKind.MUTATE] * 2, "a delete of nothing makes no commit"

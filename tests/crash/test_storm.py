@@ -90,8 +90,8 @@ class Storm:
 
 
 def sometimes_at_a_fault_point(chance: random.Random) -> dict[str, str]:
-    """Every other life ends by itself at a boundary of the protocol, which a random moment meets too rarely."""
-    return {} if chance.random() < 0.5 else {ENVIRONMENT: f"{chance.choice(POINTS).value}=kill:{chance.randrange(1, 25)}"}
+    """Most lives end by themselves at a boundary of the protocol, which a random moment meets too rarely."""
+    return {} if chance.random() < 0.3 else {ENVIRONMENT: f"{chance.choice(POINTS).value}=kill:{chance.randrange(1, 20)}"}
 
 
 def outcomes(image: Image) -> Counter[Resolution]:

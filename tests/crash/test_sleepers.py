@@ -69,6 +69,18 @@ def test_a_recovery_that_is_killed_is_finished_by_the_next(tmp_path: Path, write
     check(manifest, writer, lands=death is Fault.WRITE_COMMITTED, resolved=True)
 
 
+def test_an_intent_that_appears_after_the_first_look_is_resolved_under_the_lock(tmp_path: Path) -> None:
+    """REC-20: a writer looked, found nothing and prepared; somebody died meanwhile; it resolves that and prepares again."""
+    manifest = ready(tmp_path, TWO_TABLES)
+    with asleep(doing(BY_NAME["append, main"]), manifest.root.uri, Fault.WRITE_PREPARED) as sleeper:
+        crash(doing(TWO_TABLES), manifest.root.uri, Fault.WRITE_BETWEEN_TABLES)
+        assert len(intents.pending(manifest.root.objects)) == 1
+        assert sleeper.wake() == "done"
+    assert content(manifest, MAIN) == {PERSON: {"old", "new"}, COMPANY: {"old"}}
+    assert audits(manifest, TWO_TABLES) == 1
+    whole(manifest, TWO_TABLES)
+
+
 def test_a_publish_refused_by_a_disjoint_winner_is_undone_and_the_winner_kept(tmp_path: Path) -> None:
     """RT-11, REC-28: the writer that was refused undoes its own work at once, on top of the winner."""
     manifest = ready(tmp_path, TWO_TABLES)

@@ -1,38 +1,74 @@
-"""A real process that does one thing to a graph: `OMNIGRAPH_FAULT=... python -m tests.crasher DOING URI [OPTIONS]`."""
+"""A real process that does one thing to a graph: `OMNIGRAPH_FAULT=... python -m tests.crasher DOING URI [OPTIONS]`.
+
+It says `done`, or the kind of the error it got.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+import omnigraph as og
+from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
+from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.locks import Locks
+from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.recover import heal
+from omnigraph.store.tables import Tables
 from tests.crash.matrix import WRITERS, run
 from tests.graphs import COMPANY, PERSON, add, make, reopen
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
+TTL_SECONDS = 2.0
+"""How long a lease of the process outlives it: short, so that a successor need not wait long; long enough for a busy machine."""
+
+
 def main(doing: str, uri: str, options: str = "{}") -> None:
     storage = json.loads(options)
-    match doing:
-        case "init":
-            make(uri, PERSON, COMPANY, storage_options=storage)
-        case "write":
-            add(reopen(uri, storage_options=storage), "new", token="the-write")
-        case "create branch":
-            create_branch(reopen(uri, storage_options=storage), "work")
-        case "delete branch":
-            delete_branch(reopen(uri, storage_options=storage), "work")
-        case _ if doing.startswith("matrix "):
-            run(reopen(uri, storage_options=storage), WRITERS[int(doing.split()[1])])
-        case _:
-            raise SystemExit(f"unknown: {doing}")
+    if doing == "init":
+        make(uri, PERSON, COMPANY, storage_options=storage)
+    else:
+        manifest = reopen(uri, storage_options=storage)
+        locks = Locks.of(manifest.root.objects, ttl_seconds=TTL_SECONDS)
+        try:
+            do(manifest, *doing.split(maxsplit=1))
+        except OmniGraphError as error:
+            print(error.kind.value, flush=True)
+            raise SystemExit(1) from error
+        del locks  # kept until here: a graph whose locks nobody holds forgets their ttl
     print("done", flush=True)
+
+
+def do(manifest: Manifest, verb: str, what: str = "") -> None:
+    match verb:
+        case "write":
+            add(manifest, "new", token="the-write")
+        case "create":
+            create_branch(manifest, what)
+        case "delete":
+            delete_branch(manifest, BranchName(what))
+        case "matrix":
+            run(manifest, WRITERS[int(what)])
+        case "mutate":
+            og.open(manifest.root.uri).mutate(what)
+        case "heal":
+            heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
+        case _:
+            raise SystemExit(f"unknown: {verb}")
+
+
+def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str]:
+    return [sys.executable, "-m", "tests.crasher", doing, uri, json.dumps(dict(options or {}))]
 
 
 def crash(
@@ -40,8 +76,41 @@ def crash(
 ) -> subprocess.CompletedProcess[str]:
     """Do it in a process that is killed when it reaches `point` for the `nth` time."""
     environment = {**os.environ, ENVIRONMENT: f"{point.value}=kill:{nth}"}
-    command = [sys.executable, "-m", "tests.crasher", doing, uri, json.dumps(dict(options or {}))]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command(doing, uri, options), cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+class Sleeper:
+    """A process that has reached a point and sleeps there."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def wake(self) -> str:
+        """Let it go on to its end; what it said last."""
+        self._process.send_signal(signal.SIGCONT)
+        said, _ = self._process.communicate(timeout=120)
+        return said.strip()
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code."""
+        self._process.send_signal(signal.SIGINT)
+        self.wake()
+        return self._process.returncode
+
+
+@contextmanager
+def asleep(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Iterator[Sleeper]:
+    """Do it in a process that falls asleep (SIGSTOP) when it reaches `point` for the `nth` time."""
+    environment = {**os.environ, ENVIRONMENT: f"{point.value}=stop:{nth}"}
+    with subprocess.Popen(
+        command(doing, uri, options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), f"{point} was not reached"
+            yield Sleeper(process)
+        finally:
+            process.kill()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -215,13 +215,19 @@ class Request(NamedTuple):
     status: int
 
 
+def _any_write(request: Request) -> bool:
+    return True
+
+
 class CountingProxy:
     """A reverse proxy before an S3 server. Clients sign for the proxy's own address, and it hands their `Host` on as it was."""
 
     def __init__(self, upstream: str) -> None:
         self._seen: list[Request] = []
         self._to_lose: list[int | None] = []
+        self._losable: Callable[[Request], bool] = _any_write
         self._to_refuse: list[int] = []
+        self._refusable: Callable[[Request], bool] = _any_write
         self._guard: Final = threading.Lock()
         self._server: Final = _ProxyServer(self, upstream)
         self.endpoint: Final = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -244,23 +250,33 @@ class CountingProxy:
             self._to_lose.clear()
             self._to_refuse.clear()
 
-    def lose_answers(self, *instead: int | None) -> None:
-        """Apply the next writes and lose their answers: break the connection (None), or answer with this status instead."""
+    def lose_answers(self, *instead: int | None, of: Callable[[Request], bool] | None = None) -> None:
+        """Apply the next writes (those that `of` picks) and lose their answers: break the connection (None), or answer so instead."""
         with self._guard:
             self._to_lose = list(instead)
+            self._losable = of or _any_write
 
-    def refuse_writes(self, *statuses: int) -> None:
-        """Answer the next writes with these, and do not hand them on."""
+    def refuse_writes(self, *statuses: int, of: Callable[[Request], bool] | None = None) -> None:
+        """Answer the next writes (those that `of` picks) with these, and do not hand them on."""
         with self._guard:
             self._to_refuse = list(statuses)
+            self._refusable = of or _any_write
 
-    def next_refusal(self, method: str) -> int | None:
+    def next_refusal(self, request: Request) -> int | None:
         with self._guard:
-            return self._to_refuse.pop(0) if self._to_refuse and method in _WRITES else None
+            refused = self._to_refuse and request.method in _WRITES and self._refusable(request)
+            return self._to_refuse.pop(0) if refused else None
 
     def next_loss(self, request: Request) -> tuple[int | None] | None:
         with self._guard:
-            return (self._to_lose.pop(0),) if self._to_lose and request.method in _WRITES else None
+            lost = self._to_lose and request.method in _WRITES and self._losable(request)
+            return (self._to_lose.pop(0),) if lost else None
+
+    @property
+    def still_to_lose(self) -> int:
+        """How many answers that were to be lost have not been asked for."""
+        with self._guard:
+            return len(self._to_lose)
 
     def record(self, request: Request) -> None:
         with self._guard:
@@ -289,7 +305,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         kind = request_kind(self.command, self.path, copies="x-amz-copy-source" in self.headers)
-        if (refused := self.server.proxy.next_refusal(self.command)) is not None:
+        if (refused := self.server.proxy.next_refusal(Request(self.command, kind, self.path, 0))) is not None:
             self.server.proxy.record(Request(self.command, kind, self.path, refused))
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self._answer(refused)

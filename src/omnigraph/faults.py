@@ -1,7 +1,7 @@
 """The enum of crash points. Free unless armed: in-process (raise) or by environment variable (kill the process).
 
-`OMNIGRAPH_FAULT="publish.before_commit=kill"` kills the process with SIGKILL at that point; `=raise` raises; a number
-after a colon (`=kill:3`) waits for the third time the point is reached.
+`OMNIGRAPH_FAULT="publish.before_commit=kill"` kills the process with SIGKILL at that point; `=stop` puts it to sleep with
+SIGSTOP, until somebody sends SIGCONT; `=raise` raises; a number after a colon (`=kill:3`) waits for the third arrival.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from enum import StrEnum
 from typing import Final, Literal
 
 ENVIRONMENT: Final = "OMNIGRAPH_FAULT"
+
+Action = Literal["raise", "kill", "stop"]
+_ACTIONS: Final[dict[str, Action]] = {"raise": "raise", "kill": "kill", "stop": "stop"}
 
 
 class Fault(StrEnum):
@@ -60,7 +63,7 @@ class SimulatedCrash(BaseException):
 class _Armed:
     __slots__ = ("action", "countdown", "failure", "point")
 
-    def __init__(self, point: Fault, action: Literal["raise", "kill"], countdown: int, failure: Exception | None = None) -> None:
+    def __init__(self, point: Fault, action: Action, countdown: int, failure: Exception | None = None) -> None:
         self.point = point
         self.action = action
         self.countdown = countdown
@@ -73,9 +76,9 @@ def _from_environment() -> _Armed | None:
         return None
     point, _, rest = text.partition("=")
     action, _, count = rest.partition(":")
-    if action not in ("raise", "kill"):
-        raise ValueError(f"{ENVIRONMENT}={text!r}: the action must be raise or kill")
-    return _Armed(Fault(point), "kill" if action == "kill" else "raise", int(count or 1))
+    if action not in _ACTIONS:
+        raise ValueError(f"{ENVIRONMENT}={text!r}: the action must be raise, kill or stop")
+    return _Armed(Fault(point), _ACTIONS[action], int(count or 1))
 
 
 _armed: _Armed | None = _from_environment()
@@ -90,6 +93,9 @@ def reach(point: Fault) -> None:
         return
     if _armed.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if _armed.action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
     raise _armed.failure or SimulatedCrash(point)
 
 

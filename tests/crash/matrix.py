@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
 from omnigraph.exec.write import Change, Upsert
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName
+from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.read import Manifest
-from tests.graphs import COMPANY, PERSON, ids_in, people
+from omnigraph.store.tables import open_newest
+from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
 from tests.writes import append, both, delete, overwrite, put, upsert
 
 WORK = BranchName("work")
 ALIASES = (PERSON, COMPANY)
+
+Content = dict[str, set[str]]
 
 
 class Writer(NamedTuple):
@@ -86,9 +92,58 @@ def run(manifest: Manifest, writer: Writer) -> None:
     put(manifest, writer.changes(), branch=writer.branch)
 
 
-def content(manifest: Manifest, writer: Writer) -> dict[str, set[str]]:
-    return {alias: ids_in(manifest, branch=writer.branch, alias=alias) for alias in ALIASES}
+def content(manifest: Manifest, branch: BranchName) -> Content:
+    return {alias: ids_in(manifest, branch=branch, alias=alias) for alias in ALIASES}
 
 
 def next_write(manifest: Manifest, writer: Writer) -> None:
     upsert(manifest, "after", branch=writer.branch)
+
+
+# -- what must be true afterwards
+
+
+class Images(NamedTuple):
+    """What the graph shows on the writer's branch before and after the write, and on main beside it."""
+
+    before: Content
+    after: Content
+    main: Content
+
+
+@functools.cache
+def images(writer: Writer) -> Images:
+    """Found out by doing the write undisturbed, once."""
+    with tempfile.TemporaryDirectory() as folder:
+        twin = make(f"{folder}/twin", *ALIASES)
+        prepare(twin, writer)
+        before = content(twin, writer.branch)
+        run(twin, writer)
+        return Images(before, content(twin, writer.branch), content(twin, MAIN))
+
+
+def check(manifest: Manifest, writer: Writer, *, lands: bool, resolved: bool) -> None:
+    """The next write works; then the graph is before or after, here and when opened anew; main has seen nothing of a branch (RT-08)."""
+    expected = images(writer)
+    next_write(manifest, writer)
+    shown = dict(expected.after if lands else expected.before)
+    shown[PERSON] = shown[PERSON] | {"after"}
+    anew = reopen(manifest.root.uri, storage_options=manifest.root.storage_options)
+    for handle in (manifest, anew):
+        assert content(handle, writer.branch) == shown
+        assert writer.branch == MAIN or content(handle, MAIN) == expected.main
+    assert audits(manifest, writer) == (1 if resolved else 0)
+    whole(manifest, writer)
+
+
+def audits(manifest: Manifest, writer: Writer) -> int:
+    return sum(commit.audit is not None for commit in manifest.commits(writer.branch))
+
+
+def whole(manifest: Manifest, writer: Writer) -> None:
+    """HEAD equals the visible version of every table on every branch here, and no intent is left."""
+    for branch in {MAIN, writer.branch}:
+        for alias in ALIASES:
+            row = row_of(manifest, alias, branch=branch)
+            assert open_newest(manifest.root, row.path, branch=row.native).version == row.version, (branch, alias)
+    assert intents.pending(manifest.root.objects) == []

@@ -88,7 +88,7 @@ def test_stage(tmp_path: Path, point: Fault) -> None:
 @pytest.mark.parametrize("point", CREATE)
 def test_create_branch(tmp_path: Path, point: Fault) -> None:
     manifest = make(tmp_path / "g")
-    killed("create branch", manifest.root.uri, point)
+    killed("create work", manifest.root.uri, point)
     assert list_branches(manifest.root.objects) == []
     create_branch(manifest, "work")
     assert note(manifest, "hello", branch=WORK).commit.branch == WORK
@@ -99,7 +99,7 @@ def test_delete_branch(tmp_path: Path, point: Fault) -> None:
     manifest = make(tmp_path / "g")
     create_branch(manifest, "work")
     note(manifest, "on it", branch=WORK)
-    killed("delete branch", manifest.root.uri, point)
+    killed("delete work", manifest.root.uri, point)
     if point is Fault.BRANCH_BEFORE_DELETE:
         assert reopen(manifest.root.uri).commits(WORK)[0].message == "on it"
         return
@@ -111,7 +111,7 @@ def test_delete_branch(tmp_path: Path, point: Fault) -> None:
 @pytest.mark.parametrize("point", OBJECT)
 def test_the_object_that_makes_a_branch_visible(tmp_path: Path, point: Fault) -> None:
     manifest = make(tmp_path / "g")
-    killed("create branch", manifest.root.uri, point)
+    killed("create work", manifest.root.uri, point)
     visible = point is Fault.OBJECT_AFTER_LINK
     assert list_branches(manifest.root.objects) == (["work"] if visible else [])
     if not visible:

@@ -43,6 +43,17 @@ def test_the_environment_arms_a_real_process(setting: str, code: int) -> None:
     assert subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False).returncode == code
 
 
+def test_the_environment_puts_a_real_process_to_sleep() -> None:
+    program = f"from omnigraph.faults import *; reach(Fault.{POINT.name}); print('awake', flush=True)"
+    environment = {**os.environ, ENVIRONMENT: f"{POINT.value}=stop"}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate()[0] == b"awake\n"
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("setting", ["nowhere=kill", f"{POINT.value}=explode", POINT.value])
 def test_a_mistyped_setting_fails_loudly_instead_of_never_firing(setting: str) -> None:
     """F-13"""

@@ -31,7 +31,7 @@ from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_
 from omnigraph.manifest import intents
 from omnigraph.manifest.intents import Intent, TableIntent
 from omnigraph.manifest.locks import Grant, Locks
-from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, TableRow, now, read_commits
+from omnigraph.manifest.model import COMMIT, Commit, CommitKind, TableRow, now, read_commits
 from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
@@ -290,14 +290,19 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
 
 
 def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Exception, grant: Grant) -> Commit:
-    """Still holding the lock: finish or undo our own intent. Only when that fails too does the caller have to know of it."""
+    """Still holding the lock: finish or undo our own intent. Only when that fails too does the caller have to know of it.
+
+    A writer that lost its lease may not resolve anything, but what its successor made of the intent stands in the chain.
+    """
     if not intent.tables:  # nothing was armed: it was published, or it was not
-        if (landed := _find_commit(manifest, intent)) is not None:
+        if (landed := _find_commit(manifest, intent, intent.commit)) is not None:
             return landed
         raise error
     try:
-        grant.check()
-        audit = resolve(manifest, tables, intent, epoch=grant.epoch)
+        if not any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback)):
+            grant.check()
+        resolve(manifest, tables, intent, epoch=grant.epoch)
+        landed = _find_commit(manifest, intent, intent.commit)
     except OmniGraphError as worse:
         raise RecoveryRequired(
             Kind.RECOVERY_REQUIRED,
@@ -306,16 +311,14 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
             operation_id=intent.operation,
             branch=intent.branch.name,
         ) from error
-    if audit is not None and audit.outcome is Resolution.ROLLED_BACK:
+    if landed is None:
         raise error
-    landed = _find_commit(manifest, intent)
-    assert landed is not None, "an intent that was not rolled back is in the chain"
     return landed
 
 
-def _find_commit(manifest: Manifest, intent: Intent) -> Commit | None:
+def _find_commit(manifest: Manifest, intent: Intent, commit: CommitId) -> Commit | None:
     _, ledger, _ = manifest.look(intent.branch.name)
-    return next(iter(read_commits(ledger.find(COMMIT + intent.commit))), None)
+    return next(iter(read_commits(ledger.find(COMMIT + commit))), None)
 
 
 def _disarm(manifest: Manifest, intent: Intent) -> None:

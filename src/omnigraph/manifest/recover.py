@@ -18,7 +18,7 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.intents import Intent, TableIntent
-from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, TableChange, TableRow, read_commits
+from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
 from omnigraph.manifest.publish import Expect, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import find_branch
@@ -35,6 +35,8 @@ class Reached(StrEnum):
     UNTOUCHED = "untouched"
     COMMITTED = "committed"
     RESTORED = "restored"
+    OVERTAKEN = "overtaken"
+    """The graph shows a later version, made without us: our commit is not there and can land no more."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -56,14 +58,27 @@ def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seco
 
 
 def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, epoch: int) -> list[Audit]:
-    """The same, by the holder of the branch's lock: intents are read anew, now that their writers cannot move (REC-12)."""
-    done = []
-    for intent in intents.pending(manifest.root.objects):
-        if not _concerns(manifest, intent, branch):
-            continue
-        audit = resolve(manifest, tables, intent, epoch=epoch) if _lives(manifest, intent) else _discard(manifest, intent, branch)
-        if audit is not None:
-            done.append(audit)
+    """The same, by the holder of the branch's lock: intents are read anew, now that their writers cannot move (REC-12).
+
+    There are several when a writer that was overtaken in its sleep armed after its successor: then what looks foreign to
+    one is the work of another, so whoever is blocked is tried again as long as others get done.
+    """
+    done: list[Audit] = []
+    waiting = [intent for intent in intents.pending(manifest.root.objects) if _concerns(manifest, intent, branch)]
+    while waiting:
+        blocked: list[Intent] = []
+        reason: RecoveryRequired | None = None
+        for intent in waiting:
+            try:
+                audit = resolve(manifest, tables, intent, epoch=epoch) if _lives(manifest, intent) else _discard(manifest, intent, branch)
+            except RecoveryRequired as error:
+                blocked.append(intent)
+                reason = reason or error
+                continue
+            done += [audit] if audit is not None else []
+        if reason is not None and blocked == waiting:
+            raise reason
+        waiting = blocked
     return done
 
 
@@ -74,7 +89,7 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -
     if ended:
         intents.disarm(manifest.root.objects, intent)
         return ended[0].audit
-    found = [_find(manifest, table) for table in intent.tables]
+    found = [_find(manifest, table, state) for table in intent.tables]
     forward = all(finding.reached is Reached.COMMITTED for finding in found)
     if forward and state.head.commit == intent.parent and state.head.schema == intent.schema:
         commit = _roll_forward(manifest, tables, intent, epoch=epoch)
@@ -101,7 +116,7 @@ def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: 
 
 
 def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoch: int) -> Commit:
-    """Restore every table the intent names, moved or not: a writer that only slept then finds its own commit refused.
+    """Restore every table the intent could still change, moved or not: a writer that only slept then finds its commit refused.
 
     The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
     """
@@ -123,6 +138,8 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
 def _restore(finding: Finding) -> TableRow | None:
     """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
     intent = finding.intent
+    if finding.reached is Reached.OVERTAKEN:
+        return None
     if intent.creates_ref:
         if finding.head is not None:
             delete_ref(finding.head, str(intent.native))
@@ -150,7 +167,7 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | 
 # -- what is there
 
 
-def _find(manifest: Manifest, intent: TableIntent) -> Finding:
+def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
     root, base = manifest.root, intent.base
     if intent.creates_ref and not has_ref(root, base.path, str(intent.native)):
         return Finding(intent, Reached.UNTOUCHED, None)
@@ -167,6 +184,8 @@ def _find(manifest: Manifest, intent: TableIntent) -> Finding:
             return Finding(intent, Reached.COMMITTED, head)
         case [*earlier, last] if last == intent.restore_uuid and earlier in ([], [intent.uuid]):
             return Finding(intent, Reached.RESTORED, head)
+        case [first, *_] if first != intent.uuid and _shown_past(intent, state):
+            return Finding(intent, Reached.OVERTAKEN, head)
         case _:
             raise RecoveryRequired(
                 Kind.RECOVERY_REQUIRED,
@@ -176,6 +195,11 @@ def _find(manifest: Manifest, intent: TableIntent) -> Finding:
                 expected=base.version + 1,
                 actual=newest,
             )
+
+
+def _shown_past(intent: TableIntent, state: State) -> bool:
+    row = state.tables.get(intent.before.id)
+    return row is not None and row.ref.home == intent.base.home and row.version > intent.base.version
 
 
 def _concerns(manifest: Manifest, intent: Intent, branch: BranchName) -> bool:

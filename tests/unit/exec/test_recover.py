@@ -133,6 +133,20 @@ def test_a_foreign_commit_on_top_of_ours_is_not_touched(graph: Manifest) -> None
     upsert(graph, "elsewhere", branch=WORK)  # REC-19
 
 
+def test_a_foreign_commit_in_our_place_is_not_taken_for_ours(graph: Manifest) -> None:
+    """REC-34: one version past our base, as ours would be, but under another uuid."""
+    with armed(Fault.WRITE_ARMED), pytest.raises(SimulatedCrash):
+        upsert(graph, "new")
+    row = row_of(graph, PERSON)
+    foreign = stage.append(Tables(graph.root).open(row.ref), people("foreign"))
+    assert foreign is not None
+    stage.commit(foreign)
+    with pytest.raises(RecoveryRequired):
+        mend(graph)
+    assert ids_in(graph) == {"old"}
+    assert head(graph, PERSON) == row.version + 1
+
+
 def test_a_disjoint_winner_is_kept_and_the_rollback_is_its_child(graph: Manifest) -> None:
     """REC-28: the head moved although the lock says it cannot; nothing of the winner is lost."""
     die(graph, Fault.WRITE_COMMITTED)

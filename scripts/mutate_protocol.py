@@ -1,0 +1,199 @@
+"""The guards of the write protocol, taken away one at a time, each from a copy of the source -> which test notices.
+
+`python scripts/mutate_protocol.py [name ...]` prints a table and fails when a mutant survives, or when the tests are red
+without one. Run by hand: it takes some minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("src", "tests", "docs", "scripts", "pyproject.toml")
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+class Mutant(NamedTuple):
+    """A guard, the text that is it, what stands there without it, and the tests that should mind."""
+
+    guard: str
+    file: str
+    text: str
+    instead: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant(
+        "the fence",
+        "store/stage.py",
+        "    operation, fragments = transaction.operation, table.dataset.get_fragments()\n",
+        "    return transaction\n    operation, fragments = transaction.operation, table.dataset.get_fragments()\n",
+        ("tests/contract/test_stage_race.py",),
+    ),
+    Mutant(
+        "the recheck of authority under the lock",
+        "exec/write.py",
+        "still = early is not None and _same_authority(manifest, early.snapshot)",
+        "still = early is not None",
+        ("tests/unit/exec/test_write.py",),
+    ),
+    Mutant(
+        "the second look for intents, under the lock",
+        "exec/write.py",
+        "        heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5\n",
+        "",
+        ("tests/crash/test_sleepers.py",),
+    ),
+    Mutant(
+        "the intent",
+        "exec/write.py",
+        "        _arm(manifest, intent)  # 6\n",
+        "        pass\n",
+        ("tests/crash/test_matrix.py::test_a_death_in_the_process",),
+    ),
+    Mutant(
+        "the refusal of drift",
+        "exec/write.py",
+        "        _refuse_drift(tables, ready)\n",
+        "",
+        ("tests/unit/exec/test_write.py",),
+    ),
+    Mutant(
+        "the uuid that proves whose commit it is",
+        "manifest/recover.py",
+        "case [ours] if ours == intent.uuid:",
+        "case [ours]:",
+        ("tests/unit/exec/test_recover.py",),
+    ),
+    Mutant(
+        "the uuid that proves whose restore it is",
+        "manifest/recover.py",
+        "if last == intent.restore_uuid and earlier in ([], [intent.uuid]):",
+        "if not last:",
+        ("tests/unit/exec/test_recover.py",),
+    ),
+    Mutant(
+        "the publish of restored versions",
+        "manifest/recover.py",
+        "        tables=tuple(rows),\n        commit=intent.rollback,",
+        "        commit=intent.rollback,",
+        ("tests/unit/exec/test_recover.py",),
+    ),
+    Mutant(
+        "the restore of tables that have not moved",
+        "manifest/recover.py",
+        "    if finding.reached is Reached.OVERTAKEN:\n",
+        "    if finding.reached in (Reached.OVERTAKEN, Reached.UNTOUCHED):\n",
+        ("tests/contract/test_write_s3.py::test_a_writer_overtaken_in_its_sleep_damages_nothing",),
+    ),
+    Mutant(
+        "forward only from the parent it was planned on",
+        "manifest/recover.py",
+        "    if forward and state.head.commit == intent.parent and state.head.schema == intent.schema:\n",
+        "    if forward:\n",
+        ("tests/unit/exec/test_recover.py",),
+    ),
+    Mutant(
+        "what the graph shows is not ours to undo",
+        "manifest/recover.py",
+        "case [first, *_] if first != intent.uuid and _shown_past(intent, state):",
+        "case [first, *_] if not first:",
+        ("tests/crash/test_sleepers.py",),
+    ),
+    Mutant(
+        "another try for intents that wait for others",
+        "manifest/recover.py",
+        "        if reason is not None and blocked == waiting:\n",
+        "        if reason is not None:\n",
+        ("tests/crash/test_sleepers.py",),
+    ),
+    Mutant(
+        "a look at the chain by a writer that lost its lease",
+        "exec/write.py",
+        "        if not any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback)):\n            grant.check()\n",
+        "        grant.check()\n",
+        ("tests/contract/test_write_s3.py::test_a_writer_overtaken_in_its_sleep_damages_nothing",),
+    ),
+    Mutant(
+        "the epoch check",
+        "manifest/publish.py",
+        "if expect.epoch is not None and expect.epoch < head.epoch:",
+        "if False:",
+        ("tests/unit/manifest/test_publish.py", "tests/contract/test_fencing.py"),
+    ),
+    Mutant(
+        "the branch-incarnation check",
+        "manifest/publish.py",
+        "if expect.branch is not None and expect.branch != branch:",
+        "if False:",
+        ("tests/unit/manifest/test_publish.py", "tests/unit/manifest/test_branches.py"),
+    ),
+    Mutant(
+        "the exact-head expectation",
+        "manifest/publish.py",
+        "if expect.head is not None and expect.head != head.commit:",
+        "if False:",
+        ("tests/unit/manifest/test_publish.py", "tests/crash/test_sleepers.py"),
+    ),
+    Mutant(
+        "the expected table versions",
+        "manifest/publish.py",
+        "    for table, expected in expect.tables.items():\n",
+        "    for table, expected in ():\n",
+        ("tests/unit/manifest/test_publish.py",),
+    ),
+)
+
+
+def main(names: list[str]) -> int:
+    chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.guard for name in names)]
+    every = sorted({test for mutant in chosen for test in mutant.tests})
+    if (red := first_failure(None, tuple(every))) is not None:
+        print(f"red without any mutant: {red}")
+        return 1
+    print("| without | the test that notices |\n|---|---|", flush=True)
+    survivors = 0
+    for mutant in chosen:
+        caught = first_failure(mutant, mutant.tests)
+        survivors += caught is None
+        print(f"| {mutant.guard} | {f'`{caught}`' if caught else '**survives**'} |", flush=True)
+    return 1 if survivors else 0
+
+
+def first_failure(mutant: Mutant | None, tests: tuple[str, ...]) -> str | None:
+    """Run tests on a copy of the source, with the mutant in it; the first that fails."""
+    with tempfile.TemporaryDirectory(prefix="omnigraph-mutant-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            source = ROOT / name
+            shutil.copytree(source, copy / name) if source.is_dir() else shutil.copy(source, copy / name)
+        if mutant is not None:
+            apply(mutant, copy / "src" / "omnigraph" / mutant.file)
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return None
+        found = FAILED.search(done.stdout)
+        if found is None:
+            raise SystemExit(f"pytest ended with {done.returncode} and named no test:\n{done.stdout}{done.stderr}")
+        return found.group(1)
+
+
+def apply(mutant: Mutant, file: Path) -> None:
+    text = file.read_text()
+    if text.count(mutant.text) != 1:
+        raise SystemExit(f"{mutant.file} holds {text.count(mutant.text)} times what {mutant.guard} was; mend this script")
+    file.write_text(text.replace(mutant.text, mutant.instead))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

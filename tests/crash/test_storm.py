@@ -1,0 +1,139 @@
+"""Four processes write, are killed at any moment and come back; afterwards no write is lost, halved or doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.faults import ENVIRONMENT, Fault
+from omnigraph.manifest.model import Resolution
+from tests.crash.storm import ACCOUNT, SCHEMA, AboutTo, Acknowledged, Image, Line, look, problems, read_log, say
+from tests.crash.storm_child import DIE_BETWEEN, PUT
+
+STORM_SECONDS = 30
+WRITERS = 4
+PAUSE_SECONDS = 0.8
+"""The mean time between two kills. Only their number rests on it, no assertion."""
+TOO_MANY_KILLS = 1_000
+POINTS = (Fault.WRITE_ARMED, Fault.STAGE_AFTER_COMMIT, Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED, Fault.PUBLISH_AFTER_COMMIT)
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+pytestmark = pytest.mark.crash
+
+
+class Storm:
+    """The writers of one graph: each has a log, and is started again under the same name when it was killed."""
+
+    def __init__(self, folder: Path, style: str, *, doom: Callable[[random.Random], dict[str, str]]) -> None:
+        self.uri = og.init(folder / "g", schema=SCHEMA).uri
+        self.chance = random.Random(style)
+        self.kills = 0
+        self._folder = folder
+        self._style = style
+        self._doom = doom
+        self._lives: Counter[int] = Counter()
+        self._quiet: dict[int, int] = {}
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    @contextmanager
+    def blowing(self) -> Iterator[None]:
+        """All writers run inside this block; none after it."""
+        try:
+            for at in range(WRITERS):
+                self._start(at)
+            yield
+        finally:
+            for process in self._running.values():
+                process.kill()
+                process.wait()
+
+    def strike(self) -> None:
+        """Kill a writer that has begun to write in this life, if there is one."""
+        if busy := [at for at in self._running if self._log(at).stat().st_size > self._quiet[at]]:
+            struck = self._running[self.chance.choice(busy)]
+            struck.kill()
+            struck.wait()
+        self.mourn()
+
+    def said(self) -> list[Line]:
+        return [line for at in range(WRITERS) for line in read_log(self._log(at))]
+
+    def mourn(self) -> None:
+        """Start again whoever is dead. Who ended otherwise than by a kill has found a bug."""
+        for at, process in list(self._running.items()):
+            if (code := process.poll()) is not None:
+                assert code == -signal.SIGKILL, self._log(at, "err").read_text()
+                self.kills += 1
+                self._start(at)
+
+    def _start(self, at: int) -> None:
+        self._lives[at] += 1
+        self._log(at).touch()
+        self._quiet[at] = self._log(at).stat().st_size
+        command = [sys.executable, "-m", "tests.crash.storm_child", self._style, self.uri, self._log(at), f"w{at}", str(self._lives[at])]
+        with self._log(at, "err").open("wb") as err:
+            self._running[at] = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self._doom(self.chance)}, stderr=err)
+
+    def _log(self, at: int, suffix: str = "log") -> Path:
+        return self._folder / f"w{at}.{suffix}"
+
+
+def sometimes_at_a_fault_point(chance: random.Random) -> dict[str, str]:
+    """Most lives end by themselves at a boundary of the protocol, which a random moment meets too rarely."""
+    return {} if chance.random() < 0.3 else {ENVIRONMENT: f"{chance.choice(POINTS).value}=kill:{chance.randrange(1, 20)}"}
+
+
+def outcomes(image: Image) -> Counter[Resolution]:
+    return Counter(recovery.outcome for recovery in image.recoveries)
+
+
+def one_more_write(uri: str, log: Path) -> None:
+    """Whatever the dead left, the next write resolves."""
+    line = AboutTo("one more", 0, "one more", (ACCOUNT,), "the test")
+    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    say(out, line)
+    commit = og.open(uri).mutate(PUT, "alone", {"name": line.key, "value": line.value, "token": line.token}, token=line.token).commit
+    assert commit is not None
+    say(out, Acknowledged(line.token, commit.id))
+    os.close(out)
+
+
+def test_no_write_is_lost_in_a_storm(tmp_path: Path) -> None:
+    """W-02, W-07, C-09, REC-09, RT-04, RT-06: acknowledged is there, in commit order; half is nowhere; HEAD is what is shown."""
+    storm = Storm(tmp_path, "mutate", doom=sometimes_at_a_fault_point)
+    ends = time.monotonic() + STORM_SECONDS
+    with storm.blowing():
+        # Never the clock alone: a storm without both kinds of recovery would prove little.
+        while time.monotonic() < ends or set(outcomes(look(storm.uri))) != {Resolution.ROLLED_FORWARD, Resolution.ROLLED_BACK}:
+            time.sleep(storm.chance.uniform(0, 2 * PAUSE_SECONDS))
+            storm.strike()
+            assert storm.kills < TOO_MANY_KILLS, "all these deaths, and not once forward and once back"
+    one_more_write(storm.uri, tmp_path / "test.log")
+    said = [*storm.said(), *read_log(tmp_path / "test.log")]
+    image = look(storm.uri)
+    assert problems(said, image) == []
+    acked = sum(isinstance(line, Acknowledged) for line in said)
+    print(f"\n{acked} writes acknowledged, {len(image.commits)} commits, {storm.kills + WRITERS} kills, recoveries {dict(outcomes(image))}")
+
+
+def test_the_same_storm_finds_the_rows_that_a_delete_and_an_add_lose(tmp_path: Path) -> None:
+    """W-01: the checker can fail. Every writer dies between the two commits of an update of a key that only this life writes."""
+    storm = Storm(tmp_path, "delete_then_add", doom=lambda chance: {DIE_BETWEEN: "1"})
+    with storm.blowing():
+        while storm.kills < WRITERS:
+            time.sleep(PAUSE_SECONDS / 10)
+            storm.mourn()
+    one_more_write(storm.uri, tmp_path / "test.log")
+    found = problems([*storm.said(), *read_log(tmp_path / "test.log")], look(storm.uri))
+    assert any(problem.startswith("lost row") and "acknowledged" in problem for problem in found), found

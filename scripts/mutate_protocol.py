@@ -57,7 +57,7 @@ MUTANTS = (
         "exec/write.py",
         "        _arm(manifest, intent)  # 6\n",
         "        pass\n",
-        ("tests/crash/test_matrix.py::test_a_death_in_the_process",),
+        ("tests/crash/test_matrix.py::test_a_death_in_the_process[two tables, main-write.between_tables:1]",),
     ),
     Mutant(
         "the refusal of drift",
@@ -70,7 +70,7 @@ MUTANTS = (
         "the uuid that proves whose commit it is",
         "manifest/recover.py",
         "case [ours] if ours == intent.uuid:",
-        "case [ours]:",
+        "case [ours] if ours != intent.restore_uuid:",
         ("tests/unit/exec/test_recover.py",),
     ),
     Mutant(

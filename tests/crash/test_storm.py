@@ -23,7 +23,7 @@ from tests.crash.storm_child import DIE_BETWEEN, PUT
 
 STORM_SECONDS = 30
 WRITERS = 4
-PAUSE_SECONDS = 0.8
+PAUSE_SECONDS = 1.0
 """The mean time between two kills. Only their number rests on it, no assertion."""
 TOO_MANY_KILLS = 1_000
 POINTS = (Fault.WRITE_ARMED, Fault.STAGE_AFTER_COMMIT, Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED, Fault.PUBLISH_AFTER_COMMIT)
@@ -91,7 +91,7 @@ class Storm:
 
 def sometimes_at_a_fault_point(chance: random.Random) -> dict[str, str]:
     """Most lives end by themselves at a boundary of the protocol, which a random moment meets too rarely."""
-    return {} if chance.random() < 0.3 else {ENVIRONMENT: f"{chance.choice(POINTS).value}=kill:{chance.randrange(1, 20)}"}
+    return {} if chance.random() < 0.4 else {ENVIRONMENT: f"{chance.choice(POINTS).value}=kill:{chance.randrange(1, 30)}"}
 
 
 def outcomes(image: Image) -> Counter[Resolution]:

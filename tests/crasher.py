@@ -5,6 +5,7 @@ It says `done`, or the kind of the error it got.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -92,8 +93,13 @@ class Sleeper:
         return said.strip()
 
     def interrupt(self) -> int:
-        """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code."""
-        self._process.send_signal(signal.SIGINT)
+        """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code.
+
+        Sent to the main thread: what is sent to a sleeping process goes to whichever of its threads wakes first, and the main
+        one may be done by the time that one has told it.
+        """
+        if ctypes.CDLL(None, use_errno=True).tgkill(self._process.pid, self._process.pid, signal.SIGINT) != 0:
+            raise OSError(ctypes.get_errno(), "tgkill failed")
         self.wake()
         return self._process.returncode
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-import msgspec
-
 
 class Kind(StrEnum):
     """Stable codes. Append only: a code, once released, keeps its name and meaning."""
@@ -96,7 +94,7 @@ class OmniGraphError(Exception):
         self.facts: Final = facts
 
 
-class Span(msgspec.Struct, frozen=True, gc=False):
+class Span(NamedTuple):
     """Where something stands in a text: characters `start` up to, not including, `end`."""
 
     start: int

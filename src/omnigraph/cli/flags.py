@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
-import msgspec
 from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,12 +16,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH: Final = click.Path(path_type=Path)
 
 
-class Flags(msgspec.Struct, frozen=True):
+class Flags(NamedTuple):
     """What was said to the whole program. `None` is "not said", which is not the same as an empty text."""
 
     store: str | None = None
     actor: str | None = None
-    storage_options: Mapping[str, str] = {}
+    storage_options: Mapping[str, str] = MappingProxyType({})
     yes: bool = False
     quiet: bool = False
 
@@ -30,7 +30,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     """A context inherits the flags of the one around it, so that a flag may stand at any level."""
     name = str(parameter.name)
     if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        context.obj = msgspec.structs.replace(context.obj, **{name: value})
+        context.obj = context.obj._replace(**{name: value})
 
 
 def _remember_options(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
@@ -39,7 +39,7 @@ def _remember_options(context: click.Context, parameter: click.Parameter, values
         if not key or not equals:
             raise click.BadParameter(f"{key!r} is not KEY=VALUE", ctx=context, param=parameter)
     added = {key: value for key, _, value in pairs}
-    context.obj = msgspec.structs.replace(context.obj, storage_options={**context.obj.storage_options, **added})
+    context.obj = context.obj._replace(storage_options={**context.obj.storage_options, **added})
 
 
 def _be_verbose(context: click.Context, parameter: click.Parameter, value: Any) -> None:

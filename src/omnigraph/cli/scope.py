@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from omnigraph.cli import output
 from omnigraph.cli.flags import Flags
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
 
 
-class Capability(msgspec.Struct, frozen=True):
+class Capability(NamedTuple):
     """What a command reaches: its phrase in messages, the flags it takes, and a way out for one it does not take."""
 
     phrase: str
@@ -38,7 +36,7 @@ _ADDRESSES: Final = {
 }
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(NamedTuple):
     """One graph, as it was addressed."""
 
     uri: str

@@ -18,7 +18,8 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import list_branches
-from omnigraph.store.tables import Tables
+from omnigraph.store.refs import native_refs
+from omnigraph.store.tables import Tables, home
 
 CatalogOf = Callable[[Snapshot], Catalog]
 
@@ -44,6 +45,7 @@ def verify(manifest: Manifest, tables: Tables, catalog_of: CatalogOf) -> list[Fi
     findings = list(_intents(manifest))
     for name in (MAIN, *list_branches(manifest.root.objects)):
         findings += _branch(manifest, tables, name, catalog_of)
+    findings += _unused(manifest)
     return findings
 
 
@@ -69,6 +71,28 @@ def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: Ca
             yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, ids))
     for edge in catalog.edges:
         yield from _guarded(f"{name}:edge:{edge.name}", _edges(tables, snapshot, edge, ids))
+
+
+def _unused(manifest: Manifest) -> Iterator[Finding]:
+    """Table folders and native branches that no live branch shows and no intent names: left by the dead, waiting for cleanup."""
+    objects = manifest.root.objects
+    names = (MAIN, *list_branches(objects))
+    try:
+        # Intents first: a writer shows its work before it disarms.
+        spoken_for = {table.base.home for intent in intents.pending(objects) for table in intent.tables}
+        shown = [row for name in names for row in manifest.snapshot(name).state.tables.values()]
+    except OmniGraphError:
+        return  # what cannot be read is a finding already; without it nothing can be called unused
+    used = {row.path for row in shown}
+    homes = {row.ref.home for row in shown} | spoken_for
+    for folder in ("nodes", "edges"):
+        for path in (entry.rstrip("/") for entry in objects.list(folder)):
+            if path not in used:
+                yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path)
+                continue
+            for ref in native_refs(manifest.root, path):
+                if home(path, ref) not in homes:
+                    yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
 
 
 class _Wrong(NamedTuple):

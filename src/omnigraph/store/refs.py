@@ -59,6 +59,13 @@ def has_ref(root: Root, path: str, name: str) -> bool:
     return root.objects.exists(f"{path}/{ref_file(name)}")
 
 
+def native_refs(root: Root, path: str) -> list[str]:
+    """The native branches of a table, by one listing of their names."""
+    folder = ref_file("").rpartition("/")[0]
+    found = root.objects.list(f"{path}/{folder}")
+    return [name.rpartition("/")[2].removesuffix(".json") for name in found if name.endswith(".json")]
+
+
 def delete_ref(table: Table, name: str) -> None:
     """Remove a native branch and its files, also when only one of the two is there (P-14). Nothing there is success.
 

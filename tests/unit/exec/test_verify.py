@@ -34,3 +34,21 @@ def test_what_an_intent_explains_is_no_drift(tmp_path: Path) -> None:
     assert [finding.code for finding in og.open(tmp_path / "g", mode="r").verify()] == ["pending_intent"]
     og.open(tmp_path / "g")
     assert graph.verify() == []
+
+
+def test_what_the_dead_left_waits_for_cleanup_and_is_no_error(tmp_path: Path) -> None:
+    """A branch whose delete died after its visible step leaves its forks; an init that lost a race leaves tables."""
+    graph = og.init(tmp_path / "g", schema=SCHEMA)
+    add(graph, "Ada")
+    graph.branches.create("work")
+    graph.mutate('query q() { insert Person { name: "Eve" } }', branch="work")
+    assert graph.verify() == []
+    with pytest.raises(SimulatedCrash), faults.armed(Fault.BRANCH_AFTER_DELETE):
+        graph.branches.delete("work")
+    stray = tmp_path / "g" / "nodes" / "0000000000000000-0000000000000000"
+    stray.mkdir()
+    (stray / "file").write_text("left")
+    assert sorted((finding.severity.value, finding.code) for finding in graph.verify()) == [
+        ("warning", "unused_ref"),
+        ("warning", "unused_table"),
+    ]

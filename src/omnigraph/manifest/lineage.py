@@ -31,12 +31,16 @@ def is_ancestor(commits: Commits, ancestor: CommitId, of: CommitId) -> bool:
 
 
 def merge_base(commits: Commits, ours: CommitId, theirs: CommitId) -> CommitId | None:
-    """The common ancestor nearest to both: the smallest sum of steps; of equals the one born at the newest manifest version."""
+    """The common ancestor nearest to both: of those that no other common ancestor descends from, the smallest sum of steps,
+    and of equals the one born at the newest manifest version.
+
+    Steps alone would not do: a merge that reached far back makes an old commit near, although a later one is shared too.
+    """
     left, right = distances(commits, ours), distances(commits, theirs)
     common = left.keys() & right.keys()
-    if not common:
-        return None
-    return min(common, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c))
+    # All ancestors of a common ancestor are common, so those that another descends from are just the parents.
+    last = common - {parent for commit in common for parent in commits[commit].parents}
+    return min(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c), default=None)
 
 
 def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:

@@ -70,10 +70,11 @@ def test_the_merge_base_is_the_nearest_common_ancestor(commits: Commits, data: s
     if base is None:
         assert not common
         return
-    assert base in common
-    nearest = min(left[c] + right[c] for c in common)
+    last = {c for c in common if not any(c != other and is_ancestor(commits, c, other) for other in common)}
+    assert base in last
+    nearest = min(left[c] + right[c] for c in last)
     assert left[base] + right[base] == nearest
-    rivals = [commits[c].manifest_version for c in common if left[c] + right[c] == nearest]
+    rivals = [commits[c].manifest_version for c in last if left[c] + right[c] == nearest]
     assert commits[base].manifest_version == max(rivals), "of equals the newest"
     assert merge_base(commits, theirs, ours) == base
 
@@ -94,6 +95,11 @@ def test_a_listing_has_every_ancestor_once_and_children_first(commits: Commits, 
     assert sorted(listed) == sorted(distances(commits, head))
     place = {c: at for at, c in enumerate(listed)}
     assert all(place[child] < place[parent] for child in listed for parent in commits[child].parents)
+
+
+def test_a_merge_that_reached_far_back_does_not_make_an_old_commit_the_base() -> None:
+    history = of(commit("a"), commit("b", "a"), commit("c", "b"), commit("d", "c"), commit("e", "d", "a"))
+    assert merge_base(history, CommitId("b"), CommitId("e")) == "b"
 
 
 def test_unrelated_side_lines_are_listed_by_time() -> None:

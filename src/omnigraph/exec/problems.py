@@ -1,0 +1,97 @@
+"""What is wrong with records -> problems with a code and a place, and the one refusal that carries them all.
+
+Every rule that a record can break has a code here, whoever finds it: the reader of a file, the validation of values, or the
+comparison with what the graph holds. A mutation, a load and a Spark job report the same problem in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from omnigraph.errors import InvalidInput, Kind
+
+REPORTED: Final = 100
+"""How many problems a refusal names unless its caller asks for another number."""
+
+
+class Code(StrEnum):
+    """Stable codes of what can be wrong with a record. Append only."""
+
+    # the text of a record
+    ENCODING = "encoding"
+    JSON = "json"
+    DUPLICATE_MEMBER = "duplicate_member"
+    LINE_LIMIT = "line_limit"
+    # the envelope
+    ENVELOPE = "envelope"
+    UNKNOWN_FIELD = "unknown_field"
+    UNKNOWN_TYPE = "unknown_type"
+    # its values
+    ID = "id"
+    TYPE = "type"
+    OVERFLOW = "overflow"
+    REQUIRED = "required"
+    LIST = "list"
+    VECTOR = "vector"
+    TEMPORAL = "temporal"
+    BLOB = "blob"
+    ENUM = "enum"
+    RANGE = "range"
+    CHECK = "check"
+    # its place among the others
+    DUPLICATE_ID = "duplicate_id"
+    KEY_CONFLICT = "key_conflict"
+    UNIQUE = "unique"
+    ENDPOINT = "endpoint"
+    CARDINALITY = "cardinality"
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing wrong with one record. `line`, `record` and `column` count from 1; `column` is a place inside the line's text."""
+
+    code: Code
+    message: str
+    type: str | None = None
+    """As in `node:Film`."""
+    property: str | None = None
+    id: str | None = None
+    source: str | None = None
+    line: int | None = None
+    record: int | None = None
+    column: int | None = None
+
+    def where(self) -> str:
+        """The place as a person reads it; empty when a problem has none."""
+        parts = [self.source or ""]
+        if self.line is not None:
+            parts.append(f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}")
+        elif self.record is not None:
+            parts.append(f"record {self.record}")
+        return ", ".join(part for part in parts if part)
+
+    def __str__(self) -> str:
+        return f"{place}: {self.message}" if (place := self.where()) else self.message
+
+
+def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
+    """The error for these problems, of which there is at least one; `more` were found and are not named."""
+    first = problems[0]
+    others = len(problems) - 1 + more
+    tail = f" (and {others} more {'problem' if others == 1 else 'problems'})" if others else ""
+    place = {
+        name: value
+        for name in ("source", "line", "record", "column", "type", "property", "id")
+        if (value := getattr(first, name)) is not None
+    }
+    return InvalidInput(
+        Kind.VALIDATION,
+        f"{first}{tail}; nothing was written" if first.where() else f"{first}{tail}",
+        code=first.code.value,
+        problems=tuple(problems),
+        more=more,
+        **place,
+    )

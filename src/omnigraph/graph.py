@@ -14,7 +14,10 @@ from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
+from omnigraph.exec.query import Ask, Queries
+from omnigraph.exec.result import Result
 from omnigraph.exec.verify import Finding, verify
+from omnigraph.exec.watch import Cancellation, Watch
 from omnigraph.exec.write import Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
@@ -27,12 +30,28 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
+from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import plan_mutation
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
 Mode = Literal["r", "rw"]
+
+__all__ = [
+    "Branches",
+    "Cancellation",
+    "Explanation",
+    "Graph",
+    "Info",
+    "Receipt",
+    "Recovery",
+    "Result",
+    "Snapshot",
+    "TableState",
+    "init",
+    "open_",
+]
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -132,6 +151,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
+        self._queries: Final = Queries(self._tables, self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -194,11 +214,36 @@ class Graph:
             )
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
+        watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
+        return self._queries.result(_ask(source, name, params), self._at(branch, at), watch=watch)
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+    ) -> Explanation:
+        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
+        return self._queries.explanation(_ask(source, name, params), self._at(branch, at))
+
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        found = self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        found = self._at(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
@@ -244,6 +289,11 @@ class Graph:
             python=platform.python_version(),
         )
 
+    def _at(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
+        if not isinstance(at, str | int | datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+
     def _catalog(self, snapshot: read.Snapshot) -> Catalog:
         """The catalog of a snapshot's own schema (D-14): decoded once a schema."""
         schema = snapshot.state.head.schema
@@ -255,6 +305,10 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
+    return Ask(Source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _table_states(snapshot: read.Snapshot) -> Iterator[TableState]:

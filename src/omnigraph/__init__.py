@@ -25,7 +25,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Cancellation, Explanation, Graph, Receipt, Recovery, Result, Snapshot, TableState, init
+    from omnigraph.graph import Cancellation, Explanation, Graph, LoadReceipt, Receipt, Recovery, Result, Snapshot, TableState, init
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
 
 __version__ = "0.1.0"
@@ -42,6 +42,7 @@ __all__ = [
     "Kind",
     "LanguageError",
     "LimitError",
+    "LoadReceipt",
     "MergeConflicts",
     "NotFound",
     "OmniGraphError",
@@ -64,8 +65,9 @@ __all__ = [
 ]
 
 _ENGINE = {
-    name: name for name in ("Cancellation", "Explanation", "Graph", "Receipt", "Recovery", "Result", "Snapshot", "TableState", "init")
-} | {"open": "open_"}
+    **{name: name for name in ("Cancellation", "Explanation", "Graph", "LoadReceipt", "Receipt", "Recovery", "Result", "Snapshot")},
+    **{"TableState": "TableState", "init": "init", "open": "open_"},
+}
 
 
 def __getattr__(name: str) -> object:

@@ -6,10 +6,8 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from omnigraph.errors import Kind, NotFound
 from omnigraph.exec.entities import Entities
-from omnigraph.ids import TypeId
-from omnigraph.manifest.model import TableRow
+from omnigraph.exec.tables_of import table_of
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef
 from omnigraph.store.tables import HANDLES, TableRef, Tables
@@ -42,15 +40,6 @@ class View:
     def __init__(self, snapshot: Snapshot, opened: Opened) -> None:
         self.snapshot: Final = snapshot
         self._opened: Final = opened
-        self._rows: Final[dict[TypeId, TableRow]] = {
-            TypeId(row.id.partition("-")[0]): row for row in snapshot.state.tables.values() if not row.dropped
-        }
-
-    def row(self, type_: TypeRef) -> TableRow:
-        """The live table of a type, by its identity: names change, ids do not (T-05)."""
-        if (row := self._rows.get(type_.id)) is None:
-            raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {self.snapshot.branch.name!r} has no table for {type_.name}", type=type_.name)
-        return row
 
     def entities(self, type_: TypeRef) -> Entities:
-        return self._opened.at(self.row(type_).ref)
+        return self._opened.at(table_of(self.snapshot, type_).ref)

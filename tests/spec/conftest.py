@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from omnigraph.testing.collector import SpecPlugin
+from omnigraph.testing.graphs import RealEngine
 from omnigraph.testing.files import cases_of, spec_files
 
 FOLDER: Final = Path(__file__).parent
@@ -19,5 +20,5 @@ PENDING_ALLOWED: Final = True
 
 def pytest_configure(config: pytest.Config) -> None:
     examples = () if PENDING_ALLOWED else [case.name for path in spec_files(EXAMPLES) for case in cases_of(path, top=FOLDER)]
-    plugin = SpecPlugin(FOLDER, engine=None, pending_allowed=PENDING_ALLOWED, must_execute=examples)
+    plugin = SpecPlugin(FOLDER, engine=RealEngine(), pending_allowed=PENDING_ALLOWED, must_execute=examples)
     config.pluginmanager.register(plugin, "omnigraph-spec")

@@ -49,6 +49,7 @@ class RealGraph:
         from omnigraph.exec.write import Append, Prepared, Request, write
         from omnigraph.exec.tables_of import table_of
         from omnigraph.manifest.model import CommitKind
+
         report = Report(limit=10)
         by: dict = {}
         for b in read_batches(lines.encode(), self.graph.catalog, report):

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from omnigraph.catalog.model import TypeKind
 from omnigraph.errors import Kind, Unsupported
@@ -44,20 +44,9 @@ class RealGraph:
         return Counts(receipt.affected_nodes, receipt.affected_edges, receipt.commit is not None)
 
     def load(self, lines: str, *, mode: str) -> Mapping[tuple[TypeKind, str], int]:
-        import pyarrow as pa
-        from omnigraph.exec.load.read import Report, read_batches
-        from omnigraph.exec.write import Append, Prepared, Request, write
-        from omnigraph.exec.tables_of import table_of
-        from omnigraph.manifest.model import CommitKind
-
-        report = Report(limit=10)
-        by: dict = {}
-        for b in read_batches(lines.encode(), self.graph.catalog, report):
-            by.setdefault(b.entity.id, (b.entity, []))[1].append(b.rows)
-        snap = self.graph._manifest.snapshot()
-        changes = {table_of(snap, e).id: Append(pa.concat_tables(r)) for e, r in by.values()}
-        write(self.graph._manifest, self.graph._tables, Request(CommitKind.LOAD), lambda _: Prepared(changes))
-        return {}
+        receipt = self.graph.load(lines.encode(), mode)
+        nodes = {(TypeKind.NODE, name): count for name, count in receipt.nodes.items()}
+        return nodes | {(TypeKind.EDGE, name): count for name, count in receipt.edges.items()}
 
     def export(self, types: tuple[str, ...]) -> Iterable[str]:
         raise Unsupported(Kind.UNSUPPORTED, "there is no export yet")

@@ -107,7 +107,7 @@ def _unsupported(call: Syntax, source: Source) -> Unsupported:
     at, name = source.position(call.span.start), _SEARCHES[type(call)]
     return Unsupported(
         Kind.UNSUPPORTED,
-        f"{source.name}:{at.line}:{at.column}: {name}() cannot be run yet; leave it out, or ask for the plan only",
+        f"{name}() at line {at.line}, column {at.column} cannot be run yet; leave it out, or ask for the plan only",
         line=at.line,
         column=at.column,
         function=name,

@@ -70,6 +70,12 @@ def too_long(block: Block) -> npt.NDArray[np.bool_]:
     return np.diff(block.ends, prepend=0) - 1 > LINE_LIMIT_BYTES
 
 
+def long_lines(block: Block) -> list[Problem]:
+    """The problems of those lines."""
+    sizes = np.diff(block.ends, prepend=0) - 1
+    return [long_line(block.first_line + place, int(sizes[place])) for place in np.flatnonzero(too_long(block)).tolist()]
+
+
 def _block(text: bytes, line: int) -> Block:
     data = np.frombuffer(text, np.uint8)
     parts = [np.flatnonzero(data[at : at + _SCAN_BYTES] == 10) + (at + 1) for at in range(0, len(data), _SCAN_BYTES)]

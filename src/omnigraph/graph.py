@@ -13,7 +13,7 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
-from omnigraph.exec.load.load import Load, LoadMode, OnProgress, run_load
+from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
@@ -225,7 +225,7 @@ class Graph:
         if report_errors < 1:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
         load = Load(
-            data,
+            LocalIntake(data),
             chosen,
             tables=self._tables,
             catalog_of=self._catalog,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -62,6 +62,37 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 OnProgress = Callable[[Progress], None]
+Advance = Callable[[int, int | None, int], None]
+"""Told the bytes read so far, how many there are if that is known, and the rows so far."""
+
+
+class Intake(Protocol):
+    """Where the rows of a load come from, and who reads them: this process, or many."""
+
+    @property
+    def rereadable(self) -> bool:
+        """Can the same rows be read again?"""
+        ...
+
+    def fill(self, staging: Staging, snapshot: Snapshot, catalog: Catalog, report: Report, advance: Advance) -> None:
+        """Read everything into `staging` and what is wrong with it into `report`. Rows that stand alone are checked here."""
+        ...
+
+
+class LocalIntake(msgspec.Struct, frozen=True):
+    """Data that this process reads."""
+
+    data: Data
+
+    @property
+    def rereadable(self) -> bool:
+        return rereadable(self.data)
+
+    def fill(self, staging: Staging, snapshot: Snapshot, catalog: Catalog, report: Report, advance: Advance) -> None:
+        for batch in read_batches(self.data, catalog, report, check=check_values, progress=advance):
+            if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
+                staging.add(batch, snapshot.table_of(batch.entity.id, name=batch.entity.name), snapshot)
+        staging.finish()
 
 
 def run_load(manifest: Manifest, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
@@ -90,7 +121,7 @@ class Load:
 
     def __init__(
         self,
-        data: Data,
+        intake: Intake,
         mode: LoadMode,
         *,
         tables: Tables,
@@ -100,7 +131,7 @@ class Load:
         on_progress: OnProgress | None = None,
         key_bytes: int = KEY_BYTES,
     ) -> None:
-        self._data = data
+        self._intake = intake
         self._mode = mode
         self.tables: Final = tables
         self._catalog_of = catalog_of
@@ -150,17 +181,14 @@ class Load:
     def _read_all(self, snapshot: Snapshot) -> Staging:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
-            if not rereadable(self._data):
+            if not self._intake.rereadable:
                 changed = "the schema was changed while this was loaded, and the input can be read only once; nothing was written"
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}, try again", branch=snapshot.branch.name)
         catalog, report = self._catalog_of(snapshot), Report(self._report_errors)
         self._staging = Staging(self.tables, write=self._write, key_bytes=self._key_bytes)
-        for batch in read_batches(self._data, catalog, report, check=check_values, progress=self._advance):
-            if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
-                self._staging.add(batch, snapshot.table_of(batch.entity.id, name=batch.entity.name), snapshot)
+        self._intake.fill(self._staging, snapshot, catalog, report, self._advance)
         if report.problems:
             raise error(report.problems, more=report.more)
-        self._staging.finish()
         return self._staging
 
     def _advance(self, read_bytes: int, total_bytes: int | None, rows: int) -> None:
@@ -213,8 +241,7 @@ def _placed(found: Found, staging: Staging) -> Problem:
     staged = of.get(found.type)
     if staged is None or found.row is None:
         return found.problem()
-    source, line = staged.place.of(found.row)
-    return found.problem(source=source, line=line)
+    return found.problem(**staged.places.of(found.row)._asdict())
 
 
 def _counts(staging: Staging) -> Mapping[str, int]:

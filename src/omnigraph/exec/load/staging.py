@@ -6,15 +6,15 @@ columns stay in memory up to a budget; past it they are read back from the files
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.exec.load.read import Batch
+from omnigraph.exec.load.read import Batch, Unit
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
@@ -30,27 +30,43 @@ KEY_BYTES: Final = 512 << 20
 """How many bytes of key columns stay in memory; past it they are read back."""
 
 
-class Place:
-    """Where the rows of one type came from: for each batch its source, and its lines as a range when they are one."""
+class Origin(NamedTuple):
+    """Where one row came from, from 1; one of the two is known."""
+
+    source: str
+    line: int | None
+    record: int | None
+
+
+class Places(Protocol):
+    """Where the rows of one type came from."""
+
+    def of(self, row: int) -> Origin:
+        """The place of one row, by its number from 0."""
+        ...
+
+
+class BatchPlaces:
+    """The places of rows that came in batches: for each its source, and its lines, as a range when they are one."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._parts: list[tuple[str, int | pa.Array]] = []
+        self._parts: list[tuple[str, Unit, int | pa.Array]] = []
         self._rows = 0
 
-    def add(self, source: str, lines: pa.Array) -> None:
-        numbers = lines.to_numpy(zero_copy_only=False)
+    def add(self, batch: Batch) -> None:
+        numbers = batch.lines.to_numpy(zero_copy_only=False)
         straight = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
         self._starts.append(self._rows)
-        self._parts.append((source, int(numbers[0]) if straight else pa.array(numbers)))
+        self._parts.append((batch.source, batch.unit, int(numbers[0]) if straight else batch.lines))
         self._rows += len(numbers)
 
-    def of(self, row: int) -> tuple[str, int]:
-        """The source and line of one row."""
-        at = int(np.searchsorted(self._starts, row, side="right")) - 1
-        source, lines = self._parts[at]
+    def of(self, row: int) -> Origin:
+        at = bisect_right(self._starts, row) - 1
+        source, unit, lines = self._parts[at]
         offset = row - self._starts[at]
-        return source, lines + offset if isinstance(lines, int) else lines[offset].as_py()
+        number = lines + offset if isinstance(lines, int) else int(lines[offset].as_py())
+        return Origin(source, number, None) if unit is Unit.LINE else Origin(source, None, number)
 
 
 class StagedType:
@@ -60,7 +76,7 @@ class StagedType:
         self.entity: Final = entity
         self.row = row
         self.shelf = shelf
-        self.place: Final = Place()
+        self.places: Places = BatchPlaces()
         self.rows = 0
         self.minted = True
         self.waiting: list[pa.Table] = []
@@ -69,9 +85,10 @@ class StagedType:
         self.key_columns: Final = _key_columns(entity)
 
     def add(self, batch: Batch) -> None:
+        assert isinstance(self.places, BatchPlaces), "rows come in batches, or all at once from elsewhere"
         self.rows += len(batch.rows)
         self.minted = self.minted and batch.minted
-        self.place.add(batch.source, batch.lines)
+        self.places.add(batch)
         if self.keys is not None:
             # An id minted here collides with none, so it is only ever asked for to name a row: from the file, then.
             kept = [name for name in self.key_columns if name != ID or not batch.minted or self.shelf is None]
@@ -108,10 +125,7 @@ class Staging:
         self.types: Final[dict[TypeId, StagedType]] = {}
 
     def add(self, batch: Batch, row: TableRow, snapshot: Snapshot) -> None:
-        staged = self.types.get(batch.entity.id)
-        if staged is None:
-            staged = StagedType(batch.entity, row, self._shelf(row, snapshot) if self._write else None)
-            self.types[batch.entity.id] = staged
+        staged = self.types.get(batch.entity.id) or self.begin(batch.entity, row, snapshot)
         staged.add(batch)
         if staged.waiting_bytes > FLUSH_BYTES:
             staged.flush()
@@ -119,6 +133,11 @@ class Staging:
             max(self.types.values(), key=lambda held: held.waiting_bytes).flush()
         if self._write:
             self._forget_keys()
+
+    def begin(self, entity: EntityType, row: TableRow, snapshot: Snapshot) -> StagedType:
+        """A type that has no rows yet, and where its files will lie."""
+        staged = self.types[entity.id] = StagedType(entity, row, self._shelf(row, snapshot) if self._write else None)
+        return staged
 
     def finish(self) -> None:
         """Write what still waits."""

@@ -7,9 +7,10 @@ columns stay in memory up to a budget; past it they are read back from the files
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
@@ -69,12 +70,30 @@ class BatchPlaces:
         return Origin(source, number, None) if unit is Unit.LINE else Origin(source, None, number)
 
 
-class StagedType:
-    """All rows of one type so far: `shelf` holds what is written, `keys` what the checks will read. None: nothing is to be written."""
+class Target(msgspec.Struct, frozen=True):
+    """Where the files of one type go: beside the table's own, or to `native`, a branch of it that will be made for them."""
 
-    def __init__(self, entity: EntityType, row: TableRow, shelf: Shelf | None) -> None:
+    row: TableRow
+    native: str | None = None
+
+    def same_place(self, other: Target) -> bool:
+        """Would files written for the other be found by a commit to this one? Names of branches to be made do not matter."""
+        mine, theirs = self.row, other.row
+        return (mine.id, mine.native, mine.owner) == (theirs.id, theirs.native, theirs.owner) and bool(self.native) == bool(other.native)
+
+
+def target_of(snapshot: Snapshot, entity: EntityType) -> Target:
+    """Where the rows of a type go on this snapshot's branch: a table that another branch owns is forked first."""
+    row = snapshot.table_of(entity.id, name=entity.name)
+    return Target(row, fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None)
+
+
+class StagedType:
+    """All rows of one type so far: `shelf` holds what is written, `keys` what the checks will read. No shelf: nothing is to be written."""
+
+    def __init__(self, entity: EntityType, target: Target, shelf: Shelf | None) -> None:
         self.entity: Final = entity
-        self.row = row
+        self.target = target
         self.shelf = shelf
         self.places: Places = BatchPlaces()
         self.rows = 0
@@ -116,16 +135,17 @@ class StagedType:
 
 
 class Staging:
-    """One load's rows, by type, for one snapshot of one branch."""
+    """One load's rows, by type."""
 
-    def __init__(self, tables: Tables, *, write: bool, key_bytes: int = KEY_BYTES) -> None:
+    def __init__(self, tables: Tables, target: Callable[[EntityType], Target], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
         self._tables = tables
+        self._target = target
         self._write = write
         self._key_bytes = key_bytes
         self.types: Final[dict[TypeId, StagedType]] = {}
 
-    def add(self, batch: Batch, row: TableRow, snapshot: Snapshot) -> None:
-        staged = self.types.get(batch.entity.id) or self.begin(batch.entity, row, snapshot)
+    def add(self, batch: Batch) -> None:
+        staged = self.of(batch.entity)
         staged.add(batch)
         if staged.waiting_bytes > FLUSH_BYTES:
             staged.flush()
@@ -134,32 +154,27 @@ class Staging:
         if self._write:
             self._forget_keys()
 
-    def begin(self, entity: EntityType, row: TableRow, snapshot: Snapshot) -> StagedType:
-        """A type that has no rows yet, and where its files will lie."""
-        staged = self.types[entity.id] = StagedType(entity, row, self._shelf(row, snapshot) if self._write else None)
-        return staged
+    def of(self, entity: EntityType) -> StagedType:
+        """What is staged of a type; nothing, if it was not asked for before."""
+        if entity.id not in self.types:
+            target = self._target(entity)
+            self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
+        return self.types[entity.id]
 
     def finish(self) -> None:
         """Write what still waits."""
         for staged in self.types.values():
             staged.flush()
 
-    def fits(self, staged: StagedType, row: TableRow, snapshot: Snapshot) -> bool:
-        """Do the files lie where a commit on this snapshot wants them?"""
-        if staged.shelf is None:
-            return True
-        first_touch = row.owner != snapshot.branch.native
-        same_place = (row.id, row.native, row.owner) == (staged.row.id, staged.row.native, staged.row.owner)
-        return same_place and first_touch == (staged.shelf.native is not None)
-
-    def move(self, staged: StagedType, row: TableRow, snapshot: Snapshot) -> None:
+    def move(self, staged: StagedType, target: Target) -> None:
         """Put the same rows in another place: somebody made the branch's own copy of the table before us."""
-        assert staged.shelf is not None, "a dry run writes nothing that could lie in the wrong place"
-        old, new = staged.shelf, self._shelf(row, snapshot)
-        for rows in _gathered(old.read(old.table.schema.names)):
-            new.put(rows)
-        staged.row, staged.shelf = row, new
-        old.clear()
+        if staged.shelf is not None:
+            old, new = staged.shelf, self._shelf(target)
+            for rows in _gathered(old.read(old.table.schema.names)):
+                new.put(rows)
+            staged.shelf = new
+            old.clear()
+        staged.target = target
 
     def discard(self) -> None:
         """Remove every file: the load was refused."""
@@ -168,9 +183,8 @@ class Staging:
             if staged.shelf is not None:
                 staged.shelf.clear()
 
-    def _shelf(self, row: TableRow, snapshot: Snapshot) -> Shelf:
-        native = fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None
-        return Shelf(self._tables.open(row.ref), native=native)
+    def _shelf(self, target: Target) -> Shelf:
+        return Shelf(self._tables.open(target.row.ref), native=target.native)
 
     def _forget_keys(self) -> None:
         while sum(staged.key_bytes for staged in self.types.values()) > self._key_bytes:

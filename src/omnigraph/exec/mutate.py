@@ -18,7 +18,6 @@ from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.predicate import sql
-from omnigraph.exec.tables_of import table_of
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.lang.tree import Scalar
@@ -170,7 +169,7 @@ class _Run:
         if (image := self._images.get(type_.id)) is None:
             entity = self._catalog.by_id(type_.id)
             assert isinstance(entity, (NodeType, EdgeType))
-            image = self._images[type_.id] = _Image(entity, table_of(self._snapshot, type_))
+            image = self._images[type_.id] = _Image(entity, self._snapshot.table_of(type_.id, name=type_.name))
         return image
 
     def _edges_at(self, image: _Image, end: str, nodes: pa.Array) -> pa.Array:

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
 from omnigraph.exec.load.columns import Unsure, column
+from omnigraph.exec.load.sorting import Places
 from omnigraph.exec.load.strict import loads, plain_type
 from omnigraph.exec.load.values import ARROW_NAMES, Real, Refused, Whole, stored
 from omnigraph.exec.problems import Code
 from omnigraph.lang.tree import Scalar
 
-_MILLISECOND: Final = {"s": -1000, "ms": 1, "us": 1000, "ns": 1_000_000}
-"""Units of a timestamp in a millisecond; negative: milliseconds in a unit."""
+_PER_MILLISECOND: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
 _WHOLE: Final = r"^-?(0|[1-9][0-9]*)$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
@@ -62,13 +62,14 @@ def expected(type_: ValueType) -> str:
 
 def from_arrow(property_: Property, values: pa.Array) -> Converted:
     """A column that suits its property."""
-    values = _decoded(values)
-    if pa.types.is_timestamp(values.type):
-        return _from_timestamps(property_, values)
+    read = _decoded(values)
+    if pa.types.is_timestamp(read.type):
+        return _from_timestamps(property_, read)
     try:
-        return Converted(column(property_, _as_read(property_.type, values)), [])
+        read = _as_read(property_.type, read)
+        return Converted(column(property_, read), [])
     except (Unsure, pa.ArrowInvalid):
-        return _one_by_one(property_, values.to_pylist(), _from_python)
+        return _one_by_one(property_, read.to_pylist(), _from_python)
 
 
 def from_text(property_: Property, cells: pa.Array) -> Converted:
@@ -79,10 +80,9 @@ def from_text(property_: Property, cells: pa.Array) -> Converted:
         return _one_by_one(property_, cells.to_pylist(), lambda text: _from_cell(property_, str(text)))
 
 
-def texts(values: pa.Array) -> pa.Array | None:
-    """A column of ids as strings, or None if it is not text."""
-    values = _decoded(values)
-    return pc.cast(values, pa.string()) if _is_text(values.type) or pa.types.is_null(values.type) else None
+def texts(values: pa.Array) -> pa.Array:
+    """A column of ids, which suits a String, as strings."""
+    return pc.cast(_decoded(values), pa.string())
 
 
 # -- which Arrow types
@@ -155,25 +155,29 @@ def _scalar_as_read(scalar: Scalar, values: pa.Array) -> pa.Array:
 
 
 def _items_as_read(item: Scalar, values: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(values.type.value_type):
-        raise Unsure
     lists = pc.cast(values, pa.list_(values.type.value_type))
-    items = _scalar_as_read(item, _decoded(lists.values))
+    items = _decoded(lists.values)
+    items = _scalar_as_read(item, _milliseconds(items)[0] if pa.types.is_timestamp(items.type) else items)
     validity, offsets = lists.buffers()[:2]
     return pa.Array.from_buffers(pa.list_(items.type), len(lists), [validity, offsets], offset=lists.offset, children=[items])
 
 
 def _from_timestamps(property_: Property, values: pa.Array) -> Converted:
-    """Times are exact to the millisecond: what is finer would be lost, so it is refused. A time without zone is UTC."""
-    per = _MILLISECOND[values.type.unit]
-    numbers = values.view(pa.int64())
-    if per < 0:
-        return Converted(column(property_, pc.multiply_checked(numbers, -per)), [])
-    plain = numbers.fill_null(0).to_numpy()
-    whole, finer = np.divmod(plain, per)
-    converted = column(property_, pa.array(whole, mask=values.is_null().to_numpy(zero_copy_only=False)))
+    numbers, finer = _milliseconds(values)
     message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds first"
-    return Converted(converted, [(int(row), Refused(Code.TEMPORAL, message)) for row in np.flatnonzero(finer)])
+    refused = [(int(row), Refused(Code.TEMPORAL, message)) for row in finer]
+    converted = from_arrow(property_, numbers)
+    return Converted(converted.values, [*refused, *converted.refused])
+
+
+def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:
+    """Milliseconds since the epoch, and the rows where that would lose something. A time without a zone is UTC."""
+    per = _PER_MILLISECOND[values.type.unit]
+    numbers = values.view(pa.int64())
+    if per <= 1:
+        return pc.multiply_checked(numbers, int(1 / per)), np.zeros(0, np.int64)
+    whole, finer = np.divmod(numbers.fill_null(0).to_numpy(), per)
+    return pa.array(whole, mask=np.asarray(values.is_null())), np.flatnonzero(finer)
 
 
 def _parsed(type_: ValueType, cells: pa.Array) -> pa.Array:

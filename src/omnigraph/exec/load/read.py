@@ -115,7 +115,7 @@ def read_batches(
 
 def _from_tables(tables: Mapping[str, Table], catalog: Catalog, most: int, check: Check | None) -> Iterator[_Read]:
     for part in read_tables(tables, catalog, most=most):
-        pieces = [] if part.piece is None or not len(part.piece.lines) else [part.piece]
+        pieces = [] if part.piece is None else [part.piece]
         yield _finished(pieces, part.problems, part.source, Unit.RECORD, check, most)
 
 

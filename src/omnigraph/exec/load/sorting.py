@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.exec.load.blocks import Block, too_long
+from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, Block, too_long
 from omnigraph.exec.load.columns import Unsure
 from omnigraph.exec.load.strict import STRUCTURE_LIMIT, WHITESPACE, structural
 
@@ -78,7 +78,8 @@ class Sorter:
     def sort(self, block: Block) -> Sorted:
         """Raises `Unsure` if the block is not UTF-8."""
         lines = _lines(block)
-        usual, odd = _usual(block)
+        last = _last(np.frombuffer(block.text, np.uint8), block.ends)
+        usual, odd = _usual(block, last)
         found: list[tuple[Head, Places]] = []
         left = usual
         for text, head in self._heads.items() if len(self._heads) <= _MOST_HEADS else ():
@@ -86,7 +87,7 @@ class Sorter:
                 break
             matched = np.asarray(pc.starts_with(lines, text))[left]
             if matched.any():
-                found.append((head, left if matched.all() else left[matched]))
+                found.append((head, left[matched]))
                 left = left[~matched]
         if len(left):
             starts = block.starts[left]
@@ -98,7 +99,7 @@ class Sorter:
             new, left = self._told(_spans(block.text, block.starts[left], block.ends[left]), _ANYWHERE, left)
             # It may be a property's value that looks like a type. Reading the lines will tell.
             found += [(Head(head.entity, Shape.WHOLE, 0), places) for _, head, places in new]
-        return Sorted(_groups(block, found), np.concatenate((odd, left)))
+        return Sorted(_groups(block, last, found), np.concatenate((odd, left)))
 
     def _told(self, texts: pa.Array, pattern: str, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
         """Lines by what the pattern finds in them, and the lines in which it finds no type of the catalog."""
@@ -156,20 +157,22 @@ def _spans(text: bytes | Bytes, begins: Places, ends: Places) -> pa.Array:
     return with_gaps.take(pa.array(np.arange(0, len(offsets), 2, dtype=np.int32)))
 
 
-def _usual(block: Block) -> tuple[Places, Places]:
+def _usual(block: Block, last: Places) -> tuple[Places, Places]:
     """The lines that go from `{` to `}`, and the others that are not blank.
 
     Such lines end where their object ends, or pyarrow fails: after a `}` that closes less than the line, a `{` cannot follow.
     So when it finds as many objects as there are lines, each line is one object.
     """
     text = np.frombuffer(block.text, np.uint8)
-    starts, sizes = block.starts, np.diff(block.ends, prepend=0)
-    whole = (text[starts] == _OPEN) & (text[_last(text, block.ends)] == _CLOSE)
-    for place in np.flatnonzero(sizes > STRUCTURE_LIMIT).tolist():
-        whole[place] &= structural(block.line(place)) <= STRUCTURE_LIMIT
+    whole = (text[block.starts] == _OPEN) & (text[last] == _CLOSE)
+    sizes = block.ends - block.starts
+    for place in np.flatnonzero(sizes > STRUCTURE_LIMIT).tolist() if sizes.max() > STRUCTURE_LIMIT else ():
+        whole[place] &= sizes[place] <= LINE_LIMIT_BYTES and structural(block.line(place)) <= STRUCTURE_LIMIT
+    if whole.all():
+        return np.arange(len(whole)), np.zeros(0, np.int64)
     others = np.flatnonzero(~whole & ~too_long(block)).tolist()
     odd = [place for place in others if block.line(place).strip(WHITESPACE)]
-    return np.flatnonzero(whole & ~too_long(block)), np.array(odd, np.int64)
+    return np.flatnonzero(whole), np.array(odd, np.int64)
 
 
 def _last(text: Bytes, ends: Places) -> Places:
@@ -179,10 +182,9 @@ def _last(text: Bytes, ends: Places) -> Places:
     return np.maximum(last - returned, 0) if returned.any() else last
 
 
-def _groups(block: Block, found: list[tuple[Head, Places]]) -> list[Group]:
+def _groups(block: Block, last: Places, found: list[tuple[Head, Places]]) -> list[Group]:
     """Cut the lines down to what the parser shall see. The characters that join the cut are changed in a copy of the block."""
     text = np.array(np.frombuffer(block.text, np.uint8))
-    starts, last = block.starts, _last(text, block.ends)
     groups: list[Group] = []
     for head, places in found:
         kept = places
@@ -193,7 +195,7 @@ def _groups(block: Block, found: list[tuple[Head, Places]]) -> list[Group]:
             text[last[kept]] = _SPACE
             groups += _group(Head(head.entity, Shape.WHOLE, 0), others, text, block)
         elif head.shape is Shape.REST:
-            text[starts[places] + head.size_bytes - 1] = _OPEN
+            text[block.starts[places] + head.size_bytes - 1] = _OPEN
         groups += _group(head, kept, text, block)
     return groups
 

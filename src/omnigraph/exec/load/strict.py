@@ -166,7 +166,7 @@ def _count(text: bytes) -> int:
 
 
 def _object(line: int, text: str) -> dict[str, object]:
-    if text.startswith(_BOM):
+    if text.startswith(_BOM):  # Python would call it an unexpected character
         message = f"invalid strict JSON at line {line}: it begins with a byte order mark; save the data as UTF-8 without one"
         raise _Placed(Problem(Code.ENCODING, message, line=line, column=1))
     try:

@@ -33,6 +33,8 @@ class CommitKind(StrEnum):
     MUTATE = "mutate"
     LOAD = "load"
     MERGE = "merge"
+    SCHEMA = "schema"
+    INDEX = "index"
     RECOVERY = "recovery"
 
 

@@ -95,7 +95,7 @@ def _parents(table: Table) -> Iterator[tuple[str, str | None]]:
 
 
 def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
-    """Write data files of a native branch that does not exist yet, for `stage.append_files` once it does.
+    """Write data files of a native branch that does not exist yet, for `stage.put_files` once it does.
 
     Such files count their field ids from zero; the table may not (a dropped and an added column leave a gap), and then
     values land in the wrong column without any error. So the ids are mapped to the table's.

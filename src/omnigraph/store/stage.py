@@ -65,8 +65,11 @@ def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
 
 
 def write_files(table: Table, rows: pa.Table) -> list[Any]:
-    """Write rows as data files where the table's own lie. Nobody sees them until `put_files` names them in a commit."""
-    return _write(table, fitted(table, rows)) if len(rows) else []
+    """Write rows as data files where the table's own lie. Nobody sees them until `put_files` names them in a commit.
+
+    That no key is among them twice is the caller's to know: a table may be written in many parts.
+    """
+    return _write(table, conformed(table, rows)) if len(rows) else []
 
 
 def put_files(
@@ -303,16 +306,21 @@ def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def fitted(table: Table, rows: pa.Table) -> pa.Table:
     """The rows in the table's own schema, each with a key of its own."""
+    cast = conformed(table, rows)
+    _refuse_bad_keys(cast)
+    return cast
+
+
+def conformed(table: Table, rows: pa.Table) -> pa.Table:
+    """The rows in the table's own schema."""
     if missing := [name for name in table.schema.names if name not in rows.schema.names]:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns of one name", columns=rows.schema.names)
     try:
-        cast = rows.select(table.schema.names).cast(table.schema)
+        return rows.select(table.schema.names).cast(table.schema)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
-    _refuse_bad_keys(cast)
-    return cast
 
 
 def _refuse_bad_keys(rows: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""A table and the columns it shall have -> one staged transaction that renames, drops and adds them, and rewrites no data.
+"""A table and the columns it shall have -> one staged transaction: renamed, dropped and added, with no data rewritten, or all of it.
 
 A column is told by the identity in its field metadata (`COLUMN_MARK`), or by its name when it has none (`id`, `src`, `dst`).
 What is kept keeps its field id, and with it its values and its indexes; what is new takes an id that was never used, so that
@@ -14,6 +14,7 @@ from uuid import uuid4
 import lance
 import pyarrow as pa
 from lance import LanceOperation
+from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.errors import InvalidInput, Kind
@@ -43,6 +44,42 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
     fragments = [fragment.metadata for fragment in table.dataset.get_fragments()]
     operation = LanceOperation.Merge(fragments, _numbered(table, wanted))
     return Staged(table, lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4())), Counts(), ())
+
+
+def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) -> Staged:
+    """Stage the same with every row laid down anew, or, without a schema, with none: the new version needs nothing of the old ones.
+
+    Lance's own overwrite, which forgets the indexes as well: an index of a dropped column is a copy of its values.
+    """
+    rows = table.count()
+    if schema is None:
+        return _overwritten(table, table.schema, [], Counts(deleted=rows), uuid)
+    wanted = key_annotated(schema)
+    fragments = _laid_down(table, wanted) if rows else []
+    return _overwritten(table, wanted, fragments, Counts(updated=rows), uuid)
+
+
+def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
+    transaction = lance.Transaction(table.ref.version, LanceOperation.Overwrite(schema, fragments), uuid=uuid or str(uuid4()))
+    return Staged(table, transaction, counts, tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files))
+
+
+def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
+    """The table's rows in the wanted columns, written as data files, a batch at a time."""
+    here = {_identity(field): field.name for field in table.schema}
+    sources = [here.get(_identity(field)) for field in wanted]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in table.scan([name for name in sources if name is not None]):
+            nothing = (pa.nulls(batch.num_rows, field.type) for field, name in zip(wanted, sources, strict=True) if name is None)
+            columns = [batch.column(name) if name is not None else next(nothing) for name in sources]
+            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+    try:
+        written = write_fragments(pa.RecordBatchReader.from_batches(wanted, batches()), table.dataset, mode="overwrite")
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="rewrite") from error
+    return list(written)
 
 
 def _numbered(table: Table, wanted: pa.Schema) -> Any:

@@ -11,10 +11,11 @@ from typing import Final, Literal
 import msgspec
 
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
-from omnigraph.catalog.tables import table_schema
+from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
+from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.verify import Finding, verify
@@ -22,7 +23,7 @@ from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
-from omnigraph.manifest.birth import NewTable, create_graph, new_table_id, open_graph
+from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, Resolution, SchemaText, TableChange, now
 from omnigraph.manifest.publish import LOCK_SECONDS
@@ -118,10 +119,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     with located(Source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
     root = open_root(uri, storage_options=storage_options)
-    tables = [
-        *(NewTable(new_table_id(node.id), f"node:{node.name}", "nodes", table_schema(node)) for node in catalog.nodes),
-        *(NewTable(new_table_id(edge.id), f"edge:{edge.name}", "edges", table_schema(edge)) for edge in catalog.edges),
-    ]
+    tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
     return Graph(create_graph(root, schema=text, tables=tables, actor=actor), mode="rw", actor=actor)
 
@@ -160,7 +158,12 @@ class Graph:
     @property
     def schema(self) -> str:
         """Main's accepted schema, as it was written."""
-        return self._manifest.schema(self._manifest.snapshot().state.head.schema).source
+        return self.schema_of(MAIN)
+
+    def schema_of(self, branch: str) -> str:
+        """A branch's accepted schema, as it was written."""
+        snapshot = self._manifest.snapshot(BranchName(branch))
+        return self._manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
 
     @property
     def catalog(self) -> Catalog:
@@ -239,6 +242,19 @@ class Graph:
         request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
         base = BranchName(from_branch) if from_branch is not None else None
         return _load_receipt(branch, chosen, _of_kind(run_load(self._manifest, request, load, from_=base), request))
+
+    def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
+        """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
+        accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
+        return evolve(Wanted(Source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
+
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+        """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
+        commits, unless `allow_data_loss`: then the past of those tables goes, but for what another branch shows.
+        """
+        self._writable()
+        wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
+        return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""

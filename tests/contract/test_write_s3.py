@@ -26,12 +26,16 @@ pytestmark = pytest.mark.s3
 BY_NAME = {writer.name: writer for writer in WRITERS}
 TWO_TABLES = BY_NAME["two tables, main"]
 FIRST_TOUCH = BY_NAME["two tables, first touch"]
+SCHEMA = BY_NAME["schema, first touch"]
 KILLS = [
     (TWO_TABLES, Fault.WRITE_BEFORE_ARM),
     (TWO_TABLES, Fault.WRITE_BETWEEN_TABLES),
     (FIRST_TOUCH, Fault.WRITE_AFTER_REF),
     (FIRST_TOUCH, Fault.WRITE_COMMITTED),
     (TWO_TABLES, Fault.PUBLISH_AFTER_COMMIT),
+    (SCHEMA, Fault.WRITE_AFTER_CREATE),
+    (SCHEMA, Fault.WRITE_BETWEEN_TABLES),
+    (SCHEMA, Fault.WRITE_COMMITTED),
 ]
 
 

@@ -19,7 +19,7 @@ from lance.debug import list_transactions
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error, missing_table
+from omnigraph.store.failure import lance_error, missing_table, reclaimed
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
@@ -147,6 +147,9 @@ class Table:
         return found.column(ADDRESS).to_numpy()
 
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
+        """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""
+        if "not found" in str(error).lower() and _is_reclaimed(self.root, self.ref):
+            return reclaimed(self.ref.path, branch=self.ref.branch, version=self.ref.version)
         return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
 
 
@@ -199,9 +202,19 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
     try:
         return _lance(root, home(ref.path, ref.branch), ref.version)
     except (OSError, ValueError) as error:
+        if _is_reclaimed(root, ref):
+            raise reclaimed(ref.path, branch=ref.branch, version=ref.version) from error
         if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
             raise missing_table(ref.path, branch=ref.branch, version=ref.version) from error
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
+
+
+def _is_reclaimed(root: Root, ref: TableRef) -> bool:
+    """Is this version gone while newer ones are there? Names of versions count down: the first one listed is the newest."""
+    if ref.version < 1 or root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+        return False
+    files = [name for name in root.objects.list(f"{ref.home}/_versions") if name.endswith(".manifest")]
+    return bool(files) and files[0] < f"{ref.home}/{version_file(ref.version)}"
 
 
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:

@@ -13,6 +13,7 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.verify import Finding, verify
 from omnigraph.exec.write import Prepared, Request, write
@@ -193,6 +194,13 @@ class Graph:
                 commit=written.commit.id,
             )
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
+
+    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+        """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        self._writable()
+        return ensure_indices(
+            self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
+        )
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""

@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
-from omnigraph.exec.write import Change, Upsert
+from omnigraph.exec.write import BuildIndexes, Change, Upsert
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.read import Manifest
-from omnigraph.store.tables import open_newest
+from omnigraph.store.index import IndexKind, IndexSpec, existing
+from omnigraph.store.tables import Tables, open_newest
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
 from tests.writes import append, both, delete, overwrite, put, upsert
 
@@ -33,6 +34,13 @@ class Writer(NamedTuple):
     first_touches: int = 0
 
 
+def indexing() -> dict[str, Change]:
+    """What `ensure_indices` asks of each of two tables."""
+    return {
+        alias: BuildIndexes((IndexSpec("id", IndexKind.BTREE, "btree_id"), IndexSpec("n", IndexKind.BTREE, "btree_n"))) for alias in ALIASES
+    }
+
+
 WRITERS = (
     Writer("upsert, main", MAIN, lambda: {PERSON: Upsert(people("new", "old"))}, 1),
     Writer("append, main", MAIN, lambda: {PERSON: append("new")}, 1),
@@ -42,6 +50,8 @@ WRITERS = (
     Writer("two tables, branch", WORK, lambda: both("new", "old"), 2),
     Writer("two tables, first touch", WORK, lambda: both("new", "old"), 2, 2),
     Writer("delete, first touch", WORK, lambda: {PERSON: delete("old")}, 1, 1),
+    Writer("indexes of two tables, main", MAIN, indexing, 2),
+    Writer("indexes of two tables, first touch", WORK, indexing, 2, 2),
 )
 
 
@@ -93,7 +103,13 @@ def run(manifest: Manifest, writer: Writer) -> None:
 
 
 def content(manifest: Manifest, branch: BranchName) -> Content:
-    return {alias: ids_in(manifest, branch=branch, alias=alias) for alias in ALIASES}
+    """What a table shows: the ids of its rows, and its indexes."""
+    return {alias: ids_in(manifest, branch=branch, alias=alias) | indexes_in(manifest, branch, alias) for alias in ALIASES}
+
+
+def indexes_in(manifest: Manifest, branch: BranchName, alias: str) -> set[str]:
+    table = Tables(manifest.root).open(row_of(manifest, alias, branch=branch).ref)
+    return {f"index {index.name}" for index in existing(table)}
 
 
 def next_write(manifest: Manifest, writer: Writer) -> None:

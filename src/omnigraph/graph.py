@@ -13,6 +13,7 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
 from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
@@ -255,6 +256,13 @@ class Graph:
         self._writable()
         wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
         return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
+
+    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+        """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        self._writable()
+        return ensure_indices(
+            self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
+        )
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""

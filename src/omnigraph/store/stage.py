@@ -164,6 +164,8 @@ def commit(staged: Staged) -> Table:
     refuse_forked_child()
     table, base = staged.table, staged.table.ref.version
     reach(Fault.STAGE_BEFORE_COMMIT)
+    if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
+        raise _lost(table)  # no fence holds an index: on top of rows that came since, it would move HEAD past what the graph shows
     try:
         moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
     except CommitConflictError as error:

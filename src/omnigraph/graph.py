@@ -13,6 +13,7 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.blobs import Blob, find_blob
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.verify import Finding, verify
 from omnigraph.exec.write import Prepared, Request, write
@@ -194,11 +195,14 @@ class Graph:
             )
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
+    def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
+        """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
+        snapshot = self._snapshot(branch, at)
+        return find_blob(self._tables, snapshot, self._catalog(snapshot), kind=kind, type_=type_, id_=id_, property_=property_)
+
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        found = self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        found = self._snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
@@ -243,6 +247,11 @@ class Graph:
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+    def _snapshot(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
+        if not isinstance(at, str | int | datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
 
     def _catalog(self, snapshot: read.Snapshot) -> Catalog:
         """The catalog of a snapshot's own schema (D-14): decoded once a schema."""

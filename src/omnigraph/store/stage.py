@@ -24,9 +24,10 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
+from omnigraph.store.blobs import blob_names, stored
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
-from omnigraph.store.fold import fold, foldable
+from omnigraph.store.fold import fold, foldable, light
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.tables import KEY, Table, Where, key_annotated, one_of, open_dataset, uuid_in_doubt
 
@@ -113,9 +114,10 @@ def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Stage
     """Replace the whole content; `rows` may be empty. The rows' schema becomes the table's (W-31: never truncate, then add)."""
     schema = key_annotated(rows.schema)
     _refuse_bad_keys(rows)
-    fragments = _write(table, rows.cast(schema), mode="overwrite") if len(rows) else []
+    new = stored(rows.cast(schema))
+    fragments = _write(table, new, mode="overwrite") if len(rows) else []
     counts = Counts(inserted=len(rows), deleted=table.count())
-    return _staged(table, LanceOperation.Overwrite(schema, fragments), counts, uuid)
+    return _staged(table, LanceOperation.Overwrite(new.schema, fragments), counts, uuid)
 
 
 def put_back(table: Table, version: int, *, uuid: str) -> Staged:
@@ -174,7 +176,9 @@ def _taking_along(table: Table, operation: Any) -> Any:
     if not group:
         return operation
     try:
-        rows = table.dataset.scanner(fragments=list(group)).to_table()
+        if not light(table.dataset, group, blob_names(table.schema)):
+            return operation
+        rows = stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="fold small fragments of") from error
     return dataclasses.replace(
@@ -268,7 +272,7 @@ def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def fitted(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows in the table's own schema, each with a key of its own."""
+    """The rows as the table stores them, each with a key of its own."""
     if missing := [name for name in table.schema.names if name not in rows.schema.names]:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
@@ -278,7 +282,7 @@ def fitted(table: Table, rows: pa.Table) -> pa.Table:
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
     _refuse_bad_keys(cast)
-    return cast
+    return stored(cast)
 
 
 def _refuse_bad_keys(rows: pa.Table) -> None:

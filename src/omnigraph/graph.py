@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal
 
@@ -14,6 +14,7 @@ from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.blobs import Blob, find_blob
+from omnigraph.exec.export import export_lines
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.verify import Finding, verify
 from omnigraph.exec.write import Prepared, Request, write
@@ -194,6 +195,11 @@ class Graph:
                 commit=written.commit.id,
             )
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
+
+    def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
+        """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
+        snapshot = self._snapshot(branch, at)
+        return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 from typing import Final
 
@@ -13,6 +12,8 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import ID
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
+from omnigraph.exec.load.columns import BASE64, decode_base64
+from omnigraph.exec.load.values import URI_LIMIT_BYTES
 from omnigraph.exec.problems import Code
 from omnigraph.ids import content_hash
 from omnigraph.lang.tree import Scalar
@@ -20,10 +21,6 @@ from omnigraph.manifest.read import Snapshot
 from omnigraph.store.tables import ADDRESS, Table, Tables, Where, one_of
 from omnigraph.store.take import blob_file, blob_sizes, read_blob
 
-MANAGED: Final = "base64:"
-"""How a text begins that holds the bytes themselves, in standard padded base 64."""
-
-MAX_URI_BYTES: Final = 64 * 1024
 MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
 """How many bytes of blobs one statement may carry along in rows whose other properties it changes."""
 
@@ -62,10 +59,7 @@ def find_blob(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str
     entity = _entity(catalog, kind, type_)
     if property_ not in blob_properties(entity):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{type_} has no Blob property '{property_}'", type=type_, property=property_)
-    row = snapshot.state.table(f"{kind}:{type_}")
-    if row is None:
-        raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {snapshot.branch.name!r} has no table for {type_}", type=type_)
-    table = tables.open(row.ref)
+    table = tables.open(snapshot.table_of(entity.id, name=entity.name).ref)
     found = blob_sizes(table, [property_], where=one_of(ID, pa.array([id_], pa.string())))
     what = f"{kind} {type_} '{id_}'"
     if not len(found):
@@ -95,26 +89,25 @@ def blob_properties(entity: EntityType) -> list[str]:
 
 def is_external(text: str) -> bool:
     """Does a text name a place where bytes are, instead of holding them?"""
-    return not text.startswith(MANAGED)
+    return not text.startswith(BASE64)
 
 
 def decode_blob(text: str) -> bytes:
     """The bytes that a `base64:` text holds; none after the colon is an empty blob."""
     try:
-        return base64.b64decode(text.removeprefix(MANAGED).encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError) as error:
-        why = "a letter outside the alphabet" if isinstance(error, UnicodeEncodeError) else str(error)
-        raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {why}", code=Code.BLOB.value) from error
+        return decode_base64(text)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {error}", code=Code.BLOB.value) from error
 
 
 def refuse_external(uri: str) -> None:
     """W-40: before anybody looks at the place it names. No graph has a policy that would allow one yet."""
-    if (size := len(uri.encode())) > MAX_URI_BYTES:
+    if (size := len(uri.encode())) > URI_LIMIT_BYTES:
         raise ResourceLimitExceeded(
             Kind.RESOURCE_LIMIT,
-            f"a blob URI has {size} bytes, and may have {MAX_URI_BYTES}; bytes are given as base64:...",
+            f"a blob URI has {size} bytes, and may have {URI_LIMIT_BYTES}; bytes are given as base64:...",
             resource="blob_uri_bytes",
-            limit=MAX_URI_BYTES,
+            limit=URI_LIMIT_BYTES,
             actual=size,
         )
     why = "this graph has no policy that allows any; give the bytes themselves, as base64:..."

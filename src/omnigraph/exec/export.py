@@ -60,8 +60,8 @@ def _chosen(snapshot: Snapshot, catalog: Catalog, types: list[str] | None) -> li
     for name in types or ():
         if name not in names:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"unknown export type '{name}'", type=name)
-    live = ((alias, snapshot.state.table(alias)) for alias in sorted(by_alias) if types is None or by_alias[alias].name in types)
-    return [(by_alias[alias], row) for alias, row in live if row is not None]
+    chosen = [entity for _, entity in sorted(by_alias.items()) if types is None or entity.name in types]
+    return [(entity, snapshot.table_of(entity.id, name=entity.name)) for entity in chosen]
 
 
 def rows_in_order(table: Table, entity: EntityType) -> Iterator[pa.Table]:

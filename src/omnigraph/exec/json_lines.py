@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.blobs import MANAGED
+from omnigraph.exec.load.columns import BASE64
 
 _TEXT: Final = pa.large_string()
 """Offsets of 64 bits: a line may hold a blob of any size."""
@@ -90,7 +90,7 @@ def _lists(column: pa.Array) -> pa.Array:
 
 def _blobs(column: pa.Array) -> pa.Array:
     # The one loop over values: base 64 has no kernel, and each call does the work of a whole blob.
-    encoded = [None if not data.is_valid else f'"{MANAGED}{base64.b64encode(data.as_buffer()).decode()}"' for data in column]
+    encoded = [None if not data.is_valid else f'"{BASE64}{base64.b64encode(data.as_buffer()).decode()}"' for data in column]
     return pa.array(encoded, _TEXT)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
-from omnigraph.exec.blobs import MAX_URI_BYTES, charge_carried
+from omnigraph.exec.blobs import charge_carried
+from omnigraph.exec.load.values import URI_LIMIT_BYTES
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import run, table, values
@@ -68,7 +69,7 @@ def test_a_uri_is_refused_by_policy(graph: Graph, uri: str) -> None:
 
 def test_a_very_long_uri_is_refused_by_its_length(graph: Graph) -> None:
     with pytest.raises(ResourceLimitExceeded) as caught:
-        put(graph, "s1", "s3://" + "x" * MAX_URI_BYTES)
+        put(graph, "s1", "s3://" + "x" * URI_LIMIT_BYTES)
     assert caught.value.facts["resource"] == "blob_uri_bytes"
 
 

@@ -11,6 +11,7 @@ import pytest
 from omnigraph.errors import StorageError
 from omnigraph.store import stage
 from omnigraph.store.blobs import plain_schema, stored_schema
+from omnigraph.store.files import Shelf
 from omnigraph.store.fold import SMALL_BLOB_BYTES
 from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.refs import create_ref, write_before_ref
@@ -64,9 +65,28 @@ def test_files_written_before_their_branch_bring_their_blobs(tmp_path: Path) -> 
     """Large ones lie in files of their own, beside the data file."""
     parent = album(place(tmp_path))
     written = write_before_ref(parent, "side", rows({"p": 3, "q": 1, "r": 4}, ALBUM))
-    child = stage.commit(some(stage.append_files(create_ref(parent, "side"), written)))
+    child = stage.commit(some(stage.put_files(create_ref(parent, "side"), written)))
     assert content(child) == {**FOUR, "p": 3, "q": 1, "r": 4}
     assert content(parent) == FOUR
+
+
+def test_a_shelf_moves_its_files_with_their_blobs_and_clears_them(tmp_path: Path) -> None:
+    """Somebody made the branch first: what was written for it is taken over, or thrown away, to the last file."""
+    parent = album(place(tmp_path))
+    shelf = Shelf(parent, native="mine")
+    shelf.put(rows({"p": 3, "q": 1, "r": 4}, ALBUM))
+    theirs = create_ref(parent, "theirs")
+    other = Shelf(theirs, native=None)
+    other.take_over(shelf)
+    assert not (tmp_path / "graph" / PATH / "tree" / "mine").exists()
+    assert other.rows == 3
+    child = stage.commit(some(stage.put_files(theirs, other.fragments)))
+    assert content(child) == {**FOUR, "p": 3, "q": 1, "r": 4}
+    late = Shelf(child, native=None)
+    before = set((tmp_path / "graph").rglob("*"))
+    late.put(rows({"s": 3}, ALBUM))
+    late.clear()
+    assert {path for path in set((tmp_path / "graph").rglob("*")) - before if path.is_file()} == set()
 
 
 def test_small_fragments_with_blobs_are_folded(tmp_path: Path) -> None:

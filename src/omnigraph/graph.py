@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal
 
@@ -13,6 +13,8 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.blobs import Blob, find_blob
+from omnigraph.exec.export import export_lines
 from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
@@ -264,11 +266,19 @@ class Graph:
             self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
         )
 
+    def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
+        """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
+        snapshot = self._snapshot(branch, at)
+        return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+    def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
+        """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
+        snapshot = self._snapshot(branch, at)
+        return find_blob(self._tables, snapshot, self._catalog(snapshot), kind=kind, type_=type_, id_=id_, property_=property_)
+
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        found = self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        found = self._snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
@@ -313,6 +323,11 @@ class Graph:
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+    def _snapshot(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
+        if not isinstance(at, str | int | datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
 
     def _catalog(self, snapshot: read.Snapshot) -> Catalog:
         """The catalog of a snapshot's own schema (D-14): decoded once a schema."""

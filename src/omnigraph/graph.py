@@ -21,7 +21,10 @@ from omnigraph.exec.load.read import Data
 from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.query import Ask, Queries
+from omnigraph.exec.result import Result
 from omnigraph.exec.verify import Finding, verify
+from omnigraph.exec.watch import Cancellation, Watch
 from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
@@ -34,12 +37,28 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
+from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import plan_mutation
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
 Mode = Literal["r", "rw"]
+
+__all__ = [
+    "Branches",
+    "Cancellation",
+    "Explanation",
+    "Graph",
+    "Info",
+    "Receipt",
+    "Recovery",
+    "Result",
+    "Snapshot",
+    "TableState",
+    "init",
+    "open_",
+]
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -147,6 +166,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
+        self._queries: Final = Queries(self._tables, self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -206,6 +226,33 @@ class Graph:
         )
         written = _of_kind(write(self._manifest, self._tables, request, prepare), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
+        watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
+        return self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch)
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+    ) -> Explanation:
+        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
+        return self._queries.explanation(_ask(source, name, params), self._snapshot(branch, at))
 
     def load(
         self,
@@ -340,6 +387,10 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
+    return Ask(Source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _of_kind(written: Written, request: Request) -> Written:

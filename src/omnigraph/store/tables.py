@@ -100,17 +100,22 @@ class Table:
         limit: int | None = None,
         addresses: bool = False,
         overlay: Overlay | None = None,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter."""
         names = list(columns) if columns is not None else self.schema.names
         if overlay is None:
-            return self._reader(names, where=where, limit=limit, addresses=addresses)
+            return self._reader(names, where=where, limit=limit, addresses=addresses, batch_rows=batch_rows)
         schema = self._reader(names, where="false", limit=None, addresses=addresses).schema
         return pa.RecordBatchReader.from_batches(schema, _first(self._laid_over(names, schema, where, overlay, addresses=addresses), limit))
 
-    def _reader(self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool) -> pa.RecordBatchReader:
+    def _reader(
+        self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool, batch_rows: int | None = None
+    ) -> pa.RecordBatchReader:
         try:
-            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses, blob_handling="all_binary")
+            scanner = self.dataset.scanner(
+                columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows, blob_handling="all_binary"
+            )
             reader = scanner.to_reader()
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
@@ -151,6 +156,14 @@ class Table:
         """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""
         found = self._reader([], where=where, limit=None, addresses=True).read_all()
         return found.column(ADDRESS).to_numpy()
+
+    def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
+        """The rows at these addresses (numpy uint64), in that order, each as often as it is named. All must be live."""
+        try:
+            # Without stable row ids a row's id is its address.
+            return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="read rows of") from error
 
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
         """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""

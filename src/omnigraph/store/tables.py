@@ -145,6 +145,14 @@ class Table:
         found = self._reader([], where=where, limit=None, addresses=True).read_all()
         return found.column(ADDRESS).to_numpy()
 
+    def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
+        """The rows at these addresses (numpy uint64), in that order, each as often as it is named. All must be live."""
+        try:
+            # Without stable row ids a row's id is its address.
+            return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="read rows of") from error
+
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
         return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
 

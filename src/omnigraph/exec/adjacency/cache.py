@@ -162,8 +162,8 @@ def _checksum(arrays: Iterable[Array]) -> int:
     return total
 
 
-def _bytes(array: Array) -> memoryview:
-    return memoryview(np.ascontiguousarray(array))
+def _bytes(array: Array) -> Any:
+    return np.ascontiguousarray(array).data
 
 
 def _folders(path: Path) -> Iterator[Path]:

@@ -25,7 +25,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph, Receipt, Recovery, Snapshot, TableState, init
+    from omnigraph.graph import Graph, LoadReceipt, Receipt, Recovery, Snapshot, TableState, init
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
 
 __version__ = "0.1.0"
@@ -40,6 +40,7 @@ __all__ = [
     "Kind",
     "LanguageError",
     "LimitError",
+    "LoadReceipt",
     "MergeConflicts",
     "NotFound",
     "OmniGraphError",
@@ -60,7 +61,7 @@ __all__ = [
     "open",
 ]
 
-_ENGINE = {name: name for name in ("Graph", "Receipt", "Recovery", "Snapshot", "TableState", "init")} | {"open": "open_"}
+_ENGINE = {name: name for name in ("Graph", "LoadReceipt", "Receipt", "Recovery", "Snapshot", "TableState", "init")} | {"open": "open_"}
 
 
 def __getattr__(name: str) -> object:

@@ -13,9 +13,12 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.load.load import Load, LoadMode, OnProgress, run_load
+from omnigraph.exec.load.read import Data
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
+from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.verify import Finding, verify
-from omnigraph.exec.write import Prepared, Request, write
+from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
@@ -44,6 +47,17 @@ class Receipt(msgspec.Struct, frozen=True):
 
     affected_nodes: int
     affected_edges: int
+    commit: Commit | None
+
+
+class LoadReceipt(msgspec.Struct, frozen=True):
+    """What a load brought: rows by type. No commit: it was a dry run."""
+
+    branch: str
+    mode: LoadMode
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    total: int
     commit: Commit | None
 
 
@@ -184,15 +198,47 @@ class Graph:
             token=token,
             if_commit=CommitId(if_commit) if if_commit is not None else None,
         )
-        written = write(self._manifest, self._tables, request, prepare)
-        if written.commit is not None and written.commit.kind is not CommitKind.MUTATE:
-            raise InvalidInput(
-                Kind.INVALID_ARGUMENT,
-                f"the token {token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
-                token=token,
-                commit=written.commit.id,
-            )
+        written = _of_kind(write(self._manifest, self._tables, request, prepare), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
+
+    def load(
+        self,
+        data: Data,
+        mode: str = LoadMode.MERGE,
+        *,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        dry_run: bool = False,
+        report_errors: int = REPORTED,
+        on_progress: OnProgress | None = None,
+    ) -> LoadReceipt:
+        """Bring data into a branch as one commit, or refuse it with every problem named (up to `report_errors`) and write nothing.
+
+        `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
+        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` makes the branch if it is not there.
+        """
+        if not dry_run:
+            self._writable()
+        chosen = _load_mode(mode)
+        if report_errors < 1:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
+        load = Load(
+            data,
+            chosen,
+            tables=self._tables,
+            catalog_of=self._catalog,
+            write=not dry_run,
+            report_errors=report_errors,
+            on_progress=on_progress,
+        )
+        if dry_run:
+            there = from_branch if from_branch is not None and branch not in self.branches.list() else branch
+            return _load_receipt(branch, chosen, Written(None, load.prepare(self._manifest.snapshot(BranchName(there))).counts))
+        request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
+        base = BranchName(from_branch) if from_branch is not None else None
+        return _load_receipt(branch, chosen, _of_kind(run_load(self._manifest, request, load, from_=base), request))
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
@@ -255,6 +301,32 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _of_kind(written: Written, request: Request) -> Written:
+    """A token that was used for another kind of write is a mistake of the caller's, and nothing was done."""
+    if written.commit is not None and written.commit.kind is not request.kind:
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT,
+            f"the token {request.token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
+            token=request.token,
+            commit=written.commit.id,
+        )
+    return written
+
+
+def _load_mode(mode: str) -> LoadMode:
+    try:
+        return LoadMode(mode)
+    except ValueError:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is none of {', '.join(LoadMode)}", mode=mode) from None
+
+
+def _load_receipt(branch: str, mode: LoadMode, written: Written) -> LoadReceipt:
+    def of(kind: str) -> dict[str, int]:
+        return {alias.removeprefix(kind): rows for alias, rows in sorted(written.counts.items()) if alias.startswith(kind)}
+
+    return LoadReceipt(branch, mode, of("node:"), of("edge:"), sum(written.counts.values()), written.commit)
 
 
 def _table_states(snapshot: read.Snapshot) -> Iterator[TableState]:

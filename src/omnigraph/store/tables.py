@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
+from uuid import uuid4
 
 import lance
 import msgspec
@@ -184,7 +185,7 @@ class Tables:
         return table
 
 
-def create_table(root: Root, path: str, schema: pa.Schema) -> Table:
+def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None = None) -> Table:
     """An empty table at a fresh path: no stable row ids, `id` marked as the key. The one commit without a staged base.
 
     It is visible to nobody until a publish names it, so it needs no fence; a path is minted once and never shared.
@@ -192,7 +193,7 @@ def create_table(root: Root, path: str, schema: pa.Schema) -> Table:
     keyed = key_annotated(schema)
     uri = root.of(path)
     try:
-        birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []))
+        birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []), uuid=uuid or str(uuid4()))
         dataset = LanceDataset.commit(uri, birth, max_retries=0, storage_options=root.storage_options, enable_stable_row_ids=False)
     except (OSError, ValueError) as error:
         raise lance_error(error, doing="create", path=uri) from error

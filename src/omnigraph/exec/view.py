@@ -7,7 +7,6 @@ from collections import OrderedDict
 from typing import Final
 
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.tables_of import table_of
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef
 from omnigraph.store.tables import HANDLES, TableRef, Tables
@@ -42,4 +41,4 @@ class View:
         self._opened: Final = opened
 
     def entities(self, type_: TypeRef) -> Entities:
-        return self._opened.at(table_of(self.snapshot, type_).ref)
+        return self._opened.at(self.snapshot.table_of(type_.id, name=type_.name).ref)

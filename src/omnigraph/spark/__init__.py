@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omnigraph.spark.load import GraphLoad
     from omnigraph.spark.driver import session
+    from omnigraph.spark.load import GraphLoad
 
 __all__ = ["GraphLoad", "session"]
 

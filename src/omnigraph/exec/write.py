@@ -93,9 +93,10 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 class BuildIndexes(msgspec.Struct, frozen=True):
-    """Indexes a table lacks, all in one transaction."""
+    """Indexes a table lacks, all in one transaction; `ready` are those whose files are written already."""
 
     specs: tuple[index.IndexSpec, ...]
+    ready: tuple[index.Segment, ...] = ()
 
 
 Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | BuildIndexes
@@ -166,16 +167,16 @@ def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare
     """Run one write from its preparation to its commit."""
     branch = request.branch
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
-    if (repeated := _repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
-        return repeated
+    if (first := repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
+        return first
     early: _Staged | None = None
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
         early = _prepare(manifest, tables, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5
-        if (repeated := _repeated(manifest, request)) is not None:
-            return repeated
+        if (first := repeated(manifest, request)) is not None:
+            return first
         still = early is not None and _same_authority(manifest, early.snapshot)
         ready = early if early is not None and still else _prepare(manifest, tables, request, prepare)
         _check_condition(request, ready.snapshot)
@@ -221,8 +222,8 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return alter.alter(table, schema, uuid=uuid)
         case GiveUp(schema):
             return alter.rewrite(table, schema, uuid=uuid)
-        case BuildIndexes(specs):
-            return index.build(table, specs, uuid=uuid)
+        case BuildIndexes(specs, ready):
+            return index.build(table, specs, ready=ready, uuid=uuid)
         case _:
             assert_never(change)
 
@@ -258,8 +259,8 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             )
 
 
-def _repeated(manifest: Manifest, request: Request) -> Written | None:
-    """A retry of a write that had landed gets the first receipt."""
+def repeated(manifest: Manifest, request: Request) -> Written | None:
+    """The first receipt, when this is a retry of a write that had landed."""
     if request.token is None:
         return None
     branch, ledger, _ = manifest.look(request.branch)

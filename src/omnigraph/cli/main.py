@@ -10,8 +10,10 @@ import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
+from omnigraph.cli.blob import blob
 from omnigraph.cli.branch import branch
 from omnigraph.cli.commit import commit
+from omnigraph.cli.export import export
 from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
 from omnigraph.cli.init import init
@@ -28,7 +30,7 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   load, mutate, branch, commit, snapshot
+  any     a graph, wherever it is   load, mutate, export, blob, branch, commit, snapshot
   direct  a graph's storage         init, info, verify, recovery
   local   no graph                  lint, schema, version"""
 
@@ -42,7 +44,7 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
+for _command in (blob, branch, commit, export, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
     cli.add_command(_command)
 
 

@@ -36,6 +36,13 @@ def document(value: Mapping[str, object]) -> None:
     _put(json.dumps(value, indent=2, default=str))
 
 
+def raw(data: bytes) -> None:
+    """Bytes that are a result themselves: neither escaped nor put into a terminal's alphabet."""
+    with _heard():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
 def flush() -> None:
     """Now, and not when the interpreter ends, where a failure could no longer be told."""
     if sys.stdout is not None:

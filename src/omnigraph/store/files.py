@@ -55,6 +55,7 @@ class Shelf:
         for path in other._paths():
             for file in (path, *objects.list(_blob_folder(path))):
                 objects.rename(file, f"{self._folder}/{file.removeprefix(f'{other._folder}/')}")
+            objects.delete_prefix(_blob_folder(path))  # what is left of a folder on a disk
         self.fragments += other.fragments
         other.fragments.clear()
 

@@ -21,6 +21,7 @@ from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import load
 from omnigraph.cli.mutate import mutate
+from omnigraph.cli.query import query
 from omnigraph.cli.recovery import recovery
 from omnigraph.cli.schema import schema
 from omnigraph.cli.snapshot import snapshot
@@ -47,7 +48,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, ensure_indices, export, info, init, lint, load, mutate, recovery),
+    *(blob, branch, commit, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
     *(schema, snapshot, verify, version),
 )
 for _command in _COMMANDS:

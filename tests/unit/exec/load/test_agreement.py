@@ -257,3 +257,12 @@ def test_a_learnt_beginning_does_not_change_what_is_read() -> None:
     assert [row["n"] for row in plain(reader.parse(one_block(first)).pieces[0].rows)] == [None, 1]
     for _ in range(2):
         assert [row["n"] for row in plain(reader.parse(one_block(second)).pieces[0].rows)] == [2, None, 3, 4]
+
+
+def test_many_types_and_many_spellings_are_sorted_in_reasonable_time() -> None:
+    """Neither a type per line that nobody knows nor a spelling per line makes sorting quadratic."""
+    unknown = text(*(f'{{"type":"T{number}"}}' for number in range(50_000)))
+    assert len(Reader(all_types(), most=10).parse(one_block(unknown)).problems) == 10
+    spaced = text(*('{"type":' + " " * (number % 2000) + '"Loose","data":{"n":1}}' for number in range(4000)))
+    parsed = Reader(all_types(), most=10).parse(one_block(spaced))
+    assert (parsed.problems, len(parsed.pieces[0].lines)) == ([], 4000)

@@ -111,7 +111,7 @@ def fits(segment: Segment, table: Table) -> bool:
     """Whether an index written at an earlier version still says the truth at this one.
 
     Rows deleted since are left out by whoever reads, rows added or rewritten since lie in other fragments and are scanned.
-    An overwrite, though, counts its fragments from zero again: those are told by their files.
+    A fragment is the same while its data files are. An index of which nothing is left (an overwrite, a compaction) is of no use.
     """
     if (segment.ref.path, segment.ref.branch) != (table.ref.path, table.ref.branch):
         return False

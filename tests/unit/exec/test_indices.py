@@ -271,7 +271,7 @@ def test_rows_that_come_while_indexes_are_written_are_found_and_reported(graph: 
 
 
 def test_indexes_written_for_content_that_was_overwritten_are_written_again(graph: Graph) -> None:
-    """RT-47: an overwrite counts its fragments from zero; an index of the old ones would say that it covers the new."""
+    """RT-47: nothing that they cover is left."""
     authors(graph, "Ada")
     fill(graph, {"node:Book": books(40)})
 

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.s3
 BY_NAME = {writer.name: writer for writer in WRITERS}
 TWO_TABLES = BY_NAME["two tables, main"]
 FIRST_TOUCH = BY_NAME["two tables, first touch"]
+SCHEMA = BY_NAME["schema, first touch"]
 INDEXES = BY_NAME["indexes of two tables, main"]
 KILLS = [
     (TWO_TABLES, Fault.WRITE_BEFORE_ARM),
@@ -33,6 +34,9 @@ KILLS = [
     (FIRST_TOUCH, Fault.WRITE_AFTER_REF),
     (FIRST_TOUCH, Fault.WRITE_COMMITTED),
     (TWO_TABLES, Fault.PUBLISH_AFTER_COMMIT),
+    (SCHEMA, Fault.WRITE_AFTER_CREATE),
+    (SCHEMA, Fault.WRITE_BETWEEN_TABLES),
+    (SCHEMA, Fault.WRITE_COMMITTED),
     (INDEXES, Fault.WRITE_BETWEEN_TABLES),
     (INDEXES, Fault.WRITE_COMMITTED),
 ]

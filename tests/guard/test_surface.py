@@ -75,6 +75,9 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.index", "write_index"): reviewed(
         ".create_index_uncommitted", ".merge_existing_index_segments", reason="index files, staged; committed by stage.commit"
     ),
+    ("store.reclaim", "remove_versions"): reviewed(
+        ".cleanup_old_versions", reason="versions that a commit gave up, named one by one; unverified files are never deleted"
+    ),
     ("store.maintain", "commit_compaction"): reviewed(
         "Compaction.commit", reason="the one commit of staged compactions; its chain is proven"
     ),

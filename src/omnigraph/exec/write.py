@@ -86,6 +86,12 @@ class Alter(msgspec.Struct, frozen=True):
     schema: pa.Schema
 
 
+class GiveUp(msgspec.Struct, frozen=True):
+    """The columns a table shall have, or no rows at all, laid down anew: its earlier versions are given up with the commit."""
+
+    schema: pa.Schema | None
+
+
 class BuildIndexes(msgspec.Struct, frozen=True):
     """Indexes a table lacks, all in one transaction; `ready` are those whose files are written already."""
 
@@ -93,7 +99,7 @@ class BuildIndexes(msgspec.Struct, frozen=True):
     ready: tuple[index.Segment, ...] = ()
 
 
-Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | BuildIndexes
+Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | BuildIndexes
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -161,16 +167,16 @@ def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare
     """Run one write from its preparation to its commit."""
     branch = request.branch
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
-    if (repeated := _repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
-        return repeated
+    if (first := repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
+        return first
     early: _Staged | None = None
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
         early = _prepare(manifest, tables, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5
-        if (repeated := _repeated(manifest, request)) is not None:
-            return repeated
+        if (first := repeated(manifest, request)) is not None:
+            return first
         still = early is not None and _same_authority(manifest, early.snapshot)
         ready = early if early is not None and still else _prepare(manifest, tables, request, prepare)
         _check_condition(request, ready.snapshot)
@@ -214,6 +220,8 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return stage.put_files(table, fragments, replaced=replaced, whole=whole, uuid=uuid)
         case Alter(schema):
             return alter.alter(table, schema, uuid=uuid)
+        case GiveUp(schema):
+            return alter.rewrite(table, schema, uuid=uuid)
         case BuildIndexes(specs, ready):
             return index.build(table, specs, ready=ready, uuid=uuid)
         case _:
@@ -251,8 +259,8 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             )
 
 
-def _repeated(manifest: Manifest, request: Request) -> Written | None:
-    """A retry of a write that had landed gets the first receipt."""
+def repeated(manifest: Manifest, request: Request) -> Written | None:
+    """The first receipt, when this is a retry of a write that had landed."""
     if request.token is None:
         return None
     branch, ledger, _ = manifest.look(request.branch)
@@ -305,6 +313,8 @@ def _intent(request: Request, ready: _Staged) -> Intent:
                 entry.staged.uuid if entry.staged is not None else str(uuid4()),
                 str(uuid4()),
                 alias=ready.prepared.renames.get(entry.before.id),
+                drops=entry.before.id in ready.prepared.drops,
+                gives_up=isinstance(entry.change, GiveUp),
             )
             for entry in ready.tables
         ),
@@ -318,12 +328,14 @@ def _intent(request: Request, ready: _Staged) -> Intent:
 
 
 def _restated(ready: _Staged) -> Iterator[TableRow]:
-    """The rows of tables that are dropped or only renamed."""
+    """The rows of tables that are only dropped or only renamed."""
     prepared, committed = ready.prepared, {entry.before.id for entry in ready.tables}
     for row in ready.snapshot.state.tables.values():
+        if row.id in committed:
+            continue
         if row.id in prepared.drops:
             yield msgspec.structs.replace(row, dropped=True)
-        elif row.id in prepared.renames and row.id not in committed:
+        elif row.id in prepared.renames:
             yield msgspec.structs.replace(row, alias=prepared.renames[row.id])
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import FormatError, Kind
-from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, content_hash
+from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -53,6 +53,8 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     native: str | None = None
     owner: str | None = None
     dropped: bool = False
+    floor: int = 0
+    """Versions of this native branch below it are given up: they go as soon as no other branch shows them."""
 
     @property
     def ref(self) -> TableRef:
@@ -144,6 +146,10 @@ class State(msgspec.Struct, frozen=True):
     def table(self, alias: str) -> TableRow | None:
         """The live table of that name."""
         return next((row for row in self.tables.values() if row.alias == alias and not row.dropped), None)
+
+    def table_of(self, type_id: TypeId) -> TableRow | None:
+        """The live table of a type, by its identity: names change, ids do not."""
+        return next((row for row in self.tables.values() if row.id.startswith(type_id) and not row.dropped), None)
 
 
 def now() -> datetime:

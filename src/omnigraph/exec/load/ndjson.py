@@ -1,0 +1,172 @@
+"""A block of NDJSON lines -> pieces of typed rows, read by pyarrow whole types at a time.
+
+The lines of a type are one text for pyarrow's parser with that type's schema. pyarrow is laxer than the language in places,
+all of which are closed here, in `sorting` or in `columns`: it takes several objects on a line, NaN and Infinity, invalid
+UTF-8 and a byte order mark, and it cannot tell a null from nothing. What is not plainly right is cut into parts until the
+lines to blame are few; the exact parser reads those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.exec.load.blocks import Block, long_lines
+from omnigraph.exec.load.columns import Form, Forms, Unsure, column, read_type, temporal_properties
+from omnigraph.exec.load.pieces import Piece, joined, piece_schema
+from omnigraph.exec.load.sorting import Group, Places, Shape, Sorter
+from omnigraph.exec.load.strict import parse_exactly, written_as_numbers
+from omnigraph.exec.problems import Problem
+from omnigraph.ids import TypeId
+
+_EXACT_LINES: Final = 64
+"""So few lines are not parted again: the exact parser is as quick with them."""
+_PARTS: Final = 8
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """The rows of a block, one piece per type, what is wrong with the other lines, and how many were read exactly."""
+
+    pieces: list[Piece]
+    problems: list[Problem]
+    exact_lines: int
+
+
+class Reader:
+    """What is learnt from block to block: how lines of a type begin, and how its dates are written. Only speed depends on it."""
+
+    def __init__(self, catalog: Catalog, *, most: int) -> None:
+        self._catalog = catalog
+        self._most = most
+        self._sorter = Sorter(catalog)
+        self._forms: dict[TypeId, Forms] = {}
+
+    def parse(self, block: Block) -> Parsed:
+        """The rows of a block, and its problems in the order of the lines."""
+        try:
+            lines = self._sorter.sort(block)
+        except Unsure:  # somewhere it is not UTF-8
+            return self._exactly(block, np.arange(len(block.ends)), [])
+        pieces: list[Piece] = []
+        unread = [lines.odd]
+        for group in lines.groups:
+            for first, count, rows in self._read(group):
+                places = group.places[first : first + count]
+                if rows is None:
+                    unread.append(places)
+                else:
+                    pieces.append(Piece(group.entity, places + block.first_line, rows))
+        return self._exactly(block, np.sort(np.concatenate(unread)), pieces)
+
+    def _exactly(self, block: Block, places: Places, pieces: list[Piece]) -> Parsed:
+        numbered = ((int(place) + block.first_line, block.line(place)) for place in places)
+        exact = parse_exactly(numbered, self._catalog, most=self._most)
+        problems = sorted([*long_lines(block), *exact.problems], key=lambda problem: problem.line or 0)
+        return Parsed(joined([*pieces, *exact.pieces]), problems, len(places))
+
+    def _read(self, group: Group) -> Iterator[tuple[int, int, pa.Table | None]]:
+        """Runs of lines (first, how many) in order, with their rows, or with None where the exact parser must look."""
+        todo = [(0, len(group.texts))]
+        while todo:
+            first, count = todo.pop()
+            rows = self._attempt(group, group.texts.slice(first, count))
+            if rows is not None or count <= _EXACT_LINES:
+                yield first, count, rows
+            else:
+                size = -(-count // _PARTS)
+                todo.extend((at, min(size, first + count - at)) for at in reversed(range(first, first + count, size)))
+
+    def _attempt(self, group: Group, texts: pa.Array) -> pa.Table | None:
+        """The rows of some lines of a group, with dates in the form seen last, or in that of the first line."""
+        entity = group.entity
+        forms = self._forms.get(entity.id, {})
+        if (rows := self._rows(group, texts, forms)) is not None or not (names := temporal_properties(entity)):
+            return rows
+        numbers = written_as_numbers(texts[0].as_py(), enveloped=group.shape is not Shape.DATA)
+        other = {name: Form.NUMBER for name in names if name in numbers}
+        if other == forms:
+            return None
+        self._forms[entity.id] = other
+        return self._rows(group, texts, other)
+
+    def _rows(self, group: Group, texts: pa.Array, forms: Forms) -> pa.Table | None:
+        try:
+            record = _parse(_text(texts), _schema(group.entity, group.shape, forms))
+            if record.num_rows != len(texts) or not self._is_of(group, record):
+                return None
+            columns = _identity(group, record) | _properties(group, record, texts)
+        except Unsure:
+            return None
+        schema = piece_schema(group.entity)
+        return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+    def _is_of(self, group: Group, record: pa.Table) -> bool:
+        """Whether every line says the type for which it was taken. A line that was cut down did say it."""
+        if group.shape is not Shape.WHOLE:
+            return True
+        edge = isinstance(group.entity, EdgeType)
+        said = pc.unique(record.column("edge" if edge else "type")).to_pylist()
+        named = self._catalog.edge if edge else self._catalog.node
+        return all(name is not None and named(name) is group.entity for name in said)
+
+
+def _schema(entity: EntityType, shape: Shape, forms: Forms) -> pa.Schema:
+    """What the parser shall find in each text; every name that is not here fails."""
+    data = [pa.field(ID, pa.string()), *(pa.field(item.name, read_type(item, forms)) for item in entity.properties)]
+    if shape is Shape.DATA:
+        return pa.schema(data)
+    names = ("edge", "from", "to") if isinstance(entity, EdgeType) else ("type",)
+    kept = names[1:] if shape is Shape.REST else names
+    return pa.schema([*(pa.field(name, pa.string()) for name in kept), pa.field("data", pa.struct(data))])
+
+
+def _parse(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    """One object after another. A name that the schema lacks, a name that comes twice and a value of another kind all fail."""
+    read = pj.ReadOptions(use_threads=False, block_size=max(text.size, 1))
+    parse = pj.ParseOptions(explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="error")
+    try:
+        return pj.read_json(pa.BufferReader(text), read_options=read, parse_options=parse)
+    except pa.ArrowException as error:
+        raise Unsure from error
+
+
+def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
+    if not isinstance(group.entity, EdgeType):
+        return {}
+    ends = {SOURCE: _whole(record.column("from")), TARGET: _whole(record.column("to"))}
+    if any(end.null_count for end in ends.values()):
+        raise Unsure
+    return ends
+
+
+def _properties(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:
+    """The id that was given, and the columns of the properties."""
+    if group.shape is Shape.DATA:
+        fields = {name: _whole(record.column(name)) for name in record.schema.names}
+    else:
+        data = _whole(record.column("data"))
+        # Without data there is no `null` in the line, unless in a string; with `null` for data there is.
+        if data.null_count and pc.any(pc.match_substring(texts.filter(data.is_null()), "null")).as_py():
+            raise Unsure
+        fields = dict(zip((field.name for field in data.type), data.flatten(), strict=True))
+    return {ID: fields[ID]} | {item.name: column(item, fields[item.name]) for item in group.entity.properties}
+
+
+def _text(texts: pa.Array) -> pa.Buffer:
+    """The bytes of texts that lie one after the other, not copied."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)
+    start, stop = int(ends[texts.offset]), int(ends[texts.offset + len(texts)])
+    return data.slice(start, stop - start)
+
+
+def _whole(values: pa.ChunkedArray) -> pa.Array:
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()

@@ -1,0 +1,204 @@
+"""Batches of a load -> data files beside the tables they are meant for, written as they come, and the columns that the checks will ask for.
+
+Nothing here is visible to anybody. What is held in memory is bounded: rows wait in small buffers until they are written, and the key
+columns stay in memory up to a budget; past it they are read back from the files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.catalog.model import EdgeType, EntityType, NodeType
+from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.exec.load.read import Batch, Unit
+from omnigraph.ids import TypeId
+from omnigraph.manifest.model import TableRow
+from omnigraph.manifest.read import Snapshot
+from omnigraph.store.files import Shelf
+from omnigraph.store.refs import fresh_ref
+from omnigraph.store.tables import Tables
+
+FLUSH_BYTES: Final = 64 << 20
+"""How many bytes of one type wait until they are written as one file."""
+HELD_BYTES: Final = 192 << 20
+"""How many bytes of all types wait at once."""
+KEY_BYTES: Final = 512 << 20
+"""How many bytes of key columns stay in memory; past it they are read back."""
+
+
+class Origin(NamedTuple):
+    """Where one row came from, from 1; one of the two is known."""
+
+    source: str
+    line: int | None
+    record: int | None
+
+
+class Places(Protocol):
+    """Where the rows of one type came from."""
+
+    def of(self, row: int) -> Origin:
+        """The place of one row, by its number from 0."""
+        ...
+
+
+class BatchPlaces:
+    """The places of rows that came in batches: for each its source, and its lines, as a range when they are one."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._parts: list[tuple[str, Unit, int | pa.Array]] = []
+        self._rows = 0
+
+    def add(self, batch: Batch) -> None:
+        numbers = batch.lines.to_numpy(zero_copy_only=False)
+        straight = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
+        self._starts.append(self._rows)
+        self._parts.append((batch.source, batch.unit, int(numbers[0]) if straight else batch.lines))
+        self._rows += len(numbers)
+
+    def of(self, row: int) -> Origin:
+        at = bisect_right(self._starts, row) - 1
+        source, unit, lines = self._parts[at]
+        offset = row - self._starts[at]
+        number = lines + offset if isinstance(lines, int) else int(lines[offset].as_py())
+        return Origin(source, number, None) if unit is Unit.LINE else Origin(source, None, number)
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where the files of one type go: beside the table's own, or to `native`, a branch of it that will be made for them."""
+
+    row: TableRow
+    native: str | None = None
+
+    def same_place(self, other: Target) -> bool:
+        """Would files written for the other be found by a commit to this one? Names of branches to be made do not matter."""
+        mine, theirs = self.row, other.row
+        return (mine.id, mine.native, mine.owner) == (theirs.id, theirs.native, theirs.owner) and bool(self.native) == bool(other.native)
+
+
+def target_of(snapshot: Snapshot, entity: EntityType) -> Target:
+    """Where the rows of a type go on this snapshot's branch: a table that another branch owns is forked first."""
+    row = snapshot.table_of(entity.id, name=entity.name)
+    return Target(row, fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None)
+
+
+class StagedType:
+    """All rows of one type so far: `shelf` holds what is written, `keys` what the checks will read. No shelf: nothing is to be written."""
+
+    def __init__(self, entity: EntityType, target: Target, shelf: Shelf | None) -> None:
+        self.entity: Final = entity
+        self.target = target
+        self.shelf = shelf
+        self.places: Places = BatchPlaces()
+        self.rows = 0
+        self.minted = True
+        self.waiting: list[pa.Table] = []
+        self.waiting_bytes = 0
+        self.keys: list[pa.Table] | None = []
+        self.key_columns: Final = _key_columns(entity)
+
+    def add(self, batch: Batch) -> None:
+        assert isinstance(self.places, BatchPlaces), "rows come in batches, or all at once from elsewhere"
+        self.rows += len(batch.rows)
+        self.minted = self.minted and batch.minted
+        self.places.add(batch)
+        if self.keys is not None:
+            # An id minted here collides with none, so it is only ever asked for to name a row: from the file, then.
+            kept = [name for name in self.key_columns if name != ID or not batch.minted or self.shelf is None]
+            self.keys.append(batch.rows.select(kept))
+        if self.shelf is not None:
+            self.waiting.append(batch.rows)
+            self.waiting_bytes += batch.rows.nbytes
+
+    def flush(self) -> None:
+        if self.waiting and self.shelf is not None:
+            self.shelf.put(pa.concat_tables(self.waiting))
+            self.waiting, self.waiting_bytes = [], 0
+
+    @property
+    def key_bytes(self) -> int:
+        return sum(part.nbytes for part in self.keys) if self.keys is not None else 0
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of this load in record order, of these columns only: from memory, or from what was written."""
+        if self.keys is not None and all(set(columns) <= set(part.schema.names) for part in self.keys):
+            for part in self.keys:
+                yield from part.select(list(columns)).to_batches()
+        elif self.shelf is not None:
+            yield from self.shelf.read(columns)
+
+
+class Staging:
+    """One load's rows, by type."""
+
+    def __init__(self, tables: Tables, target: Callable[[EntityType], Target], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
+        self._tables = tables
+        self._target = target
+        self._write = write
+        self._key_bytes = key_bytes
+        self.types: Final[dict[TypeId, StagedType]] = {}
+
+    def add(self, batch: Batch) -> None:
+        staged = self.of(batch.entity)
+        staged.add(batch)
+        if staged.waiting_bytes > FLUSH_BYTES:
+            staged.flush()
+        elif sum(held.waiting_bytes for held in self.types.values()) > HELD_BYTES:
+            max(self.types.values(), key=lambda held: held.waiting_bytes).flush()
+        if self._write:
+            self._forget_keys()
+
+    def of(self, entity: EntityType) -> StagedType:
+        """What is staged of a type; nothing, if it was not asked for before."""
+        if entity.id not in self.types:
+            target = self._target(entity)
+            self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
+        return self.types[entity.id]
+
+    def finish(self) -> None:
+        """Write what still waits."""
+        for staged in self.types.values():
+            staged.flush()
+
+    def move(self, staged: StagedType, target: Target) -> None:
+        """Put the same files in another place: somebody made the branch's own copy of the table before us."""
+        if staged.shelf is not None:
+            new = self._shelf(target)
+            new.take_over(staged.shelf)
+            staged.shelf = new
+        staged.target = target
+
+    def discard(self) -> None:
+        """Remove every file: the load was refused."""
+        for staged in self.types.values():
+            staged.waiting, staged.waiting_bytes = [], 0
+            if staged.shelf is not None:
+                staged.shelf.clear()
+
+    def _shelf(self, target: Target) -> Shelf:
+        return Shelf(self._tables.open(target.row.ref), native=target.native)
+
+    def _forget_keys(self) -> None:
+        while sum(staged.key_bytes for staged in self.types.values()) > self._key_bytes:
+            largest = max(self.types.values(), key=lambda staged: staged.key_bytes)
+            largest.flush()
+            largest.keys = None
+
+
+def _key_columns(entity: EntityType) -> list[str]:
+    """The columns that identity, uniqueness, endpoints and cardinality look at."""
+    wanted = {ID}
+    match entity:
+        case EdgeType():
+            wanted |= {SOURCE, TARGET}
+        case NodeType(key=key):
+            wanted |= set(key.columns) if key is not None else set()
+    wanted |= {column for unique in entity.uniques for column in unique.columns}
+    names = [ID, *([SOURCE, TARGET] if isinstance(entity, EdgeType) else []), *(property_.name for property_ in entity.properties)]
+    return [name for name in names if name in wanted]

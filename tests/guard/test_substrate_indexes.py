@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation
+from lance.dataset import Index
 from lance.fragment import write_fragments
 from lance.optimize import Compaction
 from lance.query import MatchQuery
@@ -324,13 +325,18 @@ def test_a_staged_index_passes_over_a_data_commit_and_never_over_a_restore(tmp_p
         LanceDataset.commit(table, staged, read_version=table.version, max_retries=0)
 
 
-def test_an_overwrite_uses_no_fragment_number_again_and_keeps_the_indexes_covering_nothing(tmp_path):
+def test_a_new_index_takes_the_place_of_segments_that_are_named_as_removed(tmp_path):
     table = library(tmp_path)
-    over = LanceDataset.commit(table, write_fragments(documents([1, 2]), table, mode="overwrite", return_transaction=True), max_retries=0)
-    assert [fragment.fragment_id for fragment in over.get_fragments()] == [1]
-    assert {index.num_rows_indexed for index in over.describe_indices()} == {0}
-    assert found_by(over, 1) == EVERY_WAY
-    assert found_by(over, 5) & {"id", "text"} == set()
+    table = LanceDataset.commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)), max_retries=0)
+    (old,) = [index for index in table.describe_indices() if index.name == "id_idx"]
+    (part,) = old.segments
+    gone = Index(part.uuid, old.name, list(old.fields), part.dataset_version_at_last_update, part.fragment_ids, part.index_version)
+    new = table.create_index_uncommitted("id", "BTREE", name="id_idx", replace=True, fragment_ids=[0, 1])
+    after = LanceDataset.commit(table, LanceOperation.CreateIndex([new], [gone]), read_version=table.version, max_retries=0)
+    replaced = {index.name: ([segment.uuid for segment in index.segments], index.num_rows_indexed) for index in after.describe_indices()}
+    assert replaced["id_idx"] == ([new.uuid], 65)
+    assert replaced["text_idx"][1] == 64
+    assert found_by(after, 100) == found_by(after, 3) == EVERY_WAY
 
 
 def test_a_vector_index_with_nothing_to_learn_from_is_a_runtime_error(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal
 
@@ -13,12 +13,18 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.blobs import Blob, find_blob
+from omnigraph.exec.export import export_lines
+from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
 from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.query import Ask, Queries
+from omnigraph.exec.result import Result
 from omnigraph.exec.verify import Finding, verify
+from omnigraph.exec.watch import Cancellation, Watch
 from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
@@ -31,12 +37,28 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
+from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import plan_mutation
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
 Mode = Literal["r", "rw"]
+
+__all__ = [
+    "Branches",
+    "Cancellation",
+    "Explanation",
+    "Graph",
+    "Info",
+    "Receipt",
+    "Recovery",
+    "Result",
+    "Snapshot",
+    "TableState",
+    "init",
+    "open_",
+]
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -144,6 +166,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
+        self._queries: Final = Queries(self._tables, self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -204,6 +227,33 @@ class Graph:
         written = _of_kind(write(self._manifest, self._tables, request, prepare), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
+        watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
+        return self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch)
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+    ) -> Explanation:
+        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
+        return self._queries.explanation(_ask(source, name, params), self._snapshot(branch, at))
+
     def load(
         self,
         data: Data,
@@ -256,11 +306,26 @@ class Graph:
         wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
         return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
 
+    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+        """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        self._writable()
+        return ensure_indices(
+            self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
+        )
+
+    def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
+        """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
+        snapshot = self._snapshot(branch, at)
+        return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+    def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
+        """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
+        snapshot = self._snapshot(branch, at)
+        return find_blob(self._tables, snapshot, self._catalog(snapshot), kind=kind, type_=type_, id_=id_, property_=property_)
+
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        found = self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        found = self._snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
@@ -306,6 +371,11 @@ class Graph:
             python=platform.python_version(),
         )
 
+    def _snapshot(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
+        if not isinstance(at, str | int | datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+
     def _catalog(self, snapshot: read.Snapshot) -> Catalog:
         """The catalog of a snapshot's own schema (D-14): decoded once a schema."""
         schema = snapshot.state.head.schema
@@ -317,6 +387,10 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
+    return Ask(Source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _of_kind(written: Written, request: Request) -> Written:

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from omnigraph.exec.write import Alter, Change, GiveUp, Prepared, Upsert
+from omnigraph.exec.write import Alter, BuildIndexes, Change, GiveUp, Prepared, Upsert
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
@@ -17,6 +17,7 @@ from omnigraph.manifest.birth import NewTable, new_table_id
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import SchemaText, TableRow
 from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.store.index import IndexKind, IndexSpec, existing
 from omnigraph.store.tables import Tables, open_newest
 from tests.graphs import COLUMNS, COMPANY, PERSON, make, people, reopen
 from tests.writes import append, both, delete, overwrite, put, work
@@ -78,6 +79,13 @@ def hard_drops(snapshot: Snapshot) -> Prepared:
     return Prepared(changes, schema=NEW_SCHEMA, drops=frozenset({company.id}))
 
 
+def indexing() -> dict[str, Change]:
+    """What `ensure_indices` asks of each of two tables."""
+    return {
+        alias: BuildIndexes((IndexSpec("id", IndexKind.BTREE, "btree_id"), IndexSpec("n", IndexKind.BTREE, "btree_n"))) for alias in ALIASES
+    }
+
+
 WRITERS = (
     Writer("upsert, main", MAIN, lambda: {PERSON: Upsert(people("new", "old"))}, 1),
     Writer("append, main", MAIN, lambda: {PERSON: append("new")}, 1),
@@ -92,6 +100,8 @@ WRITERS = (
     Writer("schema, first touch", WORK, everything, 2, 2, births=1, is_migration=True),
     Writer("schema, words only", MAIN, words_only, 0, is_migration=True),
     Writer("schema, hard drops", MAIN, hard_drops, 2, is_migration=True),
+    Writer("indexes of two tables, main", MAIN, indexing, 2),
+    Writer("indexes of two tables, first touch", WORK, indexing, 2, 2),
 )
 
 
@@ -149,12 +159,14 @@ def run(manifest: Manifest, writer: Writer) -> None:
 
 
 def content(manifest: Manifest, branch: BranchName) -> Content:
-    """The ids in each table, its columns, and the schema."""
+    """The ids in each table, its columns and indexes, and the schema."""
     snapshot = manifest.snapshot(branch)
     shown: Content = {"schema": {manifest.schema(snapshot.state.head.schema, branch=branch).source}}
     for row in live(snapshot):
-        rows = Tables(manifest.root).open(row.ref).scan().read_all()
+        table = Tables(manifest.root).open(row.ref)
+        rows = table.scan().read_all()
         shown[row.alias] = set(rows.column("id").to_pylist())
+        shown[f"indexes of {row.alias}"] = {index.name for index in existing(table)}
         shown[f"columns of {row.alias}"] = set(rows.schema.names)
         assert len(rows) == row.rows
     return shown

@@ -12,6 +12,7 @@ from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.branch import branch
 from omnigraph.cli.commit import commit
+from omnigraph.cli.ensure_indices import ensure_indices
 from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
 from omnigraph.cli.init import init
@@ -28,9 +29,9 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   load, mutate, branch, commit, snapshot
+  any     a graph, wherever it is   load, mutate, branch, commit, snapshot, schema, ensure-indices
   direct  a graph's storage         init, info, verify, recovery
-  local   no graph                  lint, schema, version"""
+  local   no graph                  lint, version"""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
+for _command in (branch, commit, ensure_indices, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
     cli.add_command(_command)
 
 

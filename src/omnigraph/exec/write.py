@@ -93,9 +93,10 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 class BuildIndexes(msgspec.Struct, frozen=True):
-    """Indexes a table lacks, all in one transaction."""
+    """Indexes a table lacks, all in one transaction; `ready` are those whose files are written already."""
 
     specs: tuple[index.IndexSpec, ...]
+    ready: tuple[index.Segment, ...] = ()
 
 
 Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | BuildIndexes
@@ -221,8 +222,8 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return alter.alter(table, schema, uuid=uuid)
         case GiveUp(schema):
             return alter.rewrite(table, schema, uuid=uuid)
-        case BuildIndexes(specs):
-            return index.build(table, specs, uuid=uuid)
+        case BuildIndexes(specs, ready):
+            return index.build(table, specs, ready=ready, uuid=uuid)
         case _:
             assert_never(change)
 

@@ -45,13 +45,33 @@ class Shelf:
             except (OSError, ValueError) as error:
                 raise lance_error(error, doing="read back", path=uri) from error
 
+    def take_over(self, other: Shelf) -> None:
+        """Have what another shelf for the same table holds. Its files are moved, not rewritten: they name no place, and a table
+        and its forks number their columns alike.
+        """
+        objects = self.table.root.objects
+        for path in other._paths():
+            for file in (path, *objects.list(_blob_folder(path))):
+                objects.rename(file, f"{self._folder}/{file.removeprefix(f'{other._folder}/')}")
+        self.fragments += other.fragments
+        other.fragments.clear()
+
     def clear(self) -> None:
         """Remove the files: they were written for nothing, and only we know of them."""
         for path in self._paths():
             self.table.root.objects.delete(path)
+            self.table.root.objects.delete_prefix(_blob_folder(path))
         self.fragments.clear()
 
-    def _paths(self) -> list[str]:
+    @property
+    def _folder(self) -> str:
         branch = self.native if self.native is not None else self.table.ref.branch
-        folder = home(self.table.ref.path, branch)
-        return [f"{folder}/data/{file.path}" for fragment in self.fragments for file in fragment.files]
+        return f"{home(self.table.ref.path, branch)}/data"
+
+    def _paths(self) -> list[str]:
+        return [f"{self._folder}/{file.path}" for fragment in self.fragments for file in fragment.files]
+
+
+def _blob_folder(path: str) -> str:
+    """Where the larger blobs of a data file lie."""
+    return path.removesuffix(".lance")

@@ -18,6 +18,7 @@ from lance.debug import list_transactions
 
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.ids import new_ulid
+from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error, missing_table, reclaimed
 from omnigraph.store.process import refuse_forked_child
@@ -25,6 +26,7 @@ from omnigraph.store.root import Root
 
 KEY: Final = "id"
 ADDRESS: Final = "_rowaddr"
+PLACE: Final = "__place"
 PRIMARY_KEY: Final = {b"lance-schema:unenforced-primary-key": b"true"}
 FILE_FORMAT: Final = "2.2"
 HANDLES: Final = 64
@@ -74,7 +76,8 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.dataset.schema
+        """The columns as callers see them: blobs are plain bytes."""
+        return plain_schema(self.dataset.schema)
 
     def count(self, where: Where | None = None) -> int:
         try:
@@ -97,26 +100,34 @@ class Table:
         limit: int | None = None,
         addresses: bool = False,
         overlay: Overlay | None = None,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter."""
         names = list(columns) if columns is not None else self.schema.names
         if overlay is None:
-            return self._reader(names, where=where, limit=limit, addresses=addresses)
+            return self._reader(names, where=where, limit=limit, addresses=addresses, batch_rows=batch_rows)
         schema = self._reader(names, where="false", limit=None, addresses=addresses).schema
         return pa.RecordBatchReader.from_batches(schema, _first(self._laid_over(names, schema, where, overlay, addresses=addresses), limit))
 
-    def _reader(self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool) -> pa.RecordBatchReader:
+    def _reader(
+        self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool, batch_rows: int | None = None
+    ) -> pa.RecordBatchReader:
         try:
-            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses)
+            scanner = self.dataset.scanner(
+                columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows, blob_handling="all_binary"
+            )
             reader = scanner.to_reader()
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        known = self.schema
+        schema = pa.schema([known.field(field.name) if field.name in blob_names(reader.schema) else field for field in reader.schema])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema))
 
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """A scan fails where it reads, long after it began: there too with an error of ours."""
         try:
-            yield from reader
+            for batch in reader:
+                yield plain(batch, schema)
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
 
@@ -145,6 +156,14 @@ class Table:
         """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""
         found = self._reader([], where=where, limit=None, addresses=True).read_all()
         return found.column(ADDRESS).to_numpy()
+
+    def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
+        """The rows at these addresses (numpy uint64), in that order, each as often as it is named. All must be live."""
+        try:
+            # Without stable row ids a row's id is its address.
+            return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="read rows of") from error
 
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
         """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""
@@ -185,7 +204,7 @@ def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None =
 
     It is visible to nobody until a publish names it, so it needs no fence; a path is minted once and never shared.
     """
-    keyed = key_annotated(schema)
+    keyed = stored_schema(key_annotated(schema))
     uri = root.of(path)
     try:
         birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []), uuid=uuid or str(uuid4()))
@@ -283,8 +302,13 @@ def matching(rows: pa.Table, where: Where | None) -> pa.Table:
     """Pending rows under a filter, judged by the engine that judges committed rows, so that both mean the same."""
     if where is None:
         return rows
-    held = lance.write_dataset(rows, f"memory://{new_ulid()}")
-    return held.to_table(columns=rows.schema.names, filter=where)
+    if not (blobs := blob_names(rows.schema)):
+        held = lance.write_dataset(rows, f"memory://{new_ulid()}")
+        return held.to_table(columns=rows.schema.names, filter=where)
+    # No filter speaks of a blob: the bytes stay where they are, and the rows that match are named by their place.
+    others = rows.select([name for name in rows.schema.names if name not in blobs])
+    placed = others.append_column(PLACE, pa.array(range(len(rows)), pa.int64()))
+    return rows.take(matching(placed, where).column(PLACE))
 
 
 def one_of(column: str, values: pa.Array) -> str:

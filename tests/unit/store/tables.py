@@ -41,9 +41,15 @@ def rows(values: Mapping[str, int], schema: pa.Schema = SCHEMA) -> pa.Table:
         "n": list(values.values()),
         "nickName": [f"{key}-{n}" for key, n in values.items()],
         "tags": [[key, str(n)] for key, n in values.items()],
+        "body": [body(key, n) for key, n in values.items()],
         "added": [f"{key}+{n}" for key, n in values.items()],
     }
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def body(key: str, n: int) -> bytes | None:
+    """A blob that follows from its row: none, an empty one, one that lies in the data file, or one that has its own."""
+    return (None, b"", f"{key}={n}".encode(), f"{key}={n}".encode() * 30_000)[n % 4]
 
 
 def content(table: Table) -> dict[str, int]:
@@ -57,6 +63,7 @@ def numbers(read: pa.Table) -> dict[str, int]:
         key, n = row["id"], row["n"]
         assert key not in found, f"{key} is there twice"
         assert (row["nickName"], row["tags"]) == (f"{key}-{n}", [key, str(n)])
+        assert "body" not in row or row["body"] == body(key, n)
         assert row.get("added") in (None, "old", f"{key}+{n}")
         found[key] = n
     return found

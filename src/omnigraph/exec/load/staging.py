@@ -167,13 +167,11 @@ class Staging:
             staged.flush()
 
     def move(self, staged: StagedType, target: Target) -> None:
-        """Put the same rows in another place: somebody made the branch's own copy of the table before us."""
+        """Put the same files in another place: somebody made the branch's own copy of the table before us."""
         if staged.shelf is not None:
-            old, new = staged.shelf, self._shelf(target)
-            for rows in _gathered(old.read(old.table.schema.names)):
-                new.put(rows)
+            new = self._shelf(target)
+            new.take_over(staged.shelf)
             staged.shelf = new
-            old.clear()
         staged.target = target
 
     def discard(self) -> None:
@@ -191,18 +189,6 @@ class Staging:
             largest = max(self.types.values(), key=lambda staged: staged.key_bytes)
             largest.flush()
             largest.keys = None
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Small batches as tables of the size of a file."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(part.nbytes for part in waiting) > FLUSH_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def _key_columns(entity: EntityType) -> list[str]:

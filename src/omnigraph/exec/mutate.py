@@ -56,10 +56,10 @@ class _Image:
         self.deleted: pa.Array = pa.array([], pa.string())
         self.all_new = True
         """Every pending row has an id minted here, so none can be there already."""
-        self.inserted: set[str] = set()
         self.blobs: Final = blob_properties(entity)
         self._external: dict[bytes, str] = {}
         """Blob URIs, each under the ticket that stands for it in the rows until the last statement is done."""
+        self.inserted: set[str] = set()
 
     def put(self, rows: pa.Table, *, new: bool) -> None:
         """Lay rows over the image, one for an id."""
@@ -81,9 +81,6 @@ class _Image:
         self.deleted = pa.concat_arrays([self.deleted, ids])
         return len(ids)
 
-    def delta(self) -> Delta:
-        return Delta(self.entity, Held(self.pending), self.deleted, minted=self.all_new, cascaded=True)
-
     def blob(self, text: str) -> bytes:
         """The bytes that a text holds, or a ticket for the place that it names."""
         if not is_external(text):
@@ -98,6 +95,9 @@ class _Image:
         for name in self.blobs if self._external else ():
             for ticket in _whole(rows.column(name).filter(pc.is_in(rows.column(name), value_set=tickets)))[:1]:
                 refuse_external(self._external[ticket.as_py()])
+
+    def delta(self) -> Delta:
+        return Delta(self.entity, Held(self.pending), self.deleted, minted=self.all_new, cascaded=True)
 
     def change(self) -> Change | None:
         if len(self.deleted):

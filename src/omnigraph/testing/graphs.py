@@ -52,7 +52,7 @@ class RealGraph:
         raise Unsupported(Kind.UNSUPPORTED, "there is no export yet")
 
     def apply_schema(self, source: str, *, allow_data_loss: bool) -> None:
-        raise Unsupported(Kind.UNSUPPORTED, "there is no schema apply yet")
+        self.graph.apply_schema(source, allow_data_loss=allow_data_loss)
 
     def close(self) -> None:
         shutil.rmtree(self._place, ignore_errors=True)

@@ -25,14 +25,16 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph, LoadReceipt, Receipt, Recovery, Snapshot, TableState, init
+    from omnigraph.graph import Cancellation, Explanation, Graph, LoadReceipt, Receipt, Recovery, Result, Snapshot, TableState, init
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cancellation",
     "ConflictError",
     "ExpectedVersionMismatch",
+    "Explanation",
     "FormatError",
     "Graph",
     "InvalidInput",
@@ -52,6 +54,7 @@ __all__ = [
     "Recovery",
     "RecoveryRequired",
     "ResourceLimitExceeded",
+    "Result",
     "Snapshot",
     "StorageError",
     "TableState",
@@ -61,7 +64,7 @@ __all__ = [
     "open",
 ]
 
-_ENGINE = {name: name for name in ("Graph", "LoadReceipt", "Receipt", "Recovery", "Snapshot", "TableState", "init")} | {"open": "open_"}
+_ENGINE = {name: name for name in __all__ if name not in globals()} | {"open": "open_"}
 
 
 def __getattr__(name: str) -> object:

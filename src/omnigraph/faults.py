@@ -44,6 +44,8 @@ class Fault(StrEnum):
     WRITE_BETWEEN_TABLES = "write.between_tables"
     WRITE_COMMITTED = "write.committed"
     WRITE_PUBLISHED = "write.published"
+    RECLAIM_BEFORE = "reclaim.before"
+    RECLAIM_AFTER = "reclaim.after"
     RECOVER_BEFORE_RESTORE = "recover.before_restore"
     RECOVER_AFTER_RESTORE = "recover.after_restore"
     RECOVER_BEFORE_PUBLISH = "recover.before_publish"

@@ -11,20 +11,26 @@ from typing import Final, Literal
 import msgspec
 
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
-from omnigraph.catalog.tables import table_schema
+from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.blobs import Blob, find_blob
+from omnigraph.exec.copy import copy_graph
 from omnigraph.exec.export import export_lines
-from omnigraph.exec.load.load import Load, LoadMode, OnProgress, run_load
+from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
+from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
+from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.query import Ask, Queries
+from omnigraph.exec.result import Result
 from omnigraph.exec.verify import Finding, verify
+from omnigraph.exec.watch import Cancellation, Watch
 from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
-from omnigraph.manifest.birth import NewTable, create_graph, new_table_id, open_graph
+from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, Resolution, SchemaText, TableChange, now
 from omnigraph.manifest.publish import LOCK_SECONDS
@@ -32,12 +38,28 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
+from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import plan_mutation
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
 Mode = Literal["r", "rw"]
+
+__all__ = [
+    "Branches",
+    "Cancellation",
+    "Explanation",
+    "Graph",
+    "Info",
+    "Receipt",
+    "Recovery",
+    "Result",
+    "Snapshot",
+    "TableState",
+    "init",
+    "open_",
+]
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -120,10 +142,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     with located(Source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
     root = open_root(uri, storage_options=storage_options)
-    tables = [
-        *(NewTable(new_table_id(node.id), f"node:{node.name}", "nodes", table_schema(node)) for node in catalog.nodes),
-        *(NewTable(new_table_id(edge.id), f"edge:{edge.name}", "edges", table_schema(edge)) for edge in catalog.edges),
-    ]
+    tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
     return Graph(create_graph(root, schema=text, tables=tables, actor=actor), mode="rw", actor=actor)
 
@@ -148,6 +167,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
+        self._queries: Final = Queries(self._tables, self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -162,7 +182,12 @@ class Graph:
     @property
     def schema(self) -> str:
         """Main's accepted schema, as it was written."""
-        return self._manifest.schema(self._manifest.snapshot().state.head.schema).source
+        return self.schema_of(MAIN)
+
+    def schema_of(self, branch: str) -> str:
+        """A branch's accepted schema, as it was written."""
+        snapshot = self._manifest.snapshot(BranchName(branch))
+        return self._manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
 
     @property
     def catalog(self) -> Catalog:
@@ -203,6 +228,33 @@ class Graph:
         written = _of_kind(write(self._manifest, self._tables, request, prepare), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
+        watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
+        return self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch)
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+    ) -> Explanation:
+        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
+        return self._queries.explanation(_ask(source, name, params), self._snapshot(branch, at))
+
     def load(
         self,
         data: Data,
@@ -227,7 +279,7 @@ class Graph:
         if report_errors < 1:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
         load = Load(
-            data,
+            LocalIntake(data),
             chosen,
             tables=self._tables,
             catalog_of=self._catalog,
@@ -242,10 +294,37 @@ class Graph:
         base = BranchName(from_branch) if from_branch is not None else None
         return _load_receipt(branch, chosen, _of_kind(run_load(self._manifest, request, load, from_=base), request))
 
+    def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
+        """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
+        accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
+        return evolve(Wanted(Source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
+
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+        """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
+        commits, unless `allow_data_loss`: then the past of those tables goes, but for what another branch shows.
+        """
+        self._writable()
+        wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
+        return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
+
+    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+        """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        self._writable()
+        return ensure_indices(
+            self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
+        )
+
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
         snapshot = self._snapshot(branch, at)
         return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+    def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
+        """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
+        target = open_root(uri, storage_options=storage_options)
+        name = BranchName(branch) if branch is not None else None
+        made = copy_graph(self._manifest, self._tables, self._catalog, target, branch=name, actor=self.actor)
+        return Graph(made, mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -316,6 +395,10 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
+    return Ask(Source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _of_kind(written: Written, request: Request) -> Written:

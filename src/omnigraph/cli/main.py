@@ -13,6 +13,8 @@ from omnigraph.cli import output
 from omnigraph.cli.blob import blob
 from omnigraph.cli.branch import branch
 from omnigraph.cli.commit import commit
+from omnigraph.cli.copy import copy
+from omnigraph.cli.ensure_indices import ensure_indices
 from omnigraph.cli.export import export
 from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
@@ -30,9 +32,10 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   load, mutate, export, blob, branch, commit, snapshot
-  direct  a graph's storage         init, info, verify, recovery
-  local   no graph                  lint, schema, version"""
+  any     a graph, wherever it is   load, export, mutate, blob, branch, commit, snapshot, schema,
+                                    ensure-indices
+  direct  a graph's storage         init, copy, info, verify, recovery
+  local   no graph                  lint, version"""
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +47,10 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (blob, branch, commit, export, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
+for _command in (
+    *(blob, branch, commit, copy, ensure_indices, export, info, init),
+    *(lint, load, mutate, recovery, schema, snapshot, verify, version),
+):
     cli.add_command(_command)
 
 

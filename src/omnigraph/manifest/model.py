@@ -35,6 +35,7 @@ class CommitKind(StrEnum):
     MERGE = "merge"
     SCHEMA = "schema"
     INDEX = "index"
+    COPY = "copy"
     RECOVERY = "recovery"
 
 
@@ -53,6 +54,8 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     native: str | None = None
     owner: str | None = None
     dropped: bool = False
+    floor: int = 0
+    """Versions of this native branch below it are given up: they go as soon as no other branch shows them."""
 
     @property
     def ref(self) -> TableRef:

@@ -165,6 +165,8 @@ def commit(staged: Staged) -> Table:
     refuse_forked_child()
     table, base = staged.table, staged.table.ref.version
     reach(Fault.STAGE_BEFORE_COMMIT)
+    if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
+        raise _lost(table)  # no fence holds an index: on top of rows that came since, it would move HEAD past what the graph shows
     try:
         moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
     except CommitConflictError as error:
@@ -181,8 +183,9 @@ def commit(staged: Staged) -> Table:
 def fence(table: Table, transaction: Any) -> Any:
     """The transaction, made to collide with every other one from the same base (P-05..P-07)."""
     operation, fragments = transaction.operation, table.dataset.get_fragments()
-    if isinstance(operation, (LanceOperation.CreateIndex, LanceOperation.Restore)):
-        return transaction  # an index changes no rows; restores are for recovery
+    if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Merge, LanceOperation.CreateIndex, LanceOperation.Restore)):
+        # The first two are strict by themselves when nothing is retried; an index changes no rows; restores are for recovery.
+        return transaction
     if not fragments:
         new = operation.fragments if isinstance(operation, LanceOperation.Append) else operation.new_fragments
         return dataclasses.replace(transaction, operation=LanceOperation.Merge(list(new), table.dataset.lance_schema))

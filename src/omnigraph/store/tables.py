@@ -20,7 +20,7 @@ from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, Storag
 from omnigraph.ids import new_ulid
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error, missing_table
+from omnigraph.store.failure import lance_error, missing_table, reclaimed
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
@@ -100,17 +100,22 @@ class Table:
         limit: int | None = None,
         addresses: bool = False,
         overlay: Overlay | None = None,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter."""
         names = list(columns) if columns is not None else self.schema.names
         if overlay is None:
-            return self._reader(names, where=where, limit=limit, addresses=addresses)
+            return self._reader(names, where=where, limit=limit, addresses=addresses, batch_rows=batch_rows)
         schema = self._reader(names, where="false", limit=None, addresses=addresses).schema
         return pa.RecordBatchReader.from_batches(schema, _first(self._laid_over(names, schema, where, overlay, addresses=addresses), limit))
 
-    def _reader(self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool) -> pa.RecordBatchReader:
+    def _reader(
+        self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool, batch_rows: int | None = None
+    ) -> pa.RecordBatchReader:
         try:
-            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses, blob_handling="all_binary")
+            scanner = self.dataset.scanner(
+                columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows, blob_handling="all_binary"
+            )
             reader = scanner.to_reader()
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
@@ -152,7 +157,18 @@ class Table:
         found = self._reader([], where=where, limit=None, addresses=True).read_all()
         return found.column(ADDRESS).to_numpy()
 
+    def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
+        """The rows at these addresses (numpy uint64), in that order, each as often as it is named. All must be live."""
+        try:
+            # Without stable row ids a row's id is its address.
+            return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="read rows of") from error
+
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
+        """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""
+        if "not found" in str(error).lower() and _is_reclaimed(self.root, self.ref):
+            return reclaimed(self.ref.path, branch=self.ref.branch, version=self.ref.version)
         return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
 
 
@@ -205,9 +221,19 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
     try:
         return _lance(root, home(ref.path, ref.branch), ref.version)
     except (OSError, ValueError) as error:
+        if _is_reclaimed(root, ref):
+            raise reclaimed(ref.path, branch=ref.branch, version=ref.version) from error
         if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
             raise missing_table(ref.path, branch=ref.branch, version=ref.version) from error
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
+
+
+def _is_reclaimed(root: Root, ref: TableRef) -> bool:
+    """Is this version gone while newer ones are there? Names of versions count down: the first one listed is the newest."""
+    if ref.version < 1 or root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+        return False
+    files = [name for name in root.objects.list(f"{ref.home}/_versions") if name.endswith(".manifest")]
+    return bool(files) and files[0] < f"{ref.home}/{version_file(ref.version)}"
 
 
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:

@@ -50,10 +50,8 @@ class Stream:
 
     def chunks(self) -> Iterator[bytes]:
         """The text in chunks of any size. Raises `InvalidInput` when compressed bytes are damaged or cut short."""
-        pieces = self._counted()
+        pieces = _evened(self._counted())
         first = next(pieces, b"")
-        while 0 < len(first) < 8 and (piece := next(pieces, b"")):
-            first += piece
         _refuse_one_type(self.name, first)
         codec = next((codec for magic, codec in _COMPRESSION.items() if first.startswith(magic)), None)
         joined = chain([first], pieces)
@@ -137,6 +135,20 @@ def _encoded(piece: bytes | str) -> bytes:
 def _sliced(whole: bytes) -> Iterator[bytes]:
     for start in range(0, len(whole), CHUNK_BYTES):
         yield whole[start : start + CHUNK_BYTES]
+
+
+def _evened(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks of one size, whatever the caller's pieces were: a block costs the same whether it holds little or much."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= CHUNK_BYTES:
+            yield from _sliced(held[0] if len(held) == 1 else b"".join(held))
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
 
 
 def _name_of(file: object) -> str:

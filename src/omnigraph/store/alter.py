@@ -18,6 +18,7 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.store.blobs import stored, stored_schema
 from omnigraph.store.stage import Counts, Staged
 from omnigraph.store.tables import Table, key_annotated
 
@@ -42,7 +43,7 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
     if table.schema.equals(wanted, check_metadata=True):
         return None
     fragments = [fragment.metadata for fragment in table.dataset.get_fragments()]
-    operation = LanceOperation.Merge(fragments, _numbered(table, wanted))
+    operation = LanceOperation.Merge(fragments, _numbered(table, stored_schema(wanted)))
     return Staged(table, lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4())), Counts(), ())
 
 
@@ -60,7 +61,8 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
 
 
 def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
-    transaction = lance.Transaction(table.ref.version, LanceOperation.Overwrite(schema, fragments), uuid=uuid or str(uuid4()))
+    operation = LanceOperation.Overwrite(stored_schema(schema), fragments)
+    transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
     return Staged(table, transaction, counts, tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files))
 
 
@@ -73,10 +75,11 @@ def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
         for batch in table.scan([name for name in sources if name is not None]):
             nothing = (pa.nulls(batch.num_rows, field.type) for field, name in zip(wanted, sources, strict=True) if name is None)
             columns = [batch.column(name) if name is not None else next(nothing) for name in sources]
-            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+            yield from stored(pa.Table.from_arrays(columns, schema=wanted)).to_batches()
 
     try:
-        written = write_fragments(pa.RecordBatchReader.from_batches(wanted, batches()), table.dataset, mode="overwrite")
+        rows = pa.RecordBatchReader.from_batches(stored_schema(wanted), batches())
+        written = write_fragments(rows, table.dataset, mode="overwrite")
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="rewrite") from error
     return list(written)

@@ -181,3 +181,23 @@ def test_a_copy_that_is_killed_is_no_graph(source: Graph, tmp_path: Path, point:
     shutil.rmtree(tmp_path / "copy")
     assert shown(source.copy_to(tmp_path / "copy")) == shown(source)
     assert source.verify() == []
+
+
+def test_branches_with_schemas_of_their_own_are_copied(source: Graph, tmp_path: Path) -> None:
+    """Types and properties that one branch added, renamed and dropped; and main's schema, which moved on, too."""
+    changed = (
+        SCHEMA.replace("born: I32?", 'year: I32? @rename_from("born")').replace("  at: DateTime?", "  extra: Blob?")
+        + "node Tag { t: String @key }\n"
+    )
+    source.apply_schema(changed, branch="early")
+    run(source, '($b: Blob) insert Tag { t: "x" } insert Person { name: "Fay", year: 7, extra: $b }', {"b": LARGE}, branch="early")
+    source.branches.create("earlier", from_="early")
+    source.apply_schema(SCHEMA.replace("edge Knows", "edge Met").replace("since: Date?", ""))
+    run(source, 'insert Met { from: "Ada", to: "Ada" }')
+    copy = source.copy_to(tmp_path / "copy")
+    assert shown(copy) == shown(source)
+    assert copy.verify() == []
+    assert copy.schema == source.schema
+    assert (tmp_path / "copy" / "_schema.pg").read_text() == source.schema
+    run(copy, 'insert Tag { t: "y" }', branch="earlier")
+    assert copy.verify() == []

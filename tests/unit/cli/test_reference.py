@@ -22,6 +22,7 @@ VOLATILE = (
     (r'"created_at": \d+', "CREATED"),
     (r"review-[0-9a-f]{16}", "review-NATIVE"),
     (r"(?m)^uri: .*/", "uri: /"),
+    (r"graph at /.*/", "graph at /"),
     (r"python: .*", "python"),
     (r"graph_manifest_version: \d+", "VERSION"),
 )

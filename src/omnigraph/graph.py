@@ -15,8 +15,7 @@ from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.blobs import Blob, find_blob
 from omnigraph.exec.export import export_lines
-from omnigraph.exec.indices import Indexes as Indexes
-from omnigraph.exec.indices import OnIndexProgress, ensure_indices
+from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
 from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
@@ -51,6 +50,7 @@ __all__ = [
     "Cancellation",
     "Explanation",
     "Graph",
+    "Indexes",
     "Info",
     "Receipt",
     "Recovery",

@@ -27,7 +27,19 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.migrate import AppliedSchema
-    from omnigraph.graph import Cancellation, Explanation, Graph, LoadReceipt, Receipt, Recovery, Result, Snapshot, TableState, init
+    from omnigraph.graph import (
+        Cancellation,
+        Explanation,
+        Graph,
+        Indexes,
+        LoadReceipt,
+        Receipt,
+        Recovery,
+        Result,
+        Snapshot,
+        TableState,
+        init,
+    )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
 
 __version__ = "0.1.0"
@@ -40,6 +52,7 @@ __all__ = [
     "Explanation",
     "FormatError",
     "Graph",
+    "Indexes",
     "InvalidInput",
     "KeyConflict",
     "Kind",

@@ -43,7 +43,7 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
     if table.dataset.schema.equals(wanted, check_metadata=True):
         return None
     fragments = [fragment.metadata for fragment in table.dataset.get_fragments()]
-    operation = LanceOperation.Merge(fragments, _numbered(table, stored_schema(wanted)))
+    operation = LanceOperation.Merge(fragments, _numbered(table, wanted))
     return Staged(table, lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4())), Counts(), ())
 
 

@@ -10,7 +10,6 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.tables_of import table_of
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
@@ -49,7 +48,7 @@ class View:
         self._topology: Final = topology
 
     def entities(self, type_: TypeRef | EntityType) -> Entities:
-        return self._opened.at(table_of(self.snapshot, type_).ref)
+        return self._opened.at(self._row(type_).ref)
 
     def adjacency(self, edge: TypeRef) -> Adjacency:
         """All edges of a type as integers: from memory, from a file, or built now."""
@@ -66,4 +65,7 @@ class View:
         source, target = self._catalog.node(found.source), self._catalog.node(found.target)
         assert source is not None
         assert target is not None
-        return table_of(self.snapshot, found), table_of(self.snapshot, source), table_of(self.snapshot, target)
+        return self._row(found), self._row(source), self._row(target)
+
+    def _row(self, type_: TypeRef | EntityType) -> TableRow:
+        return self.snapshot.table_of(type_.id, name=type_.name)

@@ -47,7 +47,7 @@ def suits(type_: ValueType, found: pa.DataType) -> bool:
         case EnumOf():
             return _is_text(found)
         case ListOf(item):
-            return _is_list(found) and suits(Plain(item), found.value_type)
+            return _is_list(found) and suits(Plain(item), found.value_type) and not _is_fine(found.value_type)
         case VectorOf(dimension):
             width = found.list_size if pa.types.is_fixed_size_list(found) else dimension
             return _is_list(found) and width == dimension and suits(Plain(Scalar.F32), found.value_type)
@@ -110,6 +110,11 @@ def _suits(scalar: Scalar, found: pa.DataType) -> bool:
 
 def _is_text(found: pa.DataType) -> bool:
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+
+
+def _is_fine(found: pa.DataType) -> bool:
+    """A time with digits that would be lost. In a list nobody could say which item it was, so the column is refused."""
+    return bool(pa.types.is_timestamp(found)) and found.unit in ("us", "ns")
 
 
 def _is_list(found: pa.DataType) -> bool:

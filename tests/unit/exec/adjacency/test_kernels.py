@@ -40,9 +40,10 @@ def pairs(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:
 
 
 WAYS = {
-    "sorted": Budget(cells_per_sorted=0),
-    "marked": Budget(cells_per_sorted=1 << 40),
-    "marked, a block and a step at a time": Budget(cells=40, step=3, cells_per_sorted=1 << 40),
+    "sorted": Budget(cells_per_pair=0),
+    "sorted, a start at a time": Budget(step=1, cells_per_pair=0),
+    "marked": Budget(cells_per_pair=1 << 40),
+    "marked, a few at a time": Budget(step=3, cells_per_pair=1 << 40),
     "as it comes": BUDGET,
 }
 quickly = settings(max_examples=60, deadline=None)

@@ -86,7 +86,9 @@ class Grouping:
 
     def _states(self, rows: Rows, value_of: ValueOf) -> Iterator[tuple[str, Column]]:
         for at, output in enumerate(self._outputs):
-            if isinstance(output, ir.Call):
+            if isinstance(output, ir.Call) and _counts_rows(output):
+                yield _name(at), pa.array(np.ones(rows.count, np.int64))
+            elif isinstance(output, ir.Call):
                 yield from _states(at, output, value_of(output.argument))
             elif _by_number(output):
                 yield _name(at), pa.array(rows.bindings[output.binding])
@@ -150,6 +152,11 @@ def _merges(at: int, call: ir.Call) -> list[tuple[str, str]]:
             return [(_name(at), "max")]
         case _:
             assert_never(call.function)
+
+
+def _counts_rows(call: ir.Call) -> bool:
+    """A bound node is never null: to count nodes nothing of them needs to be read."""
+    return call.function is AggregateFunction.COUNT and isinstance(call.argument, Field) and call.argument.whole
 
 
 def _states(at: int, call: ir.Call, column: Column) -> Iterator[tuple[str, Column]]:

@@ -21,8 +21,8 @@ Each cell is tried three times by `tests/crash/test_matrix.py` (`./test crash` r
 the process, as a failure that the writer hears of, and as a real process that is killed. The two-table writer on main is
 also interrupted at each (`test_interrupt.py`), and on a real S3 server killed and put to sleep at the telling ones
 (`tests/contract/test_write_s3.py`). Loads (`tests/crash/test_load.py`) die inside the process at every boundary and are killed for
-real, on a disk and on S3, at the telling ones; and so from each kind of source. Afterwards, always: the graph is before or after, HEAD is what is shown, no intent is
-left, main has seen nothing of a branch, and the next write works.
+real, on a disk and on S3, at the telling ones; and so from each kind of source. Afterwards, always: the graph is before or
+after, HEAD is what is shown, no intent is left, main has seen nothing of a branch, and the next write works.
 
 | cell | what the graph shows in the end | who sees to it |
 |---|---|---|

@@ -54,6 +54,7 @@ class Fault(StrEnum):
     BRANCH_AFTER_CREATE = "branch.after_create"
     BRANCH_BEFORE_DELETE = "branch.before_delete"
     BRANCH_AFTER_DELETE = "branch.after_delete"
+    CACHE_BEFORE_RENAME = "cache.before_rename"
 
 
 class SimulatedCrash(BaseException):

@@ -13,11 +13,13 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.adjacency.cache import cache_folder
+from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.blobs import Blob, find_blob
 from omnigraph.exec.copy import copy_graph
 from omnigraph.exec.export import export_lines
 from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
-from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, OnProgress, run_load
+from omnigraph.exec.load.load import Intake, Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
 from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
@@ -167,7 +169,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
-        self._queries: Final = Queries(self._tables, self._catalog)
+        self._queries: Final = Queries(self._tables, Topology(self._tables, cache_folder(manifest.graph_id)), self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -273,13 +275,39 @@ class Graph:
         `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
         mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` makes the branch if it is not there.
         """
+        return self._load(
+            LocalIntake(data),
+            mode,
+            branch=branch,
+            from_branch=from_branch,
+            token=token,
+            message=message,
+            dry_run=dry_run,
+            report_errors=report_errors,
+            on_progress=on_progress,
+        )
+
+    def _load(
+        self,
+        intake: Intake,
+        mode: str,
+        *,
+        branch: str,
+        from_branch: str | None,
+        token: str | None,
+        message: str | None,
+        report_errors: int,
+        on_progress: OnProgress | None,
+        dry_run: bool = False,
+    ) -> LoadReceipt:
+        """A load, whoever reads its rows."""
         if not dry_run:
             self._writable()
         chosen = _load_mode(mode)
         if report_errors < 1:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
         load = Load(
-            LocalIntake(data),
+            intake,
             chosen,
             tables=self._tables,
             catalog_of=self._catalog,

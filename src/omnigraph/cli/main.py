@@ -22,6 +22,7 @@ from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import load
 from omnigraph.cli.mutate import mutate
+from omnigraph.cli.query import query
 from omnigraph.cli.recovery import recovery
 from omnigraph.cli.schema import schema
 from omnigraph.cli.snapshot import snapshot
@@ -32,8 +33,8 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   load, export, mutate, blob, branch, commit, snapshot, schema,
-                                    ensure-indices
+  any     a graph, wherever it is   query, mutate, load, export, blob, schema,
+                                    branch, commit, snapshot, ensure-indices
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
@@ -47,10 +48,11 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (
-    *(blob, branch, commit, copy, ensure_indices, export, info, init),
-    *(lint, load, mutate, recovery, schema, snapshot, verify, version),
-):
+_COMMANDS = (
+    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query),
+    *(recovery, schema, snapshot, verify, version),
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -39,11 +39,11 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
     A `Merge` that names the fragments there are: of the operations that carry a schema it is the one that collides with
     every other change from the same base, in both orders. (A `Project` and a delete pass each other by.)
     """
-    wanted = key_annotated(schema)
-    if table.schema.equals(wanted, check_metadata=True):
+    wanted = stored_schema(key_annotated(schema))
+    if table.dataset.schema.equals(wanted, check_metadata=True):
         return None
     fragments = [fragment.metadata for fragment in table.dataset.get_fragments()]
-    operation = LanceOperation.Merge(fragments, _numbered(table, stored_schema(wanted)))
+    operation = LanceOperation.Merge(fragments, _numbered(table, wanted))
     return Staged(table, lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4())), Counts(), ())
 
 
@@ -54,15 +54,14 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
     """
     rows = table.count()
     if schema is None:
-        return _overwritten(table, table.schema, [], Counts(deleted=rows), uuid)
+        return _overwritten(table, table.dataset.schema, [], Counts(deleted=rows), uuid)
     wanted = key_annotated(schema)
     fragments = _laid_down(table, wanted) if rows else []
-    return _overwritten(table, wanted, fragments, Counts(updated=rows), uuid)
+    return _overwritten(table, stored_schema(wanted), fragments, Counts(updated=rows), uuid)
 
 
 def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
-    operation = LanceOperation.Overwrite(stored_schema(schema), fragments)
-    transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
+    transaction = lance.Transaction(table.ref.version, LanceOperation.Overwrite(schema, fragments), uuid=uuid or str(uuid4()))
     return Staged(table, transaction, counts, tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files))
 
 
@@ -78,8 +77,8 @@ def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
             yield from stored(pa.Table.from_arrays(columns, schema=wanted)).to_batches()
 
     try:
-        rows = pa.RecordBatchReader.from_batches(stored_schema(wanted), batches())
-        written = write_fragments(rows, table.dataset, mode="overwrite")
+        reader = pa.RecordBatchReader.from_batches(stored_schema(wanted), batches())
+        written = write_fragments(reader, table.dataset, mode="overwrite")
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="rewrite") from error
     return list(written)

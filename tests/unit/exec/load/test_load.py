@@ -131,7 +131,7 @@ BAD: dict[str, tuple[bytes, Code, int]] = {
     "a key given twice": (ndjson(*SECOND, SECOND[0]), Code.DUPLICATE_ID, 4),
     "a unique value that is taken": (ndjson({"type": "Person", "data": {"name": "Q", "email": "ada@x"}}), Code.UNIQUE, 1),
     "an edge to nobody": (ndjson(SECOND[0], {"edge": "Knows", "from": "Cyd", "to": "Zed"}), Code.ENDPOINT, 2),
-    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), Code.CARDINALITY, 1),
+    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), Code.CARDINALITY, 3),
 }
 
 

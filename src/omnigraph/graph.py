@@ -53,6 +53,7 @@ __all__ = [
     "Cancellation",
     "Explanation",
     "Graph",
+    "Indexes",
     "Info",
     "Receipt",
     "Recovery",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from omnigraph.cli import output
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
@@ -116,16 +115,18 @@ def _drawn(progress: Progress, seconds: float) -> str:
 
 
 def _write_problems(refused: OmniGraphError, path: Path | None) -> None:
-    """The whole list, one problem a line: to a file for programs, else to stderr for the person."""
+    """The whole list, one problem a line: to a file for programs, else below the error for the person."""
     problems = refused.facts.get("problems")
     if not isinstance(problems, tuple):
         return
+    import msgspec  # here: help must not pay for it
+
     if path is not None:
         path.write_text("".join(json.dumps(msgspec.to_builtins(problem)) + "\n" for problem in problems), "utf-8")
         output.note(f"{len(problems)} problems written to {path}")
         return
     for problem in problems[1:]:
-        output.note(f"  {problem} [{problem.code}]")
+        refused.add_note(f"{problem} [{problem.code}]")
 
 
 def _document(uri: str, receipt: LoadReceipt, *, made_from: str | None) -> dict[str, object]:

@@ -49,8 +49,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query),
-    *(recovery, schema, snapshot, verify, version),
+    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
+    *(schema, snapshot, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -13,6 +13,8 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.adjacency.cache import cache_folder
+from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.blobs import Blob, find_blob
 from omnigraph.exec.export import export_lines
 from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
@@ -166,7 +168,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
-        self._queries: Final = Queries(self._tables, self._catalog)
+        self._queries: Final = Queries(self._tables, Topology(self._tables, cache_folder(manifest.graph_id)), self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)

@@ -19,6 +19,7 @@ from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import load
 from omnigraph.cli.mutate import mutate
+from omnigraph.cli.query import query
 from omnigraph.cli.recovery import recovery
 from omnigraph.cli.schema import schema
 from omnigraph.cli.snapshot import snapshot
@@ -29,7 +30,7 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   load, mutate, branch, commit, snapshot, schema, ensure-indices
+  any     a graph, wherever it is   query, load, mutate, branch, commit, snapshot, schema, ensure-indices
   direct  a graph's storage         init, info, verify, recovery
   local   no graph                  lint, version"""
 
@@ -43,7 +44,7 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, ensure_indices, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
+for _command in (branch, commit, ensure_indices, info, init, lint, load, mutate, query, recovery, schema, snapshot, verify, version):
     cli.add_command(_command)
 
 

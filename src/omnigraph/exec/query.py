@@ -10,15 +10,16 @@ from typing import Final
 import msgspec
 
 from omnigraph.catalog import Catalog
-from omnigraph.errors import Kind, Unsupported
+from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
+from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.result import Result
-from omnigraph.exec.run import run
+from omnigraph.exec.run import Clause, run
 from omnigraph.exec.statistics import Surveyor
 from omnigraph.exec.view import Opened, View
 from omnigraph.exec.watch import Watch
 from omnigraph.ids import SchemaHash, TypeId
 from omnigraph.lang import Source, located, parse_queries, select_query
-from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Rrf, Search
+from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Read, Rrf, Search
 from omnigraph.lang.tree import Syntax
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan import ops
@@ -46,6 +47,7 @@ class Ask(msgspec.Struct, frozen=True):
 class Checked(msgspec.Struct, frozen=True):
     """A query that fits its schema."""
 
+    tree: Read
     read: TypedRead
     types: frozenset[TypeId]
     """Whose rows it reads."""
@@ -56,30 +58,37 @@ class Checked(msgspec.Struct, frozen=True):
 class Queries:
     """Runs reads on snapshots of one graph."""
 
-    def __init__(self, tables: Tables, catalog_of: Callable[[Snapshot], Catalog]) -> None:
+    def __init__(self, tables: Tables, topology: Topology, catalog_of: Callable[[Snapshot], Catalog]) -> None:
         self._opened: Final = Opened(tables)
         self._surveyor: Final = Surveyor(tables)
+        self._topology: Final = topology
         self._catalog_of: Final = catalog_of
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
     def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch) -> Result:
-        view = View(snapshot, self._opened)
+        view = self._view(snapshot)
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
-        table = run(plan, view, watch=watch)
+        try:
+            table = run(plan, view, watch=watch)
+        except ResourceLimitExceeded as error:
+            raise _placed(error, checked.tree, ask.source) from error
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
     def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:
-        return explain(self._plan(ask, View(snapshot, self._opened))[1])
+        return explain(self._plan(ask, self._view(snapshot))[1])
+
+    def _view(self, snapshot: Snapshot) -> View:
+        return View(snapshot, self._catalog_of(snapshot), self._opened, self._topology)
 
     def _plan(self, ask: Ask, view: View) -> tuple[Checked, ops.ReadPlan]:
         with located(ask.source):
             checked = self._check(ask, view.snapshot)
             parameters = bind_parameters(checked.read.parameters, ask.params)
             catalog = self._catalog_of(view.snapshot)
-            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types)
+            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types, adjacency_ready=view.adjacency_ready)
             return checked, plan_read(checked.read, parameters, now_ms=ask.now_ms, statistics=statistics)
 
     def _check(self, ask: Ask, snapshot: Snapshot) -> Checked:
@@ -91,7 +100,8 @@ class Queries:
         query = select_query(parse_queries(ask.source.text, name=ask.source.name), ask.name)
         catalog = self._catalog_of(snapshot)
         read = check_read(query, catalog)
-        checked = Checked(read, frozenset(type_.id for type_ in touched(read, catalog).reads), next(_searches(query), None))
+        assert isinstance(query.body, Read)
+        checked = Checked(query.body, read, frozenset(type_.id for type_ in touched(read, catalog).reads), next(_searches(query), None))
         with self._mutex:
             self._checked[key] = checked
             while len(self._checked) > QUERIES:
@@ -107,11 +117,19 @@ def _unsupported(call: Syntax, source: Source) -> Unsupported:
     at, name = source.position(call.span.start), _SEARCHES[type(call)]
     return Unsupported(
         Kind.UNSUPPORTED,
-        f"{source.name}:{at.line}:{at.column}: {name}() cannot be run yet; leave it out, or ask for the plan only",
+        f"{name}() at line {at.line}, column {at.column} cannot be run yet; leave it out, or ask for the plan only",
         line=at.line,
         column=at.column,
         function=name,
     )
+
+
+def _placed(error: ResourceLimitExceeded, tree: Read, source: Source) -> ResourceLimitExceeded:
+    """The error with the place of the clause that asked for too much."""
+    part = {Clause.MATCH: tree.match, Clause.RETURN: tree.returns, Clause.ORDER: tree.order}[Clause(str(error.facts["clause"]))]
+    at = source.position(part[0].span.start)
+    message = f"{error.message} ({error.facts['clause']}, line {at.line}, column {at.column})"
+    return ResourceLimitExceeded(error.kind, message, **{**error.facts, "line": at.line, "column": at.column})
 
 
 def _searches(tree: object) -> Iterator[Syntax]:

@@ -236,4 +236,6 @@ def whole(manifest: Manifest, writer: Writer) -> None:
             shown.add(row.path)
             assert open_newest(manifest.root, row.path, branch=row.native).version == row.version, (branch, row.alias)
     assert intents.pending(manifest.root.objects) == []
-    assert {path.rstrip("/") for path in manifest.root.objects.list("nodes")} == shown
+    objects = manifest.root.objects
+    # An S3 server may go on listing a folder whose objects are gone.
+    assert {path.rstrip("/") for path in objects.list("nodes") if objects.exists(f"{path.rstrip('/')}/_versions")} == shown

@@ -10,9 +10,12 @@ import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
+from omnigraph.cli.blob import blob
 from omnigraph.cli.branch import branch
 from omnigraph.cli.commit import commit
+from omnigraph.cli.copy import copy
 from omnigraph.cli.ensure_indices import ensure_indices
+from omnigraph.cli.export import export
 from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
 from omnigraph.cli.init import init
@@ -30,8 +33,9 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   query, load, mutate, branch, commit, snapshot, schema, ensure-indices
-  direct  a graph's storage         init, info, verify, recovery
+  any     a graph, wherever it is   query, mutate, load, export, blob, schema,
+                                    branch, commit, snapshot, ensure-indices
+  direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
 log = logging.getLogger(__name__)
@@ -44,7 +48,11 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, ensure_indices, info, init, lint, load, mutate, query, recovery, schema, snapshot, verify, version):
+_COMMANDS = (
+    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
+    *(schema, snapshot, verify, version),
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -36,6 +36,13 @@ def document(value: Mapping[str, object]) -> None:
     _put(json.dumps(value, indent=2, default=str))
 
 
+def raw(data: bytes) -> None:
+    """Bytes that are a result themselves: neither escaped nor put into a terminal's alphabet."""
+    with _heard():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
 def lines(text: str) -> None:
     """A text of several lines, each made plain."""
     for one in text.splitlines():
@@ -47,7 +54,7 @@ def compact(value: Mapping[str, object]) -> None:
     _put(json.dumps(value, separators=(",", ":"), default=str))
 
 
-def raw(text: str) -> None:
+def verbatim(text: str) -> None:
     """A line for programs, whose bytes are their own: nothing is made plain."""
     _put(_in_alphabet(text))
 

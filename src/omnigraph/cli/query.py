@@ -108,4 +108,4 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
     seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
     headline = f"{result.row_count} rows from {seen} via {result.query_name}"
     for line in printed(form, headline, list(result.columns), [list(values) for values in result.tuples()]):
-        output.raw(line) if form == "csv" else output.line(line)
+        output.verbatim(line) if form == "csv" else output.line(line)

@@ -20,7 +20,7 @@ from omnigraph.catalog.tables import IndexIntent, index_intents
 from omnigraph.catalog.tables import IndexKind as Wanted
 from omnigraph.catalog.types import VectorOf
 from omnigraph.exec.predicate import column as quoted
-from omnigraph.exec.statistics import live_tables
+from omnigraph.exec.statistics import FEW_ROWS, covers_nearly_all, live_tables
 from omnigraph.exec.write import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
@@ -65,7 +65,7 @@ class Pending(StrEnum):
 
 
 class ColumnIndex(msgspec.Struct, frozen=True):
-    """One index that one column should have. `uncovered_rows` came after it was built, and are scanned until `optimize`."""
+    """One index that one column should have. `uncovered_rows` came after it was built; they are few, and scanned."""
 
     table: str
     column: str
@@ -131,7 +131,7 @@ def ensure_indices(
     actor: str | None = None,
     on_progress: OnIndexProgress | None = None,
 ) -> Indexes:
-    """Build what is missing on a branch, as one commit. A second call finds nothing to do."""
+    """Build what is missing on a branch, and again what covers too little, as one commit. A second call finds nothing to do."""
     before = manifest.snapshot(branch)
     plans = list(_plan(before, catalog_of(before), tables))
     if not any(plan.specs for plan in plans):
@@ -166,12 +166,17 @@ def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> 
     has = {(index.column, index.kind): index for index in existing(table)}
     for intent in index_intents(entity):
         there = has.get((intent.column, _lance_kind(intent.kind)))
-        if there is not None:
+        if there is not None and covers_nearly_all(there, few_rows=_flat_rows(entity, intent)):
             yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=there.uncovered_rows)
             continue
         reason = _obstacle(entity, intent, row, table, ahead)
         state = IndexState.BUILT if reason is None else IndexState.PENDING
         yield intent, ColumnIndex(row.alias, intent.column, intent.kind, state, reason)
+
+
+def _flat_rows(entity: EntityType, intent: IndexIntent) -> int:
+    """So many rows are looked at one by one as fast as an index is asked."""
+    return FLAT_NUMBERS // _dimension(entity, intent) if intent.kind is Wanted.VECTOR else FEW_ROWS
 
 
 def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Table, ahead: Written) -> Pending | None:
@@ -182,12 +187,11 @@ def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Tab
     key = row.id, _name(intent)
     if key in ahead:
         return None if ahead[key] is not None else Pending.FEW_VECTORS
-    return _too_few(table, intent.column, _dimension(entity, intent))
+    return _too_few(table, intent.column, _dimension(entity, intent), needed=max(FEWEST_VECTORS, _flat_rows(entity, intent)))
 
 
-def _too_few(table: Table, name: str, dimension: int) -> Pending | None:
+def _too_few(table: Table, name: str, dimension: int, *, needed: int) -> Pending | None:
     """Whether an index on vectors would be of use. A vector without a direction (zero, or not finite) is near to nothing."""
-    needed = max(FEWEST_VECTORS, FLAT_NUMBERS // dimension)
     found = 0
     for batch in table.scan([name], where=f"{quoted(name)} IS NOT NULL", limit=2 * needed):
         numbers = batch.column(0).flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)

@@ -1,12 +1,13 @@
 """A planned mutation and a snapshot -> the final image of every touched table: what to upsert and what to delete.
 
-Statements run in order and see what earlier ones did: committed rows under the rows that are pending (Y-01..Y-04).
-Nothing is written here; the write protocol stages the result.
+Statements run in order and see what earlier ones did: committed rows under the rows that are pending (Y-01..Y-04). What they leave
+is judged once, when all have run: a value that a later statement replaces was never there (Y-06). Nothing is written here; the write
+protocol stages the result.
 """
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,10 @@ from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
 from omnigraph.exec.predicate import sql
+from omnigraph.exec.problems import REPORTED, Code, Problem
+from omnigraph.exec.validate.findings import error, in_turn
+from omnigraph.exec.validate.integrity import CommittedTables, Delta, Held, check_integrity
+from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.manifest.model import TableRow
@@ -36,6 +41,7 @@ def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, t
     run = _Run(catalog, snapshot, tables)
     for statement in plan.statements:
         run.apply(statement)
+    run.check()
     return Prepared(run.changes(), counts={NODES: run.affected_nodes, EDGES: run.affected_edges})
 
 
@@ -53,6 +59,7 @@ class _Image:
         self.blobs: Final = blob_properties(entity)
         self._external: dict[bytes, str] = {}
         """Blob URIs, each under the ticket that stands for it in the rows until the last statement is done."""
+        self.inserted: set[str] = set()
 
     def put(self, rows: pa.Table, *, new: bool) -> None:
         """Lay rows over the image, one for an id."""
@@ -89,6 +96,9 @@ class _Image:
             for ticket in _whole(rows.column(name).filter(pc.is_in(rows.column(name), value_set=tickets)))[:1]:
                 refuse_external(self._external[ticket.as_py()])
 
+    def delta(self) -> Delta:
+        return Delta(self.entity, Held(self.pending), self.deleted, minted=self.all_new, cascaded=True)
+
     def change(self) -> Change | None:
         if len(self.deleted):
             return DeleteKeys(self.deleted)
@@ -106,6 +116,7 @@ class _Run:
         self._snapshot = snapshot
         self._tables = tables
         self._images: dict[TypeId, _Image] = {}
+        self._ends: list[_End] = []
         self.affected_nodes = 0
         self.affected_edges = 0
 
@@ -127,6 +138,17 @@ class _Run:
             case _:
                 assert_never(statement)
 
+    def check(self) -> None:
+        """Refuse an image that breaks a rule. Types without rules beyond their columns cost no look at what is committed."""
+        images = self._images.values()
+        findings = in_turn((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
+        if not findings:
+            committed = CommittedTables(self._snapshot, self._tables)
+            findings = check_integrity([image.delta() for image in images], self._catalog, committed)
+        if findings:
+            raise error([found.problem() for found in findings.found], more=findings.more)
+        self._refuse_ends_that_came_later()
+
     # -- statements
 
     def _insert_node(self, image: _Image, values: dict[str, Value]) -> None:
@@ -138,12 +160,13 @@ class _Run:
         row = _row(image, {ID: "", **values})
         new_id = pa.array([new_ulid()]) if key is None else _whole(derive_ids(key, row))
         image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
+        image.inserted.add(new_id[0].as_py())
         self.affected_nodes += 1
 
     def _insert_edge(self, image: _Image, source: str, target: str, values: dict[str, Value]) -> None:
         assert isinstance(image.entity, EdgeType)
-        self._require(image.entity.source, source, end="src")
-        self._require(image.entity.target, target, end="dst")
+        for end, name, id_ in ((SOURCE, image.entity.source, source), (TARGET, image.entity.target, target)):
+            self._remember(_End(end, name, id_))
         image.put(_row(image, {ID: new_ulid(), SOURCE: source, TARGET: target, **values}), new=True)
         self.affected_edges += 1
 
@@ -196,14 +219,29 @@ class _Run:
         overlay = Overlay(rows=image.pending, deleted=image.deleted)
         return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay).read_all()
 
-    def _require(self, name: str, id_: str, *, end: str) -> None:
-        node = self._catalog.node(name)
+    def _remember(self, end: _End) -> None:
+        """An end that no statement before has inserted must be committed, even if a later one inserts it."""
+        if end.id not in self._node(end).inserted:
+            self._ends.append(end)
+
+    def _refuse_ends_that_came_later(self) -> None:
+        for end in self._ends:
+            image = self._node(end)
+            if end.id in image.inserted and not self._tables.open(image.row.ref).count(one_of(ID, pa.array([end.id]))):
+                raise error([Problem(Code.ENDPOINT, f"{end.column} '{end.id}' not found in {end.type}", property=end.column)])
+
+    def _node(self, end: _End) -> _Image:
+        node = self._catalog.node(end.type)
         assert node is not None
-        image = self._image(TypeRef(node.kind, node.name, node.id))
-        if pc.index(image.pending.column(ID), id_).as_py() >= 0:
-            return
-        if not self._tables.open(image.row.ref).count(one_of(ID, pa.array([id_]))):
-            raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
+        return self._image(TypeRef(node.kind, node.name, node.id))
+
+
+class _End(NamedTuple):
+    """What an inserted edge is at: a column, the node type there, and the id."""
+
+    column: str
+    type: str
+    id: str
 
 
 def _row(image: _Image, values: dict[str, Value]) -> pa.Table:

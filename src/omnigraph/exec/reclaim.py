@@ -35,6 +35,7 @@ def reclaim(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_s
                 grant.check()
                 reach(Fault.RECLAIM_BEFORE)
                 remove_versions(table, spent)
+                tables.forget(row.ref.at(version) for version in spent)
                 reach(Fault.RECLAIM_AFTER)
 
 

@@ -12,7 +12,6 @@ from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.columns import Shelf
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.tables_of import table_of
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.model import TableRow
@@ -55,7 +54,7 @@ class View:
         self._topology: Final = topology
 
     def entities(self, type_: TypeRef | EntityType) -> Entities:
-        return self._opened.at(table_of(self.snapshot, type_), key=self._key(type_.id))
+        return self._opened.at(self._row(type_), key=self._key(type_.id))
 
     def _key(self, type_: TypeId) -> str | None:
         """A key of one text is the id itself."""
@@ -80,4 +79,7 @@ class View:
         source, target = self._catalog.node(found.source), self._catalog.node(found.target)
         assert source is not None
         assert target is not None
-        return table_of(self.snapshot, found), table_of(self.snapshot, source), table_of(self.snapshot, target)
+        return self._row(found), self._row(source), self._row(target)
+
+    def _row(self, type_: TypeRef | EntityType) -> TableRow:
+        return self.snapshot.table_of(type_.id, name=type_.name)

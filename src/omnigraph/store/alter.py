@@ -18,6 +18,7 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.store.blobs import stored, stored_schema
 from omnigraph.store.stage import Counts, Staged
 from omnigraph.store.tables import Table, key_annotated
 
@@ -38,8 +39,8 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
     A `Merge` that names the fragments there are: of the operations that carry a schema it is the one that collides with
     every other change from the same base, in both orders. (A `Project` and a delete pass each other by.)
     """
-    wanted = key_annotated(schema)
-    if table.schema.equals(wanted, check_metadata=True):
+    wanted = stored_schema(key_annotated(schema))
+    if table.dataset.schema.equals(wanted, check_metadata=True):
         return None
     fragments = [fragment.metadata for fragment in table.dataset.get_fragments()]
     operation = LanceOperation.Merge(fragments, _numbered(table, wanted))
@@ -53,14 +54,15 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
     """
     rows = table.count()
     if schema is None:
-        return _overwritten(table, table.schema, [], Counts(deleted=rows), uuid)
+        return _overwritten(table, table.dataset.schema, [], Counts(deleted=rows), uuid)
     wanted = key_annotated(schema)
     fragments = _laid_down(table, wanted) if rows else []
-    return _overwritten(table, wanted, fragments, Counts(updated=rows), uuid)
+    return _overwritten(table, stored_schema(wanted), fragments, Counts(updated=rows), uuid)
 
 
 def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
-    transaction = lance.Transaction(table.ref.version, LanceOperation.Overwrite(schema, fragments), uuid=uuid or str(uuid4()))
+    operation = LanceOperation.Overwrite(stored_schema(schema), fragments)
+    transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
     return Staged(table, transaction, counts, tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files))
 
 
@@ -73,10 +75,11 @@ def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
         for batch in table.scan([name for name in sources if name is not None]):
             nothing = (pa.nulls(batch.num_rows, field.type) for field, name in zip(wanted, sources, strict=True) if name is None)
             columns = [batch.column(name) if name is not None else next(nothing) for name in sources]
-            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+            yield from stored(pa.Table.from_arrays(columns, schema=wanted)).to_batches()
 
     try:
-        written = write_fragments(pa.RecordBatchReader.from_batches(wanted, batches()), table.dataset, mode="overwrite")
+        reader = pa.RecordBatchReader.from_batches(stored_schema(wanted), batches())
+        written = write_fragments(reader, table.dataset, mode="overwrite")
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="rewrite") from error
     return list(written)

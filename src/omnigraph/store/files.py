@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata
 
 from omnigraph.store.failure import lance_error
 from omnigraph.store.refs import write_before_ref
@@ -53,6 +55,7 @@ class Shelf:
         for path in other._paths():
             for file in (path, *objects.list(_blob_folder(path))):
                 objects.rename(file, f"{self._folder}/{file.removeprefix(f'{other._folder}/')}")
+            objects.delete_prefix(_blob_folder(path))  # what is left of a folder on a disk
         self.fragments += other.fragments
         other.fragments.clear()
 
@@ -70,6 +73,15 @@ class Shelf:
 
     def _paths(self) -> list[str]:
         return [f"{self._folder}/{file.path}" for fragment in self.fragments for file in fragment.files]
+
+
+def fragments_to_text(fragments: Sequence[Any]) -> list[str]:
+    """Files written elsewhere, as text that can travel to whoever commits them."""
+    return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+
+def fragments_from_text(texts: Sequence[str]) -> list[Any]:
+    return [FragmentMetadata.from_json(text) for text in texts]
 
 
 def _blob_folder(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import lance
 import msgspec
 from lance import LanceOperation
+from lance.dataset import Index
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.ids import new_ulid
@@ -90,7 +91,7 @@ def write_index(table: Table, spec: IndexSpec) -> Segment | None:
     covers = _data_files(table)
     try:
         index = table.dataset.create_index_uncommitted(
-            spec.column, spec.kind.value, name=spec.name, fragment_ids=list(covers), **spec.options
+            spec.column, spec.kind.value, name=spec.name, replace=True, fragment_ids=list(covers), **spec.options
         )
         if spec.kind is IndexKind.INVERTED:
             # Without this step every full-text query on the table fails: the segment's token file is still in parts.
@@ -111,7 +112,7 @@ def fits(segment: Segment, table: Table) -> bool:
     """Whether an index written at an earlier version still says the truth at this one.
 
     Rows deleted since are left out by whoever reads, rows added or rewritten since lie in other fragments and are scanned.
-    An overwrite, though, counts its fragments from zero again: those are told by their files.
+    A fragment is the same while its data files are. An index of which nothing is left (an overwrite, a compaction) is of no use.
     """
     if (segment.ref.path, segment.ref.branch) != (table.ref.path, table.ref.branch):
         return False
@@ -123,25 +124,37 @@ def fits(segment: Segment, table: Table) -> bool:
 def build(table: Table, specs: Sequence[IndexSpec], *, ready: Sequence[Segment] = (), uuid: str | None = None) -> Staged | None:
     """Stage every index of `specs`: one transaction, one version. None when there is nothing to build.
 
+    An index of the same kind that a column has already is replaced.
     `ready` are indexes of these names whose files are written already; those that no longer fit are written again.
     """
-    _refuse_taken(table, specs)
+    replaced = _replaced(table, specs)
     written = {segment.name: segment for segment in ready if fits(segment, table)}
     found = [written[spec.name] if spec.name in written else write_index(table, spec) for spec in specs]
     segments = [segment for segment in found if segment is not None]
     if not segments:
         return None
-    operation = LanceOperation.CreateIndex([segment.index for segment in segments], [])
+    gone = [old for segment in segments for old in replaced[segment.name]]
+    operation = LanceOperation.CreateIndex([segment.index for segment in segments], gone)
     transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or new_ulid())
     return Staged(table, transaction, Counts(), tuple(file for segment in segments for file in segment.files))
 
 
-def _refuse_taken(table: Table, specs: Sequence[IndexSpec]) -> None:
-    taken = {index.name for index in existing(table)}
+def _replaced(table: Table, specs: Sequence[IndexSpec]) -> dict[str, list[Any]]:
+    """By the name of each spec, the segments that it makes superfluous. A name that another index has is refused."""
+    described = table.dataset.describe_indices()
+    old: dict[str, list[Any]] = {}
     for spec in specs:
-        if spec.name in taken:
+        same = [index for index in described if (index.field_names[0], _kind(index.index_type)) == (spec.column, spec.kind)]
+        if spec.name in old or spec.name in {index.name for index in described} - {index.name for index in same}:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has an index {spec.name!r} already", index=spec.name)
-        taken.add(spec.name)
+        old[spec.name] = [segment for index in same for segment in _segments(index)]
+    return old
+
+
+def _segments(index: Any) -> Iterator[Any]:
+    for part in index.segments:
+        version = part.dataset_version_at_last_update
+        yield Index(part.uuid, index.name, list(index.fields), version, part.fragment_ids, part.index_version, base_id=part.base_id)
 
 
 def _data_files(table: Table) -> dict[int, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -197,6 +197,12 @@ class Tables:
             while len(self._open) > HANDLES:
                 self._open.popitem(last=False)
         return table
+
+    def forget(self, refs: Iterable[TableRef]) -> None:
+        """Let go of handles whose versions were removed: Lance goes on reading from what it has in memory."""
+        with self._mutex:
+            for ref in refs:
+                self._open.pop(ref, None)
 
 
 def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None = None) -> Table:

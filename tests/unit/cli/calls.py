@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SCHEMA = "node Person {\n  name: String @key\n  born: I32?\n}\n\nedge Knows: Person -> Person\n"
+NEXT_SCHEMA = """node Person {
+  name: String @key
+  birth_year: I32? @rename_from("born")
+  email: String?
+}
+
+edge Knows: Person -> Person
+"""
 QUERIES = """query add_person($name: String, $born: I32?) {
   insert Person { name: $name, born: $born }
 }
@@ -17,6 +25,13 @@ QUERIES = """query add_person($name: String, $born: I32?) {
 query introduce($from: String, $to: String) {
   insert Knows { from: $from, to: $to }
 }
+"""
+RECORDS = """{"type": "Person", "data": {"name": "Ada", "born": 1815}}
+{"type": "Person", "data": {"name": "Charles", "born": 1791}}
+{"edge": "Knows", "from": "Ada", "to": "Charles", "data": {"id": "letters"}}
+"""
+WRONG_RECORDS = """{"type": "Person", "data": {"name": "Mary", "born": "1797"}}
+{"type": "Person", "data": {"name": "Percy", "age": 29}}
 """
 
 

@@ -162,6 +162,28 @@ def test_a_vector_index_with_nothing_to_learn_from_is_left_out(tmp_path: Path) -
     assert [index.name for index in existing(after)] == ["id_idx", "n_idx", "txt_idx"]
 
 
+@pytest.mark.parametrize("where", ["here", "on a branch"])
+def test_an_index_takes_the_place_of_an_older_one_of_its_kind(tmp_path: Path, where: str) -> None:
+    """X-03: whatever its name was, and wherever its files lie; one index is left, and covers every row."""
+    table = stage.commit(some(build(library(tmp_path), SPECS)))
+    if where == "on a branch":
+        table = create_ref(table, "child")
+    table = stage.commit(some(stage.upsert(table, words({"k3": 500, "new": 501}))))
+    again = [IndexSpec(spec.column, spec.kind, f"new_{spec.name}", spec.options) for spec in SPECS[:2]]
+    after = stage.commit(some(build(table, [*again, *SPECS[2:]])))
+    assert [(index.name, index.uncovered_rows) for index in existing(after)] == [
+        ("new_id_idx", 0),
+        ("new_n_idx", 0),
+        ("txt_idx", 0),
+        ("v_idx", 0),
+    ]
+    for step in (lambda same: same, _compacted, _optimised):
+        after = step(after)
+        for key, n in {"k3": 500, "new": 501, "k17": 17}.items():
+            assert_found(after, key, n)
+        assert_gone(after, 3)
+
+
 # -- files written ahead of the commit
 
 AFTER_WRITING: dict[str, tuple[Callable[[Table], Table], int]] = {

@@ -31,9 +31,9 @@ class Block(msgspec.Struct, frozen=True):
         return self.text[self.starts[index] : self.ends[index]]
 
 
-def blocks(chunks: Iterator[bytes]) -> Iterator[Block | Problem]:
+def blocks(chunks: Iterator[bytes], *, first_line: int = 1) -> Iterator[Block | Problem]:
     """Cut at newlines. Never holds more than one line's limit and one chunk besides the block it hands out."""
-    line = 1
+    line = first_line
     kept: list[bytes] = []
     held = 0
     passed = 0  # bytes of a line that is over its limit already

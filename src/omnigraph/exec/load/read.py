@@ -130,7 +130,7 @@ def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph-read") as pool:
         try:
-            for block in blocks(stream.chunks()):
+            for block in blocks(stream.chunks(), first_line=stream.first_line):
                 waiting.append(pool.submit(_read_block, block, reader, stream, check, most))
                 if len(waiting) >= _AHEAD:
                     yield taken()

@@ -30,6 +30,8 @@ _PREFIX_BYTES: Final = 256  # of a line, in which its type is usually said
 _HEAD: Final = r'^(?P<head>\{\s*(?:"type"\s*:\s*"(?P<node>[^"\\]*)"(?:\s*,\s*"data"\s*:\s*\{)?|"edge"\s*:\s*"(?P<edge>[^"\\]*)"(?:\s*,)?))'
 _ANYWHERE: Final = r'(?P<head>"type"\s*:\s*"(?P<node>[^"\\]*)"|"edge"\s*:\s*"(?P<edge>[^"\\]*)")'
 _MOST_HEADS: Final = 32  # beyond which trying one after the other is slower than the regular expression
+_MOST_SPELLINGS: Final = 1024  # in one block: each costs a pass over its lines. Whoever writes more waits for the exact parser
+_SAMPLE: Final = 64  # lines that stand for the others when new heads are learnt: the regular expression is slow for all of them
 _UNKNOWN: Final = -1
 _OPEN, _CLOSE, _RETURN, _SPACE = b"{}\r "
 
@@ -45,7 +47,10 @@ class Shape(StrEnum):
 
 
 class Head(NamedTuple):
-    """How lines of a type begin. The parser gets what follows, from the last character of the head on."""
+    """How lines of a type begin. The parser gets what follows, from the last character of the head on.
+
+    The longest head comes first in what is known: a head without data is the beginning of one with it.
+    """
 
     entity: EntityType
     shape: Shape
@@ -80,19 +85,14 @@ class Sorter:
         lines = _lines(block)
         last = _last(np.frombuffer(block.text, np.uint8), block.ends)
         usual, odd = _usual(block, last)
-        found: list[tuple[Head, Places]] = []
-        left = usual
-        for text, head in self._heads.items() if len(self._heads) <= _MOST_HEADS else ():
-            if not len(left):
-                break
-            matched = np.asarray(pc.starts_with(lines, text))[left]
-            if matched.any():
-                found.append((head, left[matched]))
-                left = left[~matched]
+        found, left = _by_heads(lines, usual, self._heads)
+        if len(left) > _SAMPLE:
+            known = self._heads
+            self._learn(self._by_pattern(block, left[:: len(left) // _SAMPLE])[0])
+            more, left = _by_heads(lines, left, {text: head for text, head in self._heads.items() if text not in known})
+            found += more
         if len(left):
-            starts = block.starts[left]
-            beginnings = _spans(block.text, starts, np.minimum(starts + _PREFIX_BYTES, block.ends[left]))
-            new, left = self._told(beginnings, _HEAD, left)
+            new, left = self._by_pattern(block, left)
             self._learn(new)
             found += [(head, places) for _, head, places in new]
         if len(left):
@@ -101,29 +101,54 @@ class Sorter:
             found += [(Head(head.entity, Shape.WHOLE, 0), places) for _, head, places in new]
         return Sorted(_groups(block, last, found), np.concatenate((odd, left)))
 
+    def _by_pattern(self, block: Block, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
+        starts = block.starts[places]
+        return self._told(_spans(block.text, starts, np.minimum(starts + _PREFIX_BYTES, block.ends[places])), _HEAD, places)
+
     def _told(self, texts: pa.Array, pattern: str, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
         """Lines by what the pattern finds in them, and the lines in which it finds no type of the catalog."""
         parts = pc.extract_regex(texts, pattern)
         said = pc.if_else(parts.is_valid(), parts.field("head"), None).dictionary_encode()
         codes = np.asarray(pc.fill_null(said.indices, _UNKNOWN))
-        found, left = [], [places[codes == _UNKNOWN]]
-        for code, text in enumerate(said.dictionary.to_pylist()):
-            members = codes == code
-            first = int(np.argmax(members))
-            entity = self._named(parts.field("node")[first].as_py(), parts.field("edge")[first].as_py())
-            if entity is None:
-                left.append(places[members])
-            else:
+        distinct, firsts = np.unique(codes, return_index=True)
+        nodes, edges = (parts.field(name).take(pa.array(firsts)).to_pylist() for name in ("node", "edge"))
+        found: list[tuple[str, Head, Places]] = []
+        sorted_ = np.zeros(len(places), bool)
+        for code, node, edge in zip(distinct.tolist(), nodes, edges, strict=True):
+            entity = None if code == _UNKNOWN else self._named(node, edge)
+            if entity is not None and len(found) < _MOST_SPELLINGS:
+                members = codes == code
+                sorted_ |= members
+                text = said.dictionary[code].as_py()
                 found.append((text, _head(entity, text), places[members]))
-        return found, np.sort(np.concatenate(left))
+        return found, places[~sorted_]
 
     def _named(self, node: str, edge: str) -> EntityType | None:
         return self._catalog.node(node) if node else self._catalog.edge(edge)
 
     def _learn(self, found: list[tuple[str, Head, Places]]) -> None:
         heads = {**self._heads, **{text: head for text, head, _ in found}}
-        # The longest first: a head without data is the beginning of one with it. Replaced whole, since other threads read it.
+        # Replaced whole, since other threads read it.
         self._heads = dict(sorted(heads.items(), key=lambda item: -len(item[0])))
+
+
+def _by_heads(lines: pa.Array, places: Places, heads: Mapping[str, Head]) -> tuple[list[tuple[Head, Places]], Places]:
+    """Lines by how they begin, and those that begin in no way that is known."""
+    found: list[tuple[Head, Places]] = []
+    if not len(places) or len(heads) > _MOST_HEADS:
+        return found, places
+    first = lines[int(places[0])].as_py()
+    # Lines of one kind mostly stand together, so the head of the first line is likely to be that of all.
+    for text in sorted(heads, key=lambda text: not first.startswith(text)):
+        matched = np.asarray(pc.starts_with(lines, text))
+        if len(places) < len(lines):
+            matched = matched[places]
+        if matched.all():
+            return [*found, (heads[text], places)], places[:0]
+        if matched.any():
+            found.append((heads[text], places[matched]))
+            places = places[~matched]
+    return found, places
 
 
 def _head(entity: EntityType, text: str) -> Head:

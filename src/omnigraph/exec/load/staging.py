@@ -139,7 +139,8 @@ class Staging:
 
     def __init__(self, tables: Tables, target: Callable[[EntityType], Target], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
         self._tables = tables
-        self._target = target
+        self._target_for = target
+        self._targets: dict[TypeId, Target] = {}
         self._write = write
         self._key_bytes = key_bytes
         self.types: Final[dict[TypeId, StagedType]] = {}
@@ -157,9 +158,13 @@ class Staging:
     def of(self, entity: EntityType) -> StagedType:
         """What is staged of a type; nothing, if it was not asked for before."""
         if entity.id not in self.types:
-            target = self._target(entity)
+            target = self.target_of(entity)
             self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
         return self.types[entity.id]
+
+    def target_of(self, entity: EntityType) -> Target:
+        """Where the files of a type go, decided once."""
+        return self._targets.setdefault(entity.id, self._target_for(entity))
 
     def finish(self) -> None:
         """Write what still waits."""

@@ -54,7 +54,7 @@ class _Opened(NamedTuple):
 def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> Iterator[Slice]:
     """The tables in the order given, each in slices. A table without rows is one slice without rows: it names its type."""
     for name, table in tables.items():
-        entity = _entity(name, catalog)
+        entity = entity_named(name, catalog)
         opened = _opened(name, table)
         if problems := list(_wrong_columns(entity, opened.schema, text=opened.text)):
             yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
@@ -68,7 +68,7 @@ def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> 
             yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
 
 
-def _entity(name: str, catalog: Catalog) -> EntityType:
+def entity_named(name: str, catalog: Catalog) -> EntityType:
     """A table names its type as records do; `node:` or `edge:` before it tells two of one name apart."""
     kind, _, bare = name.rpartition(":")
     node = catalog.node(bare) if kind in ("", "node") else None

@@ -131,7 +131,7 @@ BAD: dict[str, tuple[bytes, Code, int]] = {
     "a key given twice": (ndjson(*SECOND, SECOND[0]), Code.DUPLICATE_ID, 4),
     "a unique value that is taken": (ndjson({"type": "Person", "data": {"name": "Q", "email": "ada@x"}}), Code.UNIQUE, 1),
     "an edge to nobody": (ndjson(SECOND[0], {"edge": "Knows", "from": "Cyd", "to": "Zed"}), Code.ENDPOINT, 2),
-    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), Code.CARDINALITY, 1),
+    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), Code.CARDINALITY, 3),
 }
 
 
@@ -191,7 +191,8 @@ def test_a_branch_is_made_for_a_load_that_is_sound(graph: Graph) -> None:
     with pytest.raises(InvalidInput):
         graph.load(ndjson({"type": "Person", "data": {}}), branch="work", from_branch="main")
     assert graph.branches.list() == ["main"], "a refused load leaves no branch behind"
-    receipt = graph.load(ndjson(*OVER), mode="merge", branch="work", from_branch="main")
+    anew = og.open(graph.uri)  # has not seen the schema yet, and cannot ask a branch that is not there
+    receipt = anew.load(ndjson(*OVER), mode="merge", branch="work", from_branch="main")
     assert receipt.branch == "work"
     assert people(graph, "work") == ["Ada", "Ben", "Eve"]
     assert people(graph) == ["Ada", "Ben"]

@@ -1,0 +1,160 @@
+"""Seeds -> random graphs and queries, asked of the engine on every route and of brute force, and where the two disagree.
+
+`python -m omnigraph.testing.differential --seeds 10 --first 500` runs ten seeds from 500 on; `--seeds 1 --first 42
+--query 17` replays one query of one seed.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from omnigraph.graph import Graph
+from omnigraph.ids import MAIN
+from omnigraph.plan.ops import Route
+from omnigraph.testing.agree import disagreement, row_text
+from omnigraph.testing.brute import Data, write_lines
+from omnigraph.testing.engine import Table
+from omnigraph.testing.landing import apply, land
+from omnigraph.testing.random.graphs import RandomGraph, random_graph
+from omnigraph.testing.random.kinds import kinds_of
+from omnigraph.testing.random.queries import RandomQuery, random_query
+
+QUERIES: Final = 100
+"""How many a graph is asked."""
+ROUTES: Final = (None, Route.INDEX, Route.ADJACENCY)
+"""None is the planner's own choice, through the front door."""
+NOW_MS: Final = 1_790_000_000_000
+"""What brute force takes `now()` for. No random time lies between this and the real now."""
+BRANCH: Final = "side"
+
+
+class Stage(NamedTuple):
+    """A moment in a graph's life at which it is asked: where to look, and what is there."""
+
+    name: str
+    data: Data
+    branch: str = MAIN
+    at: str | None = None
+
+
+STAGES: Final = ("loaded", "indexed", "changed", "branch", "past")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One query that one route answered wrongly. `actual` is None when it failed instead."""
+
+    graph: RandomGraph
+    number: int
+    stage: str
+    data: Data
+    route: Route | None
+    query: RandomQuery
+    reason: str
+    actual: Table | None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a seed came to."""
+
+    seed: int
+    queries: int
+    with_rows: int
+    kinds: Counter[str]
+    failures: tuple[Failure, ...]
+
+
+def check_seed(seed: int, folder: Path, *, only: int | None = None) -> Report:
+    """Make a graph, lead it through its stages, and ask each time; at most one failure a query is told."""
+    graph = random_graph(seed)
+    numbers = [number for number in range(QUERIES) if only is None or number == only]
+    kinds: Counter[str] = Counter()
+    failures: list[Failure] = []
+    with_rows = 0
+    for stage, real in stages(graph, folder):
+        for number in numbers:
+            if STAGES[number % len(STAGES)] != stage.name:
+                continue
+            query = random_query(Random(f"query {seed} {number}"), graph.catalog, stage.data, now_ms=NOW_MS)
+            kinds.update(kinds_of(query.text, query.params, graph.catalog, now_ms=NOW_MS))
+            with_rows += bool(query.expected.rows)
+            for route in ROUTES:
+                found = compared(real, query, stage, route)
+                if found is not None:
+                    failures.append(Failure(graph, number, stage.name, stage.data, route, query, *found))
+                    break
+    return Report(seed, len(numbers), with_rows, kinds, tuple(failures))
+
+
+def stages(graph: RandomGraph, folder: Path) -> Iterator[tuple[Stage, Graph]]:
+    """The life of a graph: loaded, indexed, changed since, seen on a branch with changes of its own, and looked back at."""
+    real = land(folder, graph.schema, graph.first)
+    yield Stage("loaded", graph.first), real
+    loaded = real.snapshot().commit_id
+    real.ensure_indices()
+    yield Stage("indexed", graph.first), real
+    for edit in graph.edits:
+        apply(real, edit)
+    yield Stage("changed", graph.now), real
+    real.branches.create(BRANCH)
+    for edit in graph.branch_edits:
+        apply(real, edit, branch=BRANCH)
+    yield Stage("branch", graph.branch, branch=BRANCH), real
+    yield Stage("past", graph.first, at=loaded), real
+
+
+def compared(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) -> tuple[str, Table | None] | None:
+    """Nothing, or what is wrong with the engine's answer."""
+    try:
+        actual = asked(real, query, stage, route)
+    except Exception:  # noqa: BLE001 - any failure of a valid read is a finding
+        return traceback.format_exc(limit=-6), None
+    reason = disagreement(query.expected, actual)
+    return None if reason is None else (reason, actual)
+
+
+def asked(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) -> Table:
+    """The engine's answer: through the front door, or with every link followed one way."""
+    result = real.query(query.text, params=query.params, branch=stage.branch, at=stage.at)
+    return Table(result.columns, tuple(result.tuples()))
+
+
+# telling
+
+
+def told(failure: Failure) -> str:
+    """Everything that is needed to see it again."""
+    lines = [
+        f"seed {failure.graph.seed}, query {failure.number}, stage {failure.stage}, route {failure.route or 'automatic'}",
+        f"again: python -m omnigraph.testing.differential --seeds 1 --first {failure.graph.seed} --query {failure.number}",
+        case_text(failure.graph.schema, write_lines(failure.data, failure.graph.catalog), failure.query, failure.actual),
+        f"--- difference\n{failure.reason}",
+    ]
+    return "\n".join(lines)
+
+
+def case_text(schema: str, data: str, query: RandomQuery, actual: Table | None) -> str:
+    expected = query.expected
+    promised = "ordered" if expected.ordered else "unordered" if len(expected.classes) < 2 else "ordered, ties in any order"
+    return "\n".join(
+        [
+            f"--- schema\n{schema}",
+            f"--- data\n{data}",
+            f"--- query\n{query.text}",
+            f"--- params\n{msgspec.json.encode(query.params).decode()}",
+            f"--- expected, {promised}{'' if expected.limit is None else f', cut to {expected.limit}'}",
+            _table_text(expected.columns, [row for class_ in expected.classes for row in class_]),
+            "--- actual",
+            "none" if actual is None else _table_text(actual.columns, actual.rows),
+        ]
+    )
+
+
+def _table_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    return "\n".join([" | ".join(columns), *map(row_text, rows)])

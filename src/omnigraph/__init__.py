@@ -25,14 +25,16 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph, Receipt, Recovery, Snapshot, TableState, init
+    from omnigraph.graph import Cancellation, Explanation, Graph, LoadReceipt, Receipt, Recovery, Result, Snapshot, TableState, init
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cancellation",
     "ConflictError",
     "ExpectedVersionMismatch",
+    "Explanation",
     "FormatError",
     "Graph",
     "InvalidInput",
@@ -40,6 +42,7 @@ __all__ = [
     "Kind",
     "LanguageError",
     "LimitError",
+    "LoadReceipt",
     "MergeConflicts",
     "NotFound",
     "OmniGraphError",
@@ -51,6 +54,7 @@ __all__ = [
     "Recovery",
     "RecoveryRequired",
     "ResourceLimitExceeded",
+    "Result",
     "Snapshot",
     "StorageError",
     "TableState",
@@ -60,7 +64,10 @@ __all__ = [
     "open",
 ]
 
-_ENGINE = {name: name for name in ("Graph", "Receipt", "Recovery", "Snapshot", "TableState", "init")} | {"open": "open_"}
+_ENGINE = {
+    **{name: name for name in ("Cancellation", "Explanation", "Graph", "LoadReceipt", "Receipt", "Recovery", "Result", "Snapshot")},
+    **{"TableState": "TableState", "init": "init", "open": "open_"},
+}
 
 
 def __getattr__(name: str) -> object:

@@ -50,6 +50,7 @@ class Kind(StrEnum):
     RESOURCE_LIMIT = "resource_limit_exceeded"
     LOCK_TIMEOUT = "lock_timeout"
     TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
     # somebody must finish a write first
     RECOVERY_REQUIRED = "recovery_required"
     # the bytes

@@ -37,6 +37,8 @@ class Fault(StrEnum):
     WRITE_PREPARED = "write.prepared"
     WRITE_BEFORE_ARM = "write.before_arm"
     WRITE_ARMED = "write.armed"
+    WRITE_BEFORE_CREATE = "write.before_create"
+    WRITE_AFTER_CREATE = "write.after_create"
     WRITE_BEFORE_REF = "write.before_ref"
     WRITE_AFTER_REF = "write.after_ref"
     WRITE_BETWEEN_TABLES = "write.between_tables"

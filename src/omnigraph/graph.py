@@ -13,9 +13,14 @@ import msgspec
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.exec.load.load import Load, LoadMode, OnProgress, run_load
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
+from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.query import Ask, Queries
+from omnigraph.exec.result import Result
 from omnigraph.exec.verify import Finding, verify
-from omnigraph.exec.write import Prepared, Request, write
+from omnigraph.exec.watch import Cancellation, Watch
+from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
@@ -27,12 +32,28 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
+from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import plan_mutation
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
 Mode = Literal["r", "rw"]
+
+__all__ = [
+    "Branches",
+    "Cancellation",
+    "Explanation",
+    "Graph",
+    "Info",
+    "Receipt",
+    "Recovery",
+    "Result",
+    "Snapshot",
+    "TableState",
+    "init",
+    "open_",
+]
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -44,6 +65,17 @@ class Receipt(msgspec.Struct, frozen=True):
 
     affected_nodes: int
     affected_edges: int
+    commit: Commit | None
+
+
+class LoadReceipt(msgspec.Struct, frozen=True):
+    """What a load brought: rows by type. No commit: it was a dry run."""
+
+    branch: str
+    mode: LoadMode
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    total: int
     commit: Commit | None
 
 
@@ -132,6 +164,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
+        self._queries: Final = Queries(self._tables, self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -184,21 +217,78 @@ class Graph:
             token=token,
             if_commit=CommitId(if_commit) if if_commit is not None else None,
         )
-        written = write(self._manifest, self._tables, request, prepare)
-        if written.commit is not None and written.commit.kind is not CommitKind.MUTATE:
-            raise InvalidInput(
-                Kind.INVALID_ARGUMENT,
-                f"the token {token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
-                token=token,
-                commit=written.commit.id,
-            )
+        written = _of_kind(write(self._manifest, self._tables, request, prepare), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
+        watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
+        return self._queries.result(_ask(source, name, params), self._at(branch, at), watch=watch)
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: str | int | datetime | None = None,
+    ) -> Explanation:
+        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
+        return self._queries.explanation(_ask(source, name, params), self._at(branch, at))
+
+    def load(
+        self,
+        data: object,
+        mode: str = LoadMode.MERGE,
+        *,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        dry_run: bool = False,
+        report_errors: int = REPORTED,
+        on_progress: OnProgress | None = None,
+    ) -> LoadReceipt:
+        """Bring data into a branch as one commit, or refuse it with every problem named (up to `report_errors`) and write nothing.
+
+        `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
+        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` makes the branch if it is not there.
+        """
+        if not dry_run:
+            self._writable()
+        chosen = _load_mode(mode)
+        if report_errors < 1:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
+        load = Load(
+            data,
+            chosen,
+            tables=self._tables,
+            catalog_of=self._catalog,
+            write=not dry_run,
+            report_errors=report_errors,
+            on_progress=on_progress,
+        )
+        if dry_run:
+            there = from_branch if from_branch is not None and branch not in self.branches.list() else branch
+            return _load_receipt(branch, chosen, Written(None, load.prepare(self._manifest.snapshot(BranchName(there))).counts))
+        request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
+        base = BranchName(from_branch) if from_branch is not None else None
+        return _load_receipt(branch, chosen, _of_kind(run_load(self._manifest, request, load, from_=base), request))
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        found = self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        found = self._at(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
@@ -244,6 +334,11 @@ class Graph:
             python=platform.python_version(),
         )
 
+    def _at(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
+        if not isinstance(at, str | int | datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+
     def _catalog(self, snapshot: read.Snapshot) -> Catalog:
         """The catalog of a snapshot's own schema (D-14): decoded once a schema."""
         schema = snapshot.state.head.schema
@@ -255,6 +350,36 @@ class Graph:
     def _writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
+    return Ask(Source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
+
+
+def _of_kind(written: Written, request: Request) -> Written:
+    """A token that was used for another kind of write is a mistake of the caller's, and nothing was done."""
+    if written.commit is not None and written.commit.kind is not request.kind:
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT,
+            f"the token {request.token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
+            token=request.token,
+            commit=written.commit.id,
+        )
+    return written
+
+
+def _load_mode(mode: str) -> LoadMode:
+    try:
+        return LoadMode(mode)
+    except ValueError:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is none of {', '.join(LoadMode)}", mode=mode) from None
+
+
+def _load_receipt(branch: str, mode: LoadMode, written: Written) -> LoadReceipt:
+    def of(kind: str) -> dict[str, int]:
+        return {alias.removeprefix(kind): rows for alias, rows in sorted(written.counts.items()) if alias.startswith(kind)}
+
+    return LoadReceipt(branch, mode, of("node:"), of("edge:"), sum(written.counts.values()), written.commit)
 
 
 def _table_states(snapshot: read.Snapshot) -> Iterator[TableState]:

@@ -113,7 +113,7 @@ def test_indexes_compaction_and_branches_work_there(root: Root) -> None:
     table = maintain.commit_compaction(compaction)
     assert table.scan(["id"], where="n = 3").read_all()["id"].to_pylist() == ["c"]
     early = write_before_ref(table, "side", rows({"x": 9}))
-    side = stage.commit(some(stage.append_files(create_ref(table, "side"), early)))
+    side = stage.commit(some(stage.put_files(create_ref(table, "side"), early)))
     other = added(create_ref(table, "side-2"), {"y": 1})
     assert content(reopened(side, side.ref.version)) == {**FOUR, "x": 9}
     delete_ref(table, "side")

@@ -16,8 +16,9 @@ from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.types import scalar_of
-from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
+from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.predicate import sql
+from omnigraph.exec.tables_of import table_of
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.lang.tree import Scalar
@@ -169,7 +170,7 @@ class _Run:
         if (image := self._images.get(type_.id)) is None:
             entity = self._catalog.by_id(type_.id)
             assert isinstance(entity, (NodeType, EdgeType))
-            image = self._images[type_.id] = _Image(entity, table_of(self._snapshot, type_))
+            image = self._images[type_.id] = _Image(entity, self._snapshot.table_of(type_.id, name=type_.name))
         return image
 
     def _edges_at(self, image: _Image, end: str, nodes: pa.Array) -> pa.Array:
@@ -192,14 +193,6 @@ class _Run:
             return
         if not self._tables.open(image.row.ref).count(one_of(ID, pa.array([id_]))):
             raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
-
-
-def table_of(snapshot: Snapshot, type_: TypeRef) -> TableRow:
-    """The live table of a type, by its identity: names change, ids do not."""
-    for row in snapshot.state.tables.values():
-        if row.id.startswith(type_.id) and not row.dropped:
-            return row
-    raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {snapshot.branch.name!r} has no table for {type_.name}", type=type_.name)
 
 
 def _row(schema: pa.Schema, values: dict[str, Value]) -> pa.Table:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from omnigraph.catalog.types import ValueType, scalar_of
+from omnigraph.catalog.types import FLOATS, ListOf, Plain, ValueType, scalar_of
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
-from omnigraph.plan.expr import Constant, Field, Value
+from omnigraph.plan.expr import STRING, Constant, Field, Value
 
 NOTHING: Final = "false"
 
@@ -30,20 +30,52 @@ _ARROW: Final = {
 
 
 def sql(predicate: ir.Predicate) -> str:
-    """The rows for which the predicate is true. Null is not true."""
+    """The rows for which the predicate is true. Null is not true. Unsupported where SQL would not mean exactly the same."""
+    text = exact_sql(predicate)
+    if text is None:
+        raise Unsupported(Kind.UNSUPPORTED, "this predicate cannot stand in a mutation")
+    return text
+
+
+def exact_sql(predicate: ir.Predicate) -> str | None:
+    """The predicate as SQL, or None when it must be judged after the scan. All its fields are columns of one table."""
     match predicate:
         case ir.Compare(Field() as field, comparison, Constant() as constant):
             return f"{column(field.column)} {comparison.value} {literal(constant.value, field.type)}"
+        case ir.Compare(Field() as left, comparison, Field() as right) if _same_exact_type(left, right):
+            return f"{column(left.column)} {comparison.value} {column(right.column)}"
         case ir.OneOf(field, values):
             return f"{column(field.column)} IN ({', '.join(literal(value, field.type) for value in values)})" if values else NOTHING
+        case ir.Includes(Field(type=ListOf(item)) as field, Constant() as constant) if item not in FLOATS:
+            return f"array_has({column(field.column)}, {literal(constant.value, Plain(item))})"
+        case ir.Substring(text, part):
+            return f"contains({_text(text)}, {_text(part)})"
+        case ir.Prefix(text, prefix):
+            return f"starts_with({_text(text)}, {_text(prefix)})"
         case ir.NotNull(field):
             return f"{column(field.column)} IS NOT NULL"
         case ir.Never():
             return NOTHING
-        case ir.Compare() | ir.Includes() | ir.Substring() | ir.Prefix() | ir.Matches():
-            raise Unsupported(Kind.UNSUPPORTED, "this predicate cannot stand in a mutation")
+        case ir.Compare() | ir.Includes() | ir.Matches():
+            return None
         case _:
             assert_never(predicate)
+
+
+def _same_exact_type(left: Field, right: Field) -> bool:
+    """Only like with like: the engine would compare a wide integer with a double as two doubles (Q17)."""
+    scalar = scalar_of(left.type)
+    return scalar is not None and scalar is scalar_of(right.type)
+
+
+def _text(side: ir.Expr) -> str:
+    match side:
+        case Field():
+            return column(side.column)
+        case Constant(value=str() as text):
+            return literal(text, STRING)
+        case _:
+            raise AssertionError("the checker lets only texts contain texts")
 
 
 def column(name: str) -> str:

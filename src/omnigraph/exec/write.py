@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import uuid4
 
 import msgspec
@@ -29,16 +29,17 @@ from omnigraph.errors import Kind, OmniGraphError, PreconditionFailed, RecoveryR
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
 from omnigraph.manifest import intents
-from omnigraph.manifest.intents import Intent, TableIntent
+from omnigraph.manifest.birth import NewTable
+from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant, Locks
-from omnigraph.manifest.model import COMMIT, Commit, CommitKind, TableRow, now, read_commits
+from omnigraph.manifest.model import COMMIT, Commit, CommitKind, SchemaText, TableRow, now, read_commits
 from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
-from omnigraph.store import stage
+from omnigraph.store import alter, index, stage
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import Staged
-from omnigraph.store.tables import Table, Tables
+from omnigraph.store.tables import Table, Tables, create_table
 
 log = logging.getLogger(__name__)
 
@@ -67,15 +68,52 @@ class Overwrite(msgspec.Struct, frozen=True):
     rows: pa.Table
 
 
-Change = Append | Upsert | DeleteKeys | Overwrite
+class Files(msgspec.Struct, frozen=True):
+    """Data files that are written already: their rows are added, replace those of the ids in `replaced`, or are the whole content.
+
+    `native` is the native branch they were written for before it exists; None when they lie where the table's own do.
+    """
+
+    fragments: tuple[Any, ...]
+    replaced: pa.Array | None = None
+    whole: bool = False
+    native: str | None = None
+
+
+class Alter(msgspec.Struct, frozen=True):
+    """The columns a table shall have. Rows stay where they are."""
+
+    schema: pa.Schema
+
+
+class BuildIndexes(msgspec.Struct, frozen=True):
+    """Indexes a table lacks, all in one transaction."""
+
+    specs: tuple[index.IndexSpec, ...]
+
+
+Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | BuildIndexes
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What a writer wants: at most one change a table, what to tell the caller, and whether an empty write is a commit too."""
+    """What a writer wants: at most one change a table, what to tell the caller, and whether an empty write is a commit too.
+
+    A schema comes with what it does to the set of tables: some are created; some are dropped or renamed, which changes what
+    the graph says of them and nothing else.
+    """
 
     changes: Mapping[TableId, Change]
     counts: Mapping[str, int] = {}
     commits_empty: bool = False
+    schema: SchemaText | None = None
+    creates: tuple[NewTable, ...] = ()
+    drops: frozenset[TableId] = frozenset()
+    renames: Mapping[TableId, str] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing of it would be a commit, whatever becomes of its changes."""
+        return not (self.commits_empty or self.schema is not None or self.creates or self.drops or self.renames)
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -122,20 +160,20 @@ def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare
     """Run one write from its preparation to its commit."""
     branch = request.branch
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
-    if (repeated := _repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
-        return repeated
+    if (first := repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
+        return first
     early: _Staged | None = None
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
         early = _prepare(manifest, tables, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5
-        if (repeated := _repeated(manifest, request)) is not None:
-            return repeated
+        if (first := repeated(manifest, request)) is not None:
+            return first
         still = early is not None and _same_authority(manifest, early.snapshot)
         ready = early if early is not None and still else _prepare(manifest, tables, request, prepare)
         _check_condition(request, ready.snapshot)
-        if not ready.tables and not ready.prepared.commits_empty:
+        if not ready.tables and ready.prepared.is_empty:
             return Written(None, ready.prepared.counts)
         _refuse_drift(tables, ready)
         return _land(manifest, tables, request, ready, grant)
@@ -155,7 +193,8 @@ def _prepare(manifest: Manifest, tables: Tables, request: Request, prepare: Prep
 def _stage(tables: Tables, snapshot: Snapshot, table: TableId, change: Change) -> _TableStage | None:
     before = snapshot.state.tables[table]
     if before.owner != snapshot.branch.native:
-        return _TableStage(before, change, None, fresh_ref(snapshot.branch.name))
+        written_for = change.native if isinstance(change, Files) else None
+        return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
     staged = _apply(tables.open(before.ref), change, uuid=str(uuid4()))
     return None if staged is None else _TableStage(before, change, staged, before.native)
 
@@ -170,6 +209,12 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return stage.delete_keys(table, keys, uuid=uuid)
         case Overwrite(rows):
             return stage.overwrite(table, rows, uuid=uuid)
+        case Files(fragments, replaced, whole):
+            return stage.put_files(table, fragments, replaced=replaced, whole=whole, uuid=uuid)
+        case Alter(schema):
+            return alter.alter(table, schema, uuid=uuid)
+        case BuildIndexes(specs):
+            return index.build(table, specs, uuid=uuid)
         case _:
             assert_never(change)
 
@@ -205,8 +250,8 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             )
 
 
-def _repeated(manifest: Manifest, request: Request) -> Written | None:
-    """A retry of a write that had landed gets the first receipt."""
+def repeated(manifest: Manifest, request: Request) -> Written | None:
+    """The first receipt, when this is a retry of a write that had landed."""
     if request.token is None:
         return None
     branch, ledger, _ = manifest.look(request.branch)
@@ -221,11 +266,11 @@ def _land(manifest: Manifest, tables: Tables, request: Request, ready: _Staged, 
     intent = _intent(request, ready)
     grant.check()
     reach(Fault.WRITE_BEFORE_ARM)
-    if intent.tables:
+    if intent.has_effects:
         _arm(manifest, intent)  # 6
     try:
         reach(Fault.WRITE_ARMED)
-        rows = list(_commit_tables(tables, intent, ready))  # 7
+        rows = [*_create_tables(manifest, intent, ready), *_commit_tables(tables, intent, ready)]  # 7
         reach(Fault.WRITE_COMMITTED)
         grant.check()
         commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
@@ -253,10 +298,32 @@ def _intent(request: Request, ready: _Staged) -> Intent:
         token=request.token,
         counts=ready.prepared.counts,
         tables=tuple(
-            TableIntent(entry.before, entry.native, entry.staged.uuid if entry.staged is not None else str(uuid4()), str(uuid4()))
+            TableIntent(
+                entry.before,
+                entry.native,
+                entry.staged.uuid if entry.staged is not None else str(uuid4()),
+                str(uuid4()),
+                alias=ready.prepared.renames.get(entry.before.id),
+            )
             for entry in ready.tables
         ),
+        births=tuple(
+            TableBirth(TableRow(new.id, new.alias, new.path, 1, rows=0, owner=ready.snapshot.branch.native), str(uuid4()))
+            for new in ready.prepared.creates
+        ),
+        restated=tuple(_restated(ready)),
+        new_schema=ready.prepared.schema,
     )
+
+
+def _restated(ready: _Staged) -> Iterator[TableRow]:
+    """The rows of tables that are dropped or only renamed."""
+    prepared, committed = ready.prepared, {entry.before.id for entry in ready.tables}
+    for row in ready.snapshot.state.tables.values():
+        if row.id in prepared.drops:
+            yield msgspec.structs.replace(row, dropped=True)
+        elif row.id in prepared.renames and row.id not in committed:
+            yield msgspec.structs.replace(row, alias=prepared.renames[row.id])
 
 
 def _arm(manifest: Manifest, intent: Intent) -> None:
@@ -266,6 +333,14 @@ def _arm(manifest: Manifest, intent: Intent) -> None:
     except OmniGraphError:
         _disarm(manifest, intent)
         raise
+
+
+def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
+    for birth, new in zip(intent.births, ready.prepared.creates, strict=True):
+        reach(Fault.WRITE_BEFORE_CREATE)
+        create_table(manifest.root, new.path, new.schema, uuid=birth.uuid)
+        reach(Fault.WRITE_AFTER_CREATE)
+        yield birth.row
 
 
 def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
@@ -294,7 +369,7 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
 
     A writer that lost its lease may not resolve anything, but what its successor made of the intent stands in the chain.
     """
-    if not intent.tables:  # nothing was armed: it was published, or it was not
+    if not intent.has_effects:  # nothing was armed: it was published, or it was not
         if (landed := _find_commit(manifest, intent, intent.commit)) is not None:
             return landed
         raise error
@@ -323,7 +398,7 @@ def _find_commit(manifest: Manifest, intent: Intent, commit: CommitId) -> Commit
 
 def _disarm(manifest: Manifest, intent: Intent) -> None:
     """The write is durable. A sidecar that cannot be removed is logged, and removed by whoever comes next (F-02)."""
-    if not intent.tables:
+    if not intent.has_effects:
         return
     try:
         intents.disarm(manifest.root.objects, intent)

@@ -10,7 +10,7 @@ import msgspec
 
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import CommitId, OperationId, SchemaHash
-from omnigraph.manifest.model import CommitKind, TableRow
+from omnigraph.manifest.model import CommitKind, SchemaText, TableRow
 from omnigraph.manifest.registry import Branch
 from omnigraph.store.objects import Objects
 from omnigraph.store.tables import TableRef
@@ -30,6 +30,8 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     native: str | None
     uuid: str
     restore_uuid: str
+    alias: str | None = None
+    """What the table is called afterwards, when that changes."""
 
     @property
     def creates_ref(self) -> bool:
@@ -40,6 +42,13 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     def base(self) -> TableRef:
         """Where the commit starts from, on the native branch it goes to."""
         return TableRef(self.before.path, self.native, self.before.version)
+
+
+class TableBirth(msgspec.Struct, frozen=True):
+    """One table a write will create: the row that shows it, and the uuid that proves its first version ours (RT-44)."""
+
+    row: TableRow
+    uuid: str
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +68,15 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str | None = None
     token: str | None = None
     counts: Mapping[str, int] = {}
+    births: tuple[TableBirth, ...] = ()
+    restated: tuple[TableRow, ...] = ()
+    """Rows that change in what the graph says of a table, not in the table: it was renamed, or dropped."""
+    new_schema: SchemaText | None = None
+
+    @property
+    def has_effects(self) -> bool:
+        """Does it do anything that somebody might have to undo? A publish alone happens or does not."""
+        return bool(self.tables or self.births)
 
 
 def arm(objects: Objects, intent: Intent) -> None:

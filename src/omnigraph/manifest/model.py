@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import FormatError, Kind
-from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, content_hash
+from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -33,6 +33,8 @@ class CommitKind(StrEnum):
     MUTATE = "mutate"
     LOAD = "load"
     MERGE = "merge"
+    SCHEMA = "schema"
+    INDEX = "index"
     RECOVERY = "recovery"
 
 
@@ -142,6 +144,10 @@ class State(msgspec.Struct, frozen=True):
     def table(self, alias: str) -> TableRow | None:
         """The live table of that name."""
         return next((row for row in self.tables.values() if row.alias == alias and not row.dropped), None)
+
+    def table_of(self, type_id: TypeId) -> TableRow | None:
+        """The live table of a type, by its identity: names change, ids do not."""
+        return next((row for row in self.tables.values() if row.id.startswith(type_id) and not row.dropped), None)
 
 
 def now() -> datetime:

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash, TypeId
 from omnigraph.manifest import lineage
-from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, read_commits, read_schema, read_state
+from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.store.ledger import Ledger, open_ledger
 from omnigraph.store.root import Root
@@ -33,6 +33,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     @property
     def commit(self) -> CommitId:
         return self.state.head.commit
+
+    def table_of(self, type_id: TypeId, *, name: str) -> TableRow:
+        """The table that shows a type here; `name` is what the type is called, for the message when there is none."""
+        if (row := self.state.table_of(type_id)) is not None:
+            return row
+        raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {self.branch.name!r} has no table for {name}", type=name)
 
 
 class _Warm(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from omnigraph.errors import Kind, NotFound, RecoveryRequired, StorageError
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
-from omnigraph.manifest.intents import Intent, TableIntent
+from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
 from omnigraph.manifest.publish import Expect, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
@@ -90,7 +90,8 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -
         intents.disarm(manifest.root.objects, intent)
         return ended[0].audit
     found = [_find(manifest, table, state) for table in intent.tables]
-    forward = all(finding.reached is Reached.COMMITTED for finding in found)
+    born = [_is_born(manifest, birth) for birth in intent.births]
+    forward = all(finding.reached is Reached.COMMITTED for finding in found) and all(born)
     if forward and state.head.commit == intent.parent and state.head.schema == intent.schema:
         commit = _roll_forward(manifest, tables, intent, epoch=epoch)
     else:
@@ -106,7 +107,7 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -
 
 def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -> Commit:
     """Everything was committed: publish what the writer would have published, under its own commit id and name (REC-08)."""
-    rows = []
+    rows = [birth.row for birth in intent.births]
     for table in intent.tables:
         ref = table.base.at(table.base.version + 1)
         rows.append(after(intent, table, rows=tables.open(ref).count()))
@@ -122,6 +123,9 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
     """
     reach(Fault.RECOVER_BEFORE_RESTORE)
     rows = [restored for finding in found if (restored := _restore(finding)) is not None]
+    for birth in intent.births:
+        if _is_born(manifest, birth):  # RT-44: what somebody else put there is neither taken over nor removed
+            manifest.root.objects.delete_prefix(birth.row.path)
     reach(Fault.RECOVER_AFTER_RESTORE)
     undone = Publication(
         CommitKind.RECOVERY,
@@ -197,6 +201,11 @@ def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
             )
 
 
+def _is_born(manifest: Manifest, birth: TableBirth) -> bool:
+    """Is the table there, and made by this very write?"""
+    return committed_uuid(manifest.root, birth.row.ref) == birth.uuid
+
+
 def _shown_past(intent: TableIntent, state: State) -> bool:
     row = state.tables.get(intent.before.id)
     return row is not None and row.ref.home == intent.base.home and row.version > intent.base.version
@@ -221,7 +230,8 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
     """What an intent publishes when all of it is done, whoever publishes it."""
     return Publication(
         intent.kind,
-        tables=tuple(rows),
+        tables=(*rows, *intent.restated),
+        schema=intent.new_schema,
         commit=intent.commit,
         actor=intent.actor,
         message=intent.message,
@@ -234,7 +244,10 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
             epoch=epoch,
             head=intent.parent,
             schema=intent.schema,
-            tables={table.before.id: table.before.version for table in intent.tables},
+            tables={
+                **{table.before.id: table.before.version for table in intent.tables},
+                **{row.id: row.version for row in intent.restated},
+            },
         ),
     )
 
@@ -242,7 +255,12 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
 def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
     """The row that shows a table's new version."""
     return msgspec.structs.replace(
-        table.before, native=table.native, owner=intent.branch.native, version=table.before.version + 1, rows=rows
+        table.before,
+        alias=table.alias or table.before.alias,
+        native=table.native,
+        owner=intent.branch.native,
+        version=table.before.version + 1,
+        rows=rows,
     )
 
 

@@ -15,7 +15,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
 from omnigraph.store.root import Root
-from omnigraph.store.stage import fitted
+from omnigraph.store.stage import conformed
 from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -95,7 +95,7 @@ def _parents(table: Table) -> Iterator[tuple[str, str | None]]:
 
 
 def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
-    """Write data files of a native branch that does not exist yet, for `stage.append_files` once it does.
+    """Write data files of a native branch that does not exist yet, for `stage.put_files` once it does.
 
     Such files count their field ids from zero; the table may not (a dropped and an added column leave a gap), and then
     values land in the wrong column without any error. So the ids are mapped to the table's.
@@ -106,7 +106,7 @@ def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
     folder = table.root.of(f"{table.ref.path}/tree/{name}")
     try:
         written = write_fragments(
-            fitted(table, rows), folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None
+            conformed(table, rows), folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None
         )
     except (OSError, ValueError) as error:
         raise lance_error(error, doing="write to", path=folder) from error

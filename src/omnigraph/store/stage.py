@@ -28,7 +28,7 @@ from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
 from omnigraph.store.fold import fold, foldable
 from omnigraph.store.process import refuse_forked_child
-from omnigraph.store.tables import KEY, Table, Where, key_annotated, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.tables import KEY, Table, Where, one_of, open_dataset, uuid_in_doubt
 
 IN_LIST = 1_000
 """Up to this many keys are looked up by an IN list (an index can answer it); past it one pass over the key column is cheaper."""
@@ -64,12 +64,34 @@ def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
     return _staged(table, operation, Counts(inserted=len(rows)), uuid)
 
 
-def append_files(table: Table, fragments: Sequence[Any], *, uuid: str | None = None) -> Staged | None:
-    """Add data files written earlier, e.g. before the table's native branch existed. None when there are none."""
+def write_files(table: Table, rows: pa.Table) -> list[Any]:
+    """Write rows as data files where the table's own lie. Nobody sees them until `put_files` names them in a commit.
+
+    That no key is among them twice is the caller's to know: a table may be written in many parts.
+    """
+    return _write(table, conformed(table, rows)) if len(rows) else []
+
+
+def put_files(
+    table: Table, fragments: Sequence[Any], *, replaced: pa.Array | None = None, whole: bool = False, uuid: str | None = None
+) -> Staged | None:
+    """Add data files written earlier; rows of the ids in `replaced` go, or, with `whole`, all others. None when nothing would change."""
+    if whole:
+        return _replace_all(table, list(fragments), uuid)
     if not fragments:
         return None
-    counts = Counts(inserted=sum(f.physical_rows for f in fragments))
-    return _staged(table, LanceOperation.Append(list(fragments)), counts, uuid)
+    rows = sum(fragment.physical_rows for fragment in fragments)
+    gone = _addresses_of(table, replaced) if replaced is not None and len(replaced) else np.empty(0, dtype=np.uint64)
+    touched, removed = _without(table, gone)
+    operation = LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=touched,
+        new_fragments=list(fragments),
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=_every_field(table),
+    )
+    counts = Counts(inserted=rows - len(gone), updated=len(gone))
+    return _staged(table, _taking_along(table, operation), counts, uuid)
 
 
 def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged | None:
@@ -110,12 +132,23 @@ def upsert_and_delete(table: Table, rows: pa.Table, keys: pa.Array, *, uuid: str
 
 
 def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged:
-    """Replace the whole content; `rows` may be empty. The rows' schema becomes the table's (W-31: never truncate, then add)."""
-    schema = key_annotated(rows.schema)
-    _refuse_bad_keys(rows)
-    fragments = _write(table, rows.cast(schema), mode="overwrite") if len(rows) else []
-    counts = Counts(inserted=len(rows), deleted=table.count())
-    return _staged(table, LanceOperation.Overwrite(schema, fragments), counts, uuid)
+    """Replace the whole content, in one transaction; `rows` may be empty (W-31: never truncate, then add)."""
+    return _replace_all(table, _write(table, fitted(table, rows)) if len(rows) else [], uuid)
+
+
+def _replace_all(table: Table, fragments: list[Any], uuid: str | None) -> Staged:
+    """Every fragment goes and these come. Not Lance's own overwrite: that one counts its fields anew, and then neither
+    files written for the table before nor the marks on its columns would fit any more.
+    """
+    operation = LanceOperation.Update(
+        removed_fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],
+        updated_fragments=[],
+        new_fragments=fragments,
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=_every_field(table),
+    )
+    counts = Counts(inserted=sum(fragment.physical_rows for fragment in fragments), deleted=table.count())
+    return _staged(table, operation, counts, uuid)
 
 
 def put_back(table: Table, version: int, *, uuid: str) -> Staged:
@@ -147,8 +180,8 @@ def commit(staged: Staged) -> Table:
 def fence(table: Table, transaction: Any) -> Any:
     """The transaction, made to collide with every other one from the same base (P-05..P-07)."""
     operation, fragments = transaction.operation, table.dataset.get_fragments()
-    if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.CreateIndex, LanceOperation.Restore)):
-        return transaction  # an overwrite without retries is strict by itself; an index changes no rows; restores are for recovery
+    if isinstance(operation, (LanceOperation.CreateIndex, LanceOperation.Restore)):
+        return transaction  # an index changes no rows; restores are for recovery
     if not fragments:
         new = operation.fragments if isinstance(operation, LanceOperation.Append) else operation.new_fragments
         return dataclasses.replace(transaction, operation=LanceOperation.Merge(list(new), table.dataset.lance_schema))
@@ -188,10 +221,13 @@ def _as_update(table: Table, operation: Any) -> Any:
     """An append in the form that can also remove fragments. The field list keeps the new ones out of index coverage:
     counted as covered, their rows would never be found.
     """
-    every = [field.id() for field in table.dataset.lance_schema.fields()]
     return LanceOperation.Update(
-        new_fragments=list(operation.fragments), update_mode="rewrite_rows", fields_for_preserving_frag_bitmap=every
+        new_fragments=list(operation.fragments), update_mode="rewrite_rows", fields_for_preserving_frag_bitmap=_every_field(table)
     )
+
+
+def _every_field(table: Table) -> list[int]:
+    return [field.id() for field in table.dataset.lance_schema.fields()]
 
 
 def _staged(table: Table, operation: Any, counts: Counts, uuid: str | None) -> Staged:
@@ -199,9 +235,9 @@ def _staged(table: Table, operation: Any, counts: Counts, uuid: str | None) -> S
     return Staged(table, transaction, counts, tuple(_new_files(operation, base=table.ref.version)))
 
 
-def _write(table: Table, rows: pa.Table, *, mode: str = "append") -> list[Any]:
+def _write(table: Table, rows: pa.Table) -> list[Any]:
     try:
-        written = write_fragments(rows, table.dataset, mode=mode)
+        written = write_fragments(rows, table.dataset, mode="append")
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="write to") from error
     return list(written)
@@ -269,16 +305,21 @@ def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def fitted(table: Table, rows: pa.Table) -> pa.Table:
     """The rows in the table's own schema, each with a key of its own."""
+    cast = conformed(table, rows)
+    _refuse_bad_keys(cast)
+    return cast
+
+
+def conformed(table: Table, rows: pa.Table) -> pa.Table:
+    """The rows in the table's own schema."""
     if missing := [name for name in table.schema.names if name not in rows.schema.names]:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns of one name", columns=rows.schema.names)
     try:
-        cast = rows.select(table.schema.names).cast(table.schema)
+        return rows.select(table.schema.names).cast(table.schema)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
-    _refuse_bad_keys(cast)
-    return cast
 
 
 def _refuse_bad_keys(rows: pa.Table) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
+from uuid import uuid4
 
 import lance
 import msgspec
@@ -96,17 +97,20 @@ class Table:
         limit: int | None = None,
         addresses: bool = False,
         overlay: Overlay | None = None,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter."""
         names = list(columns) if columns is not None else self.schema.names
         if overlay is None:
-            return self._reader(names, where=where, limit=limit, addresses=addresses)
+            return self._reader(names, where=where, limit=limit, addresses=addresses, batch_rows=batch_rows)
         schema = self._reader(names, where="false", limit=None, addresses=addresses).schema
         return pa.RecordBatchReader.from_batches(schema, _first(self._laid_over(names, schema, where, overlay, addresses=addresses), limit))
 
-    def _reader(self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool) -> pa.RecordBatchReader:
+    def _reader(
+        self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool, batch_rows: int | None = None
+    ) -> pa.RecordBatchReader:
         try:
-            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses)
+            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows)
             reader = scanner.to_reader()
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
@@ -145,6 +149,14 @@ class Table:
         found = self._reader([], where=where, limit=None, addresses=True).read_all()
         return found.column(ADDRESS).to_numpy()
 
+    def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
+        """The rows at these addresses (numpy uint64), in that order, each as often as it is named. All must be live."""
+        try:
+            # Without stable row ids a row's id is its address.
+            return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
+        except (OSError, ValueError) as error:
+            raise self.failed(error, doing="read rows of") from error
+
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
         return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
 
@@ -176,7 +188,7 @@ class Tables:
         return table
 
 
-def create_table(root: Root, path: str, schema: pa.Schema) -> Table:
+def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None = None) -> Table:
     """An empty table at a fresh path: no stable row ids, `id` marked as the key. The one commit without a staged base.
 
     It is visible to nobody until a publish names it, so it needs no fence; a path is minted once and never shared.
@@ -184,7 +196,7 @@ def create_table(root: Root, path: str, schema: pa.Schema) -> Table:
     keyed = key_annotated(schema)
     uri = root.of(path)
     try:
-        birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []))
+        birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []), uuid=uuid or str(uuid4()))
         dataset = LanceDataset.commit(uri, birth, max_retries=0, storage_options=root.storage_options, enable_stable_row_ids=False)
     except (OSError, ValueError) as error:
         raise lance_error(error, doing="create", path=uri) from error

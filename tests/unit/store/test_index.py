@@ -167,7 +167,7 @@ def test_an_index_staged_before_rows_came_is_found_out(tmp_path: Path) -> None:
 
 def _first_touch(table: Table) -> Table:
     written = write_before_ref(table, "side", words({"new": 500}))
-    return stage.commit(some(stage.append_files(create_ref(table, "side"), written)))
+    return stage.commit(some(stage.put_files(create_ref(table, "side"), written)))
 
 
 WAYS: dict[str, tuple[Callable[[Table], Table], str, set[int]]] = {

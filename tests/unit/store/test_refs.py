@@ -203,7 +203,7 @@ def first_touch(parent: Table, values: dict[str, int], name: str = "side") -> Ta
     """Files first, then the ref, then the change: the order of a first touch."""
     written = write_before_ref(parent, name, rows(values, parent.schema))
     assert not has_ref(parent.root, PATH, name)
-    staged = some(stage.append_files(create_ref(parent, name), written))
+    staged = some(stage.put_files(create_ref(parent, name), written))
     assert staged.counts == Counts(inserted=len(values))
     return stage.commit(staged)
 
@@ -262,7 +262,7 @@ def test_nested_lists_vectors_and_blobs_written_early_land_in_their_columns(tmp_
         assert "gone" not in parent.schema.names
     large = bytes(range(256)) * 400
     written = write_before_ref(parent, "side", table_of(parent.schema, "a", large))
-    child = stage.commit(some(stage.append_files(create_ref(parent, "side"), written)))
+    child = stage.commit(some(stage.put_files(create_ref(parent, "side"), written)))
     read = reopened(child, child.ref.version).dataset.scanner(blob_handling="all_binary", filter="id = 'a'").to_table()
     assert read.to_pylist() == [{name: large if name == "data" else row[name] for name in parent.schema.names}]
     assert child.count("point.x = 7 AND n = 10") == (2)
@@ -278,7 +278,7 @@ def test_several_attempts_under_fresh_names_do_not_disturb_each_other(tmp_path: 
     write_before_ref(parent, first, rows({"x": 1}, parent.schema))
     of_second = write_before_ref(parent, second, rows({"x": 2}, parent.schema))
     create_ref(parent, third)
-    paused = some(stage.append_files(create_ref(parent, second), of_second))
+    paused = some(stage.put_files(create_ref(parent, second), of_second))
     landed = first_touch(parent, {"x": 4}, fourth)
     assert content(landed) == {**FOUR, "x": 4}
     assert content(stage.commit(paused)) == {**FOUR, "x": 2}
@@ -295,7 +295,7 @@ def test_no_rows_before_a_branch_are_no_files(tmp_path: Path) -> None:
     written = write_before_ref(parent, "side", rows({}))
     assert written == []
     assert not (folder(parent.root) / "tree").exists()
-    assert stage.append_files(create_ref(parent, "side"), written) is None
+    assert stage.put_files(create_ref(parent, "side"), written) is None
 
 
 def test_rows_that_do_not_fit_are_refused_before_a_branch_has_files(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_an_empty_change_stages_nothing_and_writes_nothing(tmp_path: Path) -> No
     before = files_below(tmp_path)
     none, nobody = rows({}), pa.array([], pa.string())
     assert stage.append(table, none) is None
-    assert stage.append_files(table, []) is None
+    assert stage.put_files(table, []) is None
     assert stage.upsert(table, none) is None
     assert stage.delete_where(table, "n > 100") is None
     assert stage.delete_where(table, "false") is None
@@ -227,20 +227,32 @@ def test_several_files_at_once_become_several_fragments_of_an_empty_table(tmp_pa
     table = empty(place(tmp_path))
     parts = lance.fragment.write_fragments(rows(FOUR), table.dataset, max_rows_per_file=2)
     assert len(parts) == 2
-    staged = some(stage.append_files(table, parts))
+    staged = some(stage.put_files(table, parts))
     assert staged.counts == Counts(inserted=4)
     table = stage.commit(staged)
     assert [fragment.fragment_id for fragment in table.dataset.get_fragments()] == [0, 1]
     assert content(table) == FOUR
 
 
-def test_an_overwrite_may_change_the_schema(tmp_path: Path) -> None:
+def test_an_overwrite_keeps_the_columns_and_their_field_ids(tmp_path: Path) -> None:
+    """Files written for the table before it must still fit it, and its columns keep their marks."""
     table = two_fragments(place(tmp_path))
-    other = pa.table({"id": ["a"], "score": [0.5]})
-    table = stage.commit(stage.overwrite(table, other))
-    assert table.scan().read_all().to_pylist() == [{"id": "a", "score": 0.5}]
-    table = stage.commit(some(stage.upsert(table, pa.table({"id": ["a", "b"], "score": [1, 2]}))))
-    assert sorted(table.scan().read_all()["score"].to_pylist()) == [1.0, 2.0]
+    before = [field.id() for field in table.dataset.lance_schema.fields()]
+    moved = stage.commit(stage.overwrite(table, rows({"a": 1})))
+    assert [field.id() for field in moved.dataset.lance_schema.fields()] == before
+    assert moved.schema.equals(table.schema, check_metadata=True)
+    with pytest.raises(InvalidInput):
+        stage.overwrite(moved, pa.table({"id": ["a"], "score": [0.5]}))
+
+
+def test_files_replace_the_rows_of_the_ids_they_bring(tmp_path: Path) -> None:
+    table = two_fragments(place(tmp_path))
+    held = sorted(table.scan(["id"]).read_all()["id"].to_pylist())
+    files = stage.write_files(table, rows({held[0]: 77, "new": 78}))
+    staged = some(stage.put_files(table, files, replaced=pa.array([held[0], "new"])))
+    assert (staged.counts.inserted, staged.counts.updated) == (1, 1)
+    shown = {row["id"]: row["n"] for row in stage.commit(staged).scan().read_all().to_pylist()}
+    assert (shown[held[0]], shown["new"], sorted(shown)) == (77, 78, sorted([*held, "new"]))
 
 
 def test_the_table_stays_as_it_was_made_through_every_kind(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""A function and its arguments -> what it cost in a process of its own: seconds, CPU seconds of all its threads, peak memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Cost(NamedTuple):
+    """One run. `result` is what the function returned."""
+
+    name: str
+    wall_seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    result: Any
+
+
+def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
+    """Run a module's function in a new process, and wait for it. Arguments are texts, the result is JSON."""
+    read, write = os.pipe()
+    command = [sys.executable, "-m", "bench.child", f"{function.__module__}:{function.__qualname__}", str(write), *arguments]
+    began = time.monotonic()
+    child = subprocess.Popen(command, pass_fds=[write])
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        answer = pipe.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    wall = time.monotonic() - began
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise SystemExit(f"{name} failed")
+    return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, json.loads(answer))
+
+
+def main() -> None:
+    spelled, descriptor, *arguments = sys.argv[1:]
+    module, _, name = spelled.partition(":")
+    result = getattr(import_module(module), name)(*arguments)
+    with os.fdopen(int(descriptor), "w") as pipe:
+        json.dump(result, pipe)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Whole jobs, as a user runs them, next to what people would use instead; one run, one table, ratios."""

@@ -1,0 +1,18 @@
+"""`python -m bench.scenario NAME`: run one scenario, or say which there are."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+NAMES = ("load",)
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or sys.argv[1] not in NAMES:
+        raise SystemExit(f"usage: python -m bench.scenario {{{','.join(NAMES)}}}")
+    import_module(f"bench.scenario.{sys.argv[1]}").main(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()

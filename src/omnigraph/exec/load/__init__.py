@@ -1,0 +1,1 @@
+"""Files, records and tables in -> typed rows with their places, ready to be written."""

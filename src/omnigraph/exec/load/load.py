@@ -1,0 +1,215 @@
+"""Data and a snapshot -> one change a table, everything checked: what a load hands to the write protocol.
+
+The input is read once, before any lock: rows are converted, checked one by one and written to files that nobody names. What depends on
+the other rows and on the branch (keys, uniqueness, endpoints, cardinality) is checked on each snapshot that the protocol asks about, so a
+load that was overtaken is checked again and not read again. Nothing lands if any record is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+import pyarrow as pa
+from omnigraph.exec.load.read import Report, read_batches, rereadable
+from omnigraph.exec.validate.findings import Found, error, label
+from omnigraph.exec.validate.integrity import Delta, check_integrity
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.tables import ID
+from omnigraph.errors import ConflictError, Kind
+from omnigraph.exec.load.staging import KEY_BYTES, StagedType, Staging
+from omnigraph.exec.problems import REPORTED, Problem
+from omnigraph.exec.write import Files, Prepared
+from omnigraph.ids import SchemaHash, TableId
+from omnigraph.manifest.read import Snapshot
+from omnigraph.store.tables import Tables
+
+
+class LoadMode(StrEnum):
+    """What becomes of rows whose ids are there already."""
+
+    APPEND = "append"
+    """An id that is there is a conflict."""
+    MERGE = "merge"
+    """The new row replaces the old one, whole."""
+    OVERWRITE = "overwrite"
+    """Every type that appears is replaced by exactly these rows."""
+
+
+class Stage(StrEnum):
+    """Where a load is."""
+
+    READ = "read"
+    CHECK = "check"
+    COMMIT = "commit"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a load is. `total_bytes` is None when the size of the input is not known."""
+
+    stage: Stage
+    rows: int
+    read_bytes: int
+    total_bytes: int | None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def run_load(manifest: Manifest, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
+    """Land a load as one commit. It is read and checked before any lock is asked for; under the lock only what changed since counts.
+
+    `from_` makes the branch if it is not there: after everything was checked, so that a refused load leaves no branch behind. A process
+    that dies between the two leaves a branch that shows what `from_` showed.
+    """
+    if from_ is not None and read_branch(manifest.root.objects, request.branch) is None:
+        load.prepare(_as_if_made(manifest, request.branch, from_))
+        create_branch(manifest, request.branch, from_=from_)
+    elif (first := repeated(manifest, request)) is not None:  # a retry of a load that had landed reads nothing
+        return first
+    load.prepare(manifest.snapshot(request.branch))
+    return write(manifest, load.tables, request, load.prepare)
+
+
+def _as_if_made(manifest: Manifest, branch: BranchName, from_: BranchName) -> Snapshot:
+    """What the branch would show right after it was made: every table is another branch's, as it is for a branch of a fresh name."""
+    base = manifest.snapshot(from_)
+    return Snapshot(msgspec.structs.replace(base.branch, name=check_name(branch), native=fresh_ref(branch)), base.version, base.state)
+
+
+class Load:
+    """One load under way. `prepare` may be called for several snapshots; the input is read for the first one."""
+
+    def __init__(
+        self,
+        data: object,
+        mode: LoadMode,
+        *,
+        tables: Tables,
+        catalog_of: Callable[[Snapshot], Catalog],
+        write: bool,
+        report_errors: int = REPORTED,
+        on_progress: OnProgress | None = None,
+        key_bytes: int = KEY_BYTES,
+    ) -> None:
+        self._data = data
+        self._mode = mode
+        self.tables: Final = tables
+        self._catalog_of = catalog_of
+        self._write = write
+        self._report_errors = report_errors
+        self._on_progress = on_progress
+        self._key_bytes = key_bytes
+        self._schema: SchemaHash | None = None
+        self._staging: Staging | None = None
+        self._progress = Progress(Stage.READ, 0, 0, None)
+        self._prepared: tuple[CommitId, Prepared] | None = None
+
+    def prepare(self, snapshot: Snapshot) -> Prepared:
+        """The changes that bring these rows to this snapshot, or the refusal that names what is wrong with them."""
+        if self._prepared is not None and self._prepared[0] == snapshot.commit:  # a commit never changes
+            return self._prepared[1]
+        try:
+            staging = self._read(snapshot)
+            self._tell(Stage.CHECK)
+            self._check(staging, snapshot)
+        except BaseException:
+            self.discard()
+            raise
+        self._tell(Stage.COMMIT)
+        prepared = Prepared(dict(self._changes(staging)), counts=_counts(staging), commits_empty=True)
+        self._prepared = snapshot.commit, prepared
+        return prepared
+
+    def discard(self) -> None:
+        """Remove what was written: nothing of it will be named by a commit."""
+        if self._staging is not None:
+            self._staging.discard()
+            self._staging = None
+
+    # -- reading, once
+
+    def _read(self, snapshot: Snapshot) -> Staging:
+        schema = snapshot.state.head.schema
+        if self._staging is None or schema != self._schema:
+            self._staging, self._schema = self._read_all(snapshot), schema
+        for staged in list(self._staging.types.values()):
+            row = snapshot.table_of(staged.entity.id, name=staged.entity.name)
+            if not self._staging.fits(staged, row, snapshot):
+                self._staging.move(staged, row, snapshot)
+        return self._staging
+
+    def _read_all(self, snapshot: Snapshot) -> Staging:
+        if self._staging is not None:  # the schema was changed while we read
+            self.discard()
+            if not rereadable(self._data):
+                changed = "the schema was changed while this was loaded, and the input can be read only once; nothing was written"
+                raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}, try again", branch=snapshot.branch.name)
+        catalog, report = self._catalog_of(snapshot), Report(self._report_errors)
+        self._staging = Staging(self.tables, write=self._write, key_bytes=self._key_bytes)
+        for batch in read_batches(self._data, catalog, report, progress=self._advance):
+            if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
+                self._staging.add(batch, snapshot.table_of(batch.entity.id, name=batch.entity.name), snapshot)
+        if report.problems:
+            raise error(report.problems, more=report.more)
+        self._staging.finish()
+        return self._staging
+
+    def _advance(self, read_bytes: int, total_bytes: int | None, rows: int) -> None:
+        self._progress = Progress(Stage.READ, rows, read_bytes, total_bytes)
+        self._tell(Stage.READ)
+
+    def _tell(self, stage: Stage) -> None:
+        if self._on_progress is not None:
+            self._on_progress(msgspec.structs.replace(self._progress, stage=stage))
+
+    # -- checking, for every snapshot
+
+    def _check(self, staging: Staging, snapshot: Snapshot) -> None:
+        catalog = self._catalog_of(snapshot)
+        deltas = [
+            Delta(
+                staged.entity,
+                added=staged,
+                minted=staged.minted,
+                whole=self._mode is LoadMode.OVERWRITE,
+                replaces=self._mode is not LoadMode.APPEND,
+            )
+            for staged in staging.types.values()
+        ]
+        committed = CommittedTables(snapshot, self.tables)
+        findings = check_integrity(deltas, catalog, committed, budget_bytes=self._key_bytes, limit=self._report_errors)
+        if findings:
+            problems = [_placed(found, staging) for found in findings.found]
+            raise error(problems, more=findings.more)
+
+    # -- what to do
+
+    def _changes(self, staging: Staging) -> Iterator[tuple[TableId, Files]]:
+        for staged in staging.types.values():
+            if staged.shelf is not None:
+                whole = self._mode is LoadMode.OVERWRITE
+                replaced = self._replaced(staged) if self._mode is LoadMode.MERGE else None
+                yield staged.row.id, Files(tuple(staged.shelf.fragments), replaced=replaced, whole=whole, native=staged.shelf.native)
+
+    def _replaced(self, staged: StagedType) -> pa.Array | None:
+        """The ids whose rows go when these come; none when the table is empty, or no id of ours can be there."""
+        if staged.minted or not staged.row.rows:
+            return None
+        return pa.chunked_array([batch.column(ID) for batch in staged.read([ID])], pa.string()).combine_chunks()
+
+
+def _placed(found: Found, staging: Staging) -> Problem:
+    """A finding with the source and line of its record."""
+    of = {label(staged.entity): staged for staged in staging.types.values()}
+    staged = of.get(found.type)
+    if staged is None or found.row is None:
+        return found.problem()
+    source, line = staged.place.of(found.row)
+    return found.problem(source=source, line=line)
+
+
+def _counts(staging: Staging) -> Mapping[str, int]:
+    return {label(staged.entity): staged.rows for staged in staging.types.values()}

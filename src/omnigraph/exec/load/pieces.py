@@ -1,0 +1,45 @@
+"""Rows of one type as they were read, before their ids are settled, and how pieces of one type become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.tables import ID, table_schema
+from omnigraph.ids import TypeId
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Rows in the columns of their table, with their lines. `id` is what the record brought, null if nothing."""
+
+    entity: EntityType
+    lines: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+def piece_schema(entity: EntityType) -> pa.Schema:
+    """The schema of a piece's rows: the table's, but an id may be missing."""
+    schema = table_schema(entity)
+    return schema.set(schema.get_field_index(ID), pa.field(ID, pa.string()))
+
+
+def joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """One piece per type, its rows in the order of their lines; types in the order of their first piece."""
+    by_type: dict[TypeId, list[Piece]] = {}
+    for piece in pieces:
+        by_type.setdefault(piece.entity.id, []).append(piece)
+    return [parts[0] if len(parts) == 1 else _in_order(parts) for parts in by_type.values()]
+
+
+def _in_order(parts: list[Piece]) -> Piece:
+    lines = np.concatenate([part.lines for part in parts])
+    rows = pa.concat_tables(part.rows for part in parts)
+    if np.all(lines[1:] > lines[:-1]):
+        return Piece(parts[0].entity, lines, rows)
+    order = np.argsort(lines, kind="stable")
+    return Piece(parts[0].entity, lines[order], rows.take(pa.array(order)))

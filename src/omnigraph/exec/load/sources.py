@@ -1,0 +1,256 @@
+"""Whatever a caller loads from -> one stream of bytes with a name, decompressed, and what is known of its length."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
+from itertools import chain
+from pathlib import Path
+from typing import IO, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import InvalidInput, Kind, NotFound
+
+Records: TypeAlias = (
+    str
+    | os.PathLike[str]
+    | bytes
+    | bytearray
+    | memoryview
+    | IO[bytes]
+    | IO[str]
+    | Iterable[str]
+    | Iterable[bytes]
+    | Iterable[Mapping[str, object]]
+)
+"""Records in the order of a file. A `str` is a path; text itself is given as bytes or as an iterable of lines."""
+
+CHUNK_BYTES: Final = 16 << 20
+_RECORDS_PER_CHUNK: Final = 4096
+_COMPRESSION: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_ONE_TYPE: Final = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
+
+
+class Stream:
+    """Bytes of one source, read once. `position` and `total_bytes` count what lies on disk, before decompression."""
+
+    def __init__(self, name: str, pieces: Iterator[bytes], *, total_bytes: int | None = None, counts_records: bool = False) -> None:
+        self.name = name
+        self.total_bytes = total_bytes
+        self.counts_records = counts_records
+        """A line of the stream is a record of the caller, who never saw the line."""
+        self.position = 0
+        self._pieces = pieces
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text in chunks of any size. Raises `InvalidInput` when compressed bytes are damaged or cut short."""
+        pieces = self._counted()
+        first = next(pieces, b"")
+        while 0 < len(first) < 8 and (piece := next(pieces, b"")):
+            first += piece
+        _refuse_one_type(self.name, first)
+        codec = next((codec for magic, codec in _COMPRESSION.items() if first.startswith(magic)), None)
+        joined = chain([first], pieces)
+        return joined if codec is None else self._decompressed(joined, codec)
+
+    def _counted(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self.position += len(piece)
+            yield piece
+
+    def _decompressed(self, pieces: Iterator[bytes], codec: str) -> Iterator[bytes]:
+        try:
+            with pa.CompressedInputStream(pa.PythonFile(_Joined(pieces), "r"), codec) as stream:
+                while chunk := stream.read(CHUNK_BYTES):
+                    yield chunk
+        except (OSError, pa.ArrowException) as error:
+            message = f"{self.name}: the {codec} data is damaged or cut short ({error}); nothing was written"
+            raise InvalidInput(Kind.VALIDATION, message, source=self.name) from error
+
+
+def open_stream(data: Records) -> Stream:
+    """The bytes behind `data`. Raises `NotFound` or `InvalidInput` for what cannot be read at all."""
+    if isinstance(data, str | os.PathLike):
+        return _open_path(os.fspath(data))
+    if isinstance(data, bytes | bytearray | memoryview):
+        whole = bytes(data)
+        return Stream("<bytes>", _sliced(whole), total_bytes=len(whole))
+    if hasattr(data, "read"):
+        return Stream(_name_of(data), _read(data.read), total_bytes=None)
+    if isinstance(data, Iterable):
+        return _open_items(iter(data))
+    raise InvalidInput(
+        Kind.INVALID_ARGUMENT, f"cannot load from {type(data).__name__}; give a path, bytes, a file, lines, records or tables"
+    )
+
+
+def rereadable(data: object) -> bool:
+    """Whether the same rows can be read from `data` again. Files that are open and iterators are used up by one reading."""
+    if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
+        return True
+    if isinstance(data, Mapping):
+        return all(map(rereadable, data.values()))
+    return isinstance(data, list | tuple)
+
+
+def existing_file(path: str) -> Path:
+    """The path of a file that is there, or a refusal that says what is."""
+    found = Path(path)
+    if found.is_dir():
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is a folder; name the files to load one by one", path=path)
+    if not found.exists():
+        raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{path}'", path=path)
+    return found
+
+
+def _open_path(path: str) -> Stream:
+    found = existing_file(path)
+    try:
+        file = found.open("rb")
+    except OSError as error:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read '{path}': {error.strerror}", path=path) from error
+    size = found.stat().st_size if found.is_file() else None
+    return Stream(path, _until_end(file), total_bytes=size)
+
+
+def _until_end(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        yield from _read(file.read)
+
+
+def _read(read: Callable[[int], bytes | str]) -> Iterator[bytes]:
+    while piece := read(CHUNK_BYTES):
+        yield _encoded(piece)
+
+
+def _encoded(piece: bytes | str) -> bytes:
+    # A lone surrogate has no UTF-8 form. Written like this it is refused with its line and column, as in a file.
+    return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
+
+
+def _sliced(whole: bytes) -> Iterator[bytes]:
+    for start in range(0, len(whole), CHUNK_BYTES):
+        yield whole[start : start + CHUNK_BYTES]
+
+
+def _name_of(file: object) -> str:
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else "<stream>"
+
+
+def _open_items(items: Iterator[object]) -> Stream:
+    first = next(items, None)
+    rest = chain([first], items)
+    match first:
+        case None:
+            return Stream("<records>", iter(()))
+        case Mapping():
+            return Stream("<records>", _dumped(rest), counts_records=True)
+        case str():
+            return Stream("<lines>", _lines(rest))
+        case bytes() | bytearray() | memoryview():
+            return Stream("<chunks>", _as_bytes(rest))
+        case _:
+            message = f"cannot load from an iterable of {type(first).__name__}; give lines of text, chunks of bytes or records as dicts"
+            raise InvalidInput(Kind.INVALID_ARGUMENT, message)
+
+
+def _mixed(item: object) -> InvalidInput:
+    return InvalidInput(Kind.INVALID_ARGUMENT, f"the input mixes kinds of items: a {type(item).__name__} came after others")
+
+
+def _as_bytes(items: Iterator[object]) -> Iterator[bytes]:
+    """Bytes are a stream, cut anywhere: its newlines alone say where lines end."""
+    for item in items:
+        if not isinstance(item, bytes | bytearray | memoryview):
+            raise _mixed(item)
+        yield bytes(item)
+
+
+def _lines(items: Iterator[object]) -> Iterator[bytes]:
+    """Text is given line by line; a line that brings no newline gets one."""
+    for group in _grouped(items):
+        lines = []
+        for item in group:
+            if not isinstance(item, str):
+                raise _mixed(item)
+            lines.append(item if item.endswith("\n") else f"{item}\n")
+        yield _encoded("".join(lines))
+
+
+def _dumped(items: Iterator[object]) -> Iterator[bytes]:
+    """Records as lines, so that they meet the same rules as a file. What JSON lacks takes the form a file would have."""
+    encoder = json.JSONEncoder(default=_plain)
+    number = 0
+    for group in _grouped(items):
+        lines = []
+        for record in group:
+            number += 1
+            if not isinstance(record, Mapping):
+                raise _mixed(record)
+            try:
+                lines.append(encoder.encode(record))
+            except (TypeError, ValueError) as error:
+                raise InvalidInput(Kind.VALIDATION, f"record {number} cannot be loaded: {error}", record=number) from error
+        yield ("\n".join(lines) + "\n").encode()
+
+
+def _plain(value: object) -> object:
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return "base64:" + b64encode(value).decode()
+        case np.ndarray():
+            return value.tolist()
+        case np.generic():
+            return value.item()
+        case Mapping():
+            return dict(value)
+        case tuple() | list():
+            return list(value)
+        case _:
+            raise TypeError(f"a value of type {type(value).__name__} has no form in a record")
+
+
+def _grouped(items: Iterator[object]) -> Iterator[list[object]]:
+    group: list[object] = []
+    for item in items:
+        group.append(item)
+        if len(group) == _RECORDS_PER_CHUNK:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _refuse_one_type(name: str, first: bytes) -> None:
+    kind = next((kind for magic, kind in _ONE_TYPE.items() if first.startswith(magic)), None)
+    if kind is not None:
+        message = f"{name} is a {kind} file, which holds the rows of one type: give a mapping of type names to files"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, message, source=name)
+
+
+class _Joined(io.RawIOBase):
+    """Chunks as the file that a decompressor reads."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # io hands in a buffer of bytes
+        if not self._left:
+            self._left = memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size

@@ -1,0 +1,248 @@
+"""Lines of NDJSON, one by one -> typed rows, or what is wrong with each line and where.
+
+The exact half of reading, for lines that the fast half was not sure of. A loop over records is right here: it runs where
+something is wrong or oddly spelled, and its messages are for people.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NoReturn
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.exec.load.pieces import Piece, piece_schema
+from omnigraph.exec.load.values import Real, Refused, Whole, shown, stored
+from omnigraph.exec.problems import Code, Problem
+
+STRUCTURE_LIMIT: Final = 131_072
+"""Structural characters per line. A line that is not longer than this cannot have more."""
+_STRUCTURAL: Final = b"{}[],:"
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+WHITESPACE: Final = b" \t\r\n"
+"""What JSON takes for space; a line of nothing else is blank."""
+_BOM: Final = "\ufeff"
+_RESERVED: Final = frozenset({"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
+_MEMBERS: Final = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
+
+
+class Exact(msgspec.Struct, frozen=True):
+    """The rows of the lines that are right, by type, and the problems of the others in order."""
+
+    pieces: tuple[Piece, ...]
+    problems: tuple[Problem, ...]
+
+
+class _Record(msgspec.Struct, frozen=True):
+    line: int
+    values: Mapping[str, object]
+    """By column: `id` (none if the record brought none), `src` and `dst` of an edge, and the properties."""
+
+
+def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int) -> Exact:
+    """Read the lines, which have their numbers, until `most` problems are found."""
+    records: dict[str, tuple[EntityType, list[_Record]]] = {}
+    problems: list[Problem] = []
+    for line, raw in lines:
+        if len(problems) >= most:
+            break
+        if not raw.strip(WHITESPACE):
+            continue
+        found = _parse_line(line, raw, catalog)
+        if isinstance(found, list):
+            problems += found
+        else:
+            entity, record = found
+            records.setdefault(entity.id, (entity, []))[1].append(record)
+    pieces = tuple(_piece(entity, rows) for entity, rows in records.values())
+    return Exact(pieces, tuple(problems))
+
+
+def written_as_numbers(raw: str) -> frozenset[str]:
+    """The members of a line's `data` that are whole numbers or lists of them: how a file writes its dates."""
+    try:
+        data = _loads(raw).get("data")
+    except (Refused, ValueError, RecursionError, AttributeError):
+        return frozenset()
+    members = data.items() if isinstance(data, dict) else ()
+    return frozenset(name for name, value in members if isinstance(value[0] if isinstance(value, list) and value else value, Whole))
+
+
+def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _Record] | list[Problem]:
+    """One record, or all that is wrong with it: the first thing wrong with its envelope, or each of its values that is."""
+    try:
+        text = _decoded(line, raw)
+        record = _object(line, text)
+        entity = _entity(record, catalog)
+        data = record.get("data", {})
+        if not isinstance(data, dict):
+            raise Refused(Code.ENVELOPE, f"field 'data' must be an object, got {shown(data)}")
+    except _Placed as error:
+        return [error.problem]
+    except Refused as error:
+        return [Problem(error.code, error.message, line=line)]
+    values: dict[str, object] = {SOURCE: record["from"], TARGET: record["to"]} if isinstance(entity, EdgeType) else {}
+    problems = [_problem(entity, line, text, name, error) for name, error in _convert(entity, data, values)]
+    return problems or (entity, _Record(line, values))
+
+
+def _convert(entity: EntityType, data: dict[str, object], values: dict[str, object]) -> Iterable[tuple[str, Refused]]:
+    """Put the columns of a record into `values`; yield what is wrong, unknown members first, then by name."""
+    label = f"{entity.kind}:{entity.name}"
+    for name in data:
+        if name in _RESERVED:
+            yield name, Refused(Code.UNKNOWN_FIELD, f"field '{name}' is reserved physical state")
+        elif isinstance(entity, EdgeType) and name in (SOURCE, TARGET):
+            yield name, Refused(Code.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; an edge says 'from' and 'to'")
+        elif name != ID and entity.property(name) is None:
+            yield name, Refused(Code.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'")
+    id_ = data.get(ID)
+    if id_ is not None and type(id_) is not str:
+        yield ID, Refused(Code.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
+    values[ID] = id_
+    for property_ in entity.properties:
+        try:
+            values[property_.name] = stored(property_, data.get(property_.name))
+        except Refused as error:
+            yield property_.name, error
+
+
+def _piece(entity: EntityType, records: list[_Record]) -> Piece:
+    schema = piece_schema(entity)
+    columns = [pa.array([record.values[field.name] for record in records], _plain(field.type)).cast(field.type) for field in schema]
+    lines = np.fromiter((record.line for record in records), np.int64, len(records))
+    return Piece(entity, lines, pa.Table.from_arrays(columns, schema=schema))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The type under dates and times: days and milliseconds are numbers here."""
+    if pa.types.is_date32(type_):
+        return pa.int32()
+    if pa.types.is_date64(type_):
+        return pa.int64()
+    if pa.types.is_list(type_):
+        return pa.list_(pa.field("item", _plain(type_.value_type)))
+    return type_
+
+
+# -- the text
+
+
+class _Placed(Exception):
+    """A problem of the text itself, whose column is known."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem: Final = problem
+
+
+def _decoded(line: int, raw: bytes) -> str:
+    if (count := structural(raw)) > STRUCTURE_LIMIT:
+        raise Refused(Code.LINE_LIMIT, f"line {line} has {count} structural JSON characters; at most {STRUCTURE_LIMIT} are allowed")
+    try:
+        return raw.decode("utf-8").rstrip(WHITESPACE.decode())
+    except UnicodeDecodeError as error:
+        column = len(raw[: error.start].decode("utf-8", "replace")) + 1
+        message = f"line {line} is not UTF-8: byte 0x{raw[error.start]:02x} at column {column}; save the data as UTF-8"
+        raise _Placed(Problem(Code.ENCODING, message, line=line, column=column)) from error
+
+
+def structural(raw: bytes) -> int:
+    """How many structural characters a line has; exact when there are more than are allowed."""
+    count = _count(raw) if len(raw) > STRUCTURE_LIMIT else 0
+    return _count(_STRING.sub(b"", raw)) if count > STRUCTURE_LIMIT else count
+
+
+def _count(text: bytes) -> int:
+    return len(text) - len(text.translate(None, delete=_STRUCTURAL))
+
+
+def _object(line: int, text: str) -> dict[str, object]:
+    if text.startswith(_BOM):
+        message = f"invalid strict JSON at line {line}: it begins with a byte order mark; save the data as UTF-8 without one"
+        raise _Placed(Problem(Code.ENCODING, message, line=line, column=1))
+    try:
+        record = _loads(text)
+    except json.JSONDecodeError as error:
+        message = f"invalid strict JSON at line {line}: {error.msg} at column {error.pos + 1}"
+        raise _Placed(Problem(Code.JSON, message, line=line, column=error.pos + 1)) from error
+    except RecursionError as error:
+        raise Refused(Code.JSON, f"invalid strict JSON at line {line}: it is nested too deeply") from error
+    except Refused as error:
+        raise Refused(error.code, f"invalid strict JSON at line {line}: {error.message}") from error
+    if not isinstance(record, dict):
+        raise Refused(Code.ENVELOPE, f"a line must be a JSON object, got {shown(record)}")
+    return record
+
+
+def _loads(text: str) -> dict[str, object]:
+    value = _DECODER.decode(text)
+    if "\\ud" in text or "\\uD" in text:
+        _refuse_surrogates(value)
+    return value  # type: ignore[no-any-return]  # json is untyped; `_object` checks
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise Refused(Code.DUPLICATE_MEMBER, f"duplicate JSON member '{twice}'")
+    return members
+
+
+def _constant(name: str) -> NoReturn:
+    raise Refused(Code.JSON, f"{name} is not JSON")
+
+
+def _refuse_surrogates(value: object) -> None:
+    """Half of a surrogate pair is no character: it has no UTF-8 form, so nothing could store it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Refused(Code.JSON, f"\\u{ord(error.object[error.start]):04x} is half of a surrogate pair") from error
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=Whole, parse_float=Real, parse_constant=_constant)
+
+
+# -- the envelope
+
+
+def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
+    """The type of a record whose envelope is right."""
+    kinds = [kind for kind in _MEMBERS if kind in record]
+    if len(kinds) != 1:
+        raise Refused(Code.ENVELOPE, "a record must have exactly one of 'type' or 'edge'")
+    kind = kinds[0]
+    for name in record:
+        if name in _RESERVED:
+            raise Refused(Code.ENVELOPE, f"field '{name}' is reserved physical state")
+        if name not in _MEMBERS[kind]:
+            raise Refused(Code.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
+    for name in ("type",) if kind == "type" else ("edge", "from", "to"):
+        if name not in record:
+            raise Refused(Code.ENVELOPE, f"edge missing '{name}'")
+        if type(record[name]) is not str:
+            raise Refused(Code.ENVELOPE, f"field '{name}' must be a string, got {shown(record[name])}")
+    written = str(record[kind])
+    entity: NodeType | EdgeType | None = catalog.node(written) if kind == "type" else catalog.edge(written)
+    if entity is None:
+        raise Refused(Code.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
+    return entity
+
+
+def _problem(entity: EntityType, line: int, text: str, name: str, error: Refused) -> Problem:
+    return Problem(error.code, error.message, type=f"{entity.kind}:{entity.name}", property=name, line=line, column=_column_of(text, name))
+
+
+def _column_of(text: str, name: str) -> int | None:
+    """Where a member stands in its line, if its name is written plainly and once: a string before a colon is a member's name."""
+    places = [found.start() for found in re.finditer(f"{re.escape(json.dumps(name, ensure_ascii=False))}\\s*:", text)]
+    return places[0] + 1 if len(places) == 1 else None

@@ -1,0 +1,190 @@
+"""One JSON value and the type of its property -> the value as its column stores it, or the words for why it cannot be.
+
+The exact half of reading: it is asked about single records, where whole columns were not plainly right.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import math
+from typing import Final, NoReturn, assert_never
+
+from omnigraph.catalog.model import Property
+from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.exec.load.columns import BASE64, decode_base64
+from omnigraph.exec.problems import Code
+from omnigraph.lang.tree import Scalar
+from omnigraph.plan.temporal import parse_date, parse_datetime
+from omnigraph.plan.values import RANGES, narrowed
+
+URI_LIMIT_BYTES: Final = 64 << 10
+_SHOWN_CHARACTERS: Final = 120
+_SHOWN_DEPTH: Final = 8
+_LONGEST_INTEGER: Final = 20  # digits and sign of the longest number that any integer type holds
+_ARROW_NAMES: Final = {
+    Scalar.STRING: "Utf8",
+    Scalar.BOOL: "Boolean",
+    Scalar.I32: "Int32",
+    Scalar.I64: "Int64",
+    Scalar.U32: "UInt32",
+    Scalar.U64: "UInt64",
+    Scalar.F32: "Float32",
+    Scalar.F64: "Float64",
+    Scalar.DATE: "Date32",
+    Scalar.DATETIME: "Date64",
+    Scalar.BLOB: "LargeBinary",
+}
+_DAYS: Final = RANGES[Scalar.I32]
+_MILLISECONDS: Final = RANGES[Scalar.I64]
+
+
+class Whole(str):
+    """A JSON number without fraction or exponent, as it was written."""
+
+
+class Real(str):
+    """Any other JSON number, as it was written."""
+
+
+class Refused(Exception):
+    """This value cannot stand here."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code: Final = code
+        self.message: Final = message
+
+
+def stored(property_: Property, value: object) -> object:
+    """What the column holds for a JSON value; dates and times as days and milliseconds. Raises `Refused`."""
+    if value is None:
+        if not property_.nullable:
+            raise Refused(Code.REQUIRED, f"non-nullable {_noun(property_.type)} '{property_.name}' has null or invalid values")
+        return None
+    match property_.type:
+        case Plain(scalar):
+            return _scalar(property_.name, scalar, value)
+        case EnumOf():
+            return _scalar(property_.name, Scalar.STRING, value)
+        case ListOf(item):
+            return _list(property_.name, item, value)
+        case VectorOf(dimension):
+            return _vector(property_.name, dimension, value)
+        case _:
+            assert_never(property_.type)
+
+
+def shown(value: object) -> str:
+    """A JSON value in a message, cut when it is long."""
+    text = _json(value, _SHOWN_DEPTH)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _noun(type_: ValueType) -> str:
+    if isinstance(type_, VectorOf):
+        return "vector property"
+    return "blob property" if scalar_of(type_) is Scalar.BLOB else "property"
+
+
+def _scalar(name: str, scalar: Scalar, value: object) -> object:
+    match scalar, value:
+        case Scalar.BLOB, _:
+            return _blob(name, value)
+        case Scalar.STRING, str() if type(value) is str:
+            return value
+        case Scalar.BOOL, bool():
+            return value
+        case ((Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64), Whole()):
+            return _integer(name, scalar, value, RANGES[scalar])
+        case ((Scalar.F32 | Scalar.F64), (Whole() | Real())):
+            return _float(name, scalar, value)
+        case Scalar.DATE, Whole():
+            return _integer(name, scalar, value, _DAYS)
+        case Scalar.DATETIME, Whole():
+            return _integer(name, scalar, value, _MILLISECONDS)
+        case ((Scalar.DATE | Scalar.DATETIME), str()) if type(value) is str:
+            return _temporal(scalar, value)
+        case _:
+            raise Refused(Code.TYPE, f"strict property '{name}' expects {_ARROW_NAMES[scalar]}, got {shown(value)}")
+
+
+def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) -> int:
+    low, high = bounds
+    if len(text) > _LONGEST_INTEGER or not low <= (number := int(text)) <= high:
+        _overflow(name, scalar, text)
+    return number
+
+
+def _float(name: str, scalar: Scalar, text: str) -> float:
+    wide = float(text)
+    number = wide if scalar is Scalar.F64 else narrowed(wide)
+    if math.isinf(number):
+        _overflow(name, scalar, text)
+    return number
+
+
+def _overflow(name: str, scalar: Scalar, text: str) -> NoReturn:
+    raise Refused(Code.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {_ARROW_NAMES[scalar]} range")
+
+
+def _temporal(scalar: Scalar, text: str) -> int:
+    number = parse_date(text) if scalar is Scalar.DATE else parse_datetime(text)
+    if number is None:
+        raise Refused(Code.TEMPORAL, f"invalid {scalar} literal '{_cut(text)}'")
+    return number
+
+
+def _blob(name: str, value: object) -> bytes:
+    if type(value) is not str:
+        raise Refused(Code.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
+    if not value.startswith(BASE64):
+        if len(value.encode()) > URI_LIMIT_BYTES:
+            raise Refused(Code.BLOB, f"external blob URI '{_cut(value)}' is longer than {URI_LIMIT_BYTES} bytes")
+        raise Refused(
+            Code.BLOB, f"external blob URI '{_cut(value)}' is not allowed: this graph allows no external blobs; give base64: data"
+        )
+    try:
+        return decode_base64(value)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(Code.BLOB, f"invalid base64 blob data: {error}") from error
+
+
+def _list(name: str, item: Scalar, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise Refused(Code.LIST, f"list property '{name}' expects a JSON array, got {shown(value)}")
+    try:
+        return [_scalar(name, item, element) for element in value]
+    except Refused as error:
+        raise Refused(Code.LIST, f"strict list property '{name}' contains a null or invalid item") from error
+
+
+def _vector(name: str, dimension: int, value: object) -> list[float]:
+    if not isinstance(value, list):
+        raise Refused(Code.VECTOR, f"vector property '{name}' expects a JSON array, got {shown(value)}")
+    if len(value) != dimension:
+        raise Refused(Code.VECTOR, f"vector property '{name}' expects {dimension} dimensions, got {len(value)}")
+    for element in value:
+        if not isinstance(element, Whole | Real):
+            raise Refused(Code.VECTOR, f"vector property '{name}' elements must be numeric, got {shown(element)}")
+    return [_float(name, Scalar.F32, element) for element in value]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _json(value: object, depth: int) -> str:
+    match value:
+        case Whole() | Real():
+            return str(value)
+        case dict() | list() if not depth:
+            return "…"
+        case list():
+            # Enough of a long array to fill what a message shows.
+            return f"[{', '.join(_json(item, depth - 1) for item in value[:_SHOWN_CHARACTERS])}]"
+        case dict():
+            pairs = list(value.items())[:_SHOWN_CHARACTERS]
+            return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_json(item, depth - 1)}' for key, item in pairs)}}}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

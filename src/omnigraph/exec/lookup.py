@@ -1,0 +1,82 @@
+"""The edges of some nodes, asked of the edge table itself: ids go in, an index on `src` or `dst` answers if there is one."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.tables import SOURCE, TARGET
+from omnigraph.exec.entities import Entities
+from omnigraph.exec.rows import BATCH, Numbers64, joined
+from omnigraph.exec.walk import Hops, Pairs, Reach, neighbours, search
+from omnigraph.exec.watch import Watch
+from omnigraph.plan.typed import Direction
+from omnigraph.store.stage import IN_LIST
+from omnigraph.store.tables import ADDRESS, one_of
+
+_NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
+
+
+class LookedUp:
+    """Edges of one type by the ids of their ends. `where` is SQL about them. Satisfies `walk.Ways`."""
+
+    def __init__(self, edges: Entities, sources: Entities, targets: Entities, *, where: str | None, watch: Watch) -> None:
+        self._edges: Final = edges
+        self._sources: Final = sources
+        self._targets: Final = targets
+        self._where: Final = where
+        self._watch: Final = watch
+
+    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
+        match direction:
+            case Direction.OUT | Direction.IN:
+                return self._hop(nodes, outgoing=direction is Direction.OUT)
+            case Direction.BOTH:
+                out, in_ = self._hop(nodes, outgoing=True), self._hop(nodes, outgoing=False)
+                in_ = in_.keep(in_.reached != nodes[in_.origin])
+                both = Hops(*(np.concatenate(parts) for parts in zip(out, in_, strict=True)))
+                order = np.argsort(both.origin, kind="stable")
+                return Hops(*(part[order] for part in both))
+            case _:
+                assert_never(direction)
+
+    def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
+        size = self._far_size(reach.walked)
+        if (reach.low, reach.high) == (1, 1):
+            return neighbours(self, reach.walked, nodes, size=size)
+        return search(self, reach, nodes, size=size, watch=self._watch)
+
+    def _far_size(self, walked: Direction) -> int:
+        return (self._sources if walked is Direction.IN else self._targets).size
+
+    def _hop(self, nodes: Numbers64, *, outgoing: bool) -> Hops:
+        near, far = (self._sources, self._targets) if outgoing else (self._targets, self._sources)
+        near_end, far_end = (SOURCE, TARGET) if outgoing else (TARGET, SOURCE)
+        if not len(nodes):
+            return _NOTHING
+        ids = joined([near.ids(nodes, check=self._watch.check)]).combine_chunks()
+        found = self._edges_at(near_end, far_end, ids)
+        if not len(found):
+            return _NOTHING
+        origin = pc.index_in(found.column(near_end), value_set=ids).to_numpy().astype(np.int64)
+        reached = far.find(found.column(far_end).combine_chunks(), check=self._watch.check)
+        edge = self._edges.numbers.from_addresses(found.column(ADDRESS).to_numpy())
+        met = Hops(origin, reached, edge).keep(reached >= 0)
+        order = np.argsort(met.origin, kind="stable")
+        return Hops(*(part[order] for part in met))
+
+    def _edges_at(self, near_end: str, far_end: str, ids: pa.Array) -> pa.Table:
+        """An IN list as long as an index is worth asking, else one pass over the table."""
+        few = len(ids) <= IN_LIST
+        conditions = [text for text in (one_of(near_end, ids) if few else None, self._where) if text is not None]
+        kept: list[pa.RecordBatch] = []
+        reader = self._edges.table.scan(
+            [near_end, far_end], where=" AND ".join(f"({text})" for text in conditions) or None, addresses=True, batch_rows=BATCH
+        )
+        for batch in reader:
+            self._watch.check()
+            kept.append(batch if few else batch.filter(pc.is_in(batch.column(near_end), value_set=ids)))
+        return pa.Table.from_batches(kept, reader.schema)

@@ -1,0 +1,129 @@
+"""Rows of a running plan: for each binding the numbers of its entities, and the columns that were read already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Numbers64: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+ColumnKey: TypeAlias = tuple[int, str]
+"""A binding and the name of a column of its entity."""
+
+BATCH: Final = 65_536
+"""Rows that travel together: enough to make the work per batch negligible, few enough to stop soon when asked to."""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """`count` rows. Every array has that length."""
+
+    count: int
+    bindings: Mapping[int, Numbers64]
+    columns: Mapping[ColumnKey, Column] = {}
+
+    def take(self, places: Numbers64) -> Rows:
+        """The rows at these places, in that order."""
+        indices = pa.array(places)
+        return Rows(
+            len(places),
+            {binding: numbers[places] for binding, numbers in self.bindings.items()},
+            {key: column.take(indices) for key, column in self.columns.items()},
+        )
+
+    def keep(self, mask: Mask) -> Rows:
+        """The rows where the mask is true."""
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def part(self, start: int, count: int) -> Rows:
+        return Rows(
+            max(0, min(count, self.count - start)),
+            {binding: numbers[start : start + count] for binding, numbers in self.bindings.items()},
+            {key: column.slice(start, count) for key, column in self.columns.items()},
+        )
+
+    def beside(self, other: Rows) -> Rows:
+        """Each row joined with the row of `other` at the same place; what both have is the same."""
+        assert self.count == other.count
+        return Rows(self.count, {**self.bindings, **other.bindings}, {**self.columns, **other.columns})
+
+    def binding(self, binding: int, numbers: Numbers64) -> Rows:
+        return Rows(self.count, {**self.bindings, binding: numbers}, self.columns)
+
+    def with_columns(self, columns: Mapping[ColumnKey, Column]) -> Rows:
+        return Rows(self.count, self.bindings, {**self.columns, **columns}) if columns else self
+
+    def only(self, bindings: Sequence[int]) -> Rows:
+        """The rows as far as these bindings go."""
+        return Rows(
+            self.count,
+            {binding: self.bindings[binding] for binding in bindings},
+            {key: column for key, column in self.columns.items() if key[0] in bindings},
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in (*self.bindings.values(), *self.columns.values()))
+
+
+def concat(parts: Sequence[Rows]) -> Rows:
+    """All rows of at least one part, in order. Parts of one operator have the same bindings and columns."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    return Rows(
+        sum(part.count for part in parts),
+        {binding: np.concatenate([part.bindings[binding] for part in parts]) for binding in first.bindings},
+        {key: joined([part.columns[key] for part in parts]) for key in first.columns},
+    )
+
+
+def joined(columns: Sequence[Column]) -> pa.ChunkedArray:
+    """Columns of one type, one after the other. Not copied: a text column may be larger than one array can hold."""
+    chunks = [chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
+    return pa.chunked_array(chunks, columns[0].type)
+
+
+def gathered(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:
+    """The same rows in fewer, larger parts of about `rows`; parts that are empty vanish."""
+    held: list[Rows] = []
+    count = 0
+    for part in parts:
+        if not part.count:
+            continue
+        held.append(part)
+        count += part.count
+        if count >= rows:
+            yield concat(held)
+            held, count = [], 0
+    if held:
+        yield concat(held)
+
+
+def spread(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numbers64]:
+    """Ranges -> for every element of every range the place of its range and the element itself.
+
+    `spread([5, 9], [2, 1])` is `([0, 0, 1], [5, 6, 9])`.
+    """
+    owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    ends = np.cumsum(counts)
+    within = np.arange(len(owners), dtype=np.int64) - np.repeat(ends - counts, counts)
+    return owners, starts[owners] + within
+
+
+def distinct(numbers: Numbers64, *, size: int) -> tuple[Numbers64, Numbers64]:
+    """The distinct numbers, ascending, and for every number its place among them. All are below `size`."""
+    if not len(numbers) or size > 16 * len(numbers):
+        found, places = np.unique(numbers, return_inverse=True)
+        return found, places.astype(np.int64, copy=False)
+    seen = np.zeros(size, np.bool_)
+    seen[numbers] = True
+    ranks = np.cumsum(seen, dtype=np.int64) - 1
+    return np.flatnonzero(seen), ranks[numbers]

@@ -1,0 +1,347 @@
+"""A physical plan and a view of the graph -> the result as an Arrow table.
+
+Operators hand each other batches of rows; a row is the numbers of its entities, and columns join it where the plan says so.
+Whoever needs all rows at once (an order, the right side of a join, the result) says how much it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+import pyarrow as pa
+
+from omnigraph.catalog.types import arrow_type
+from omnigraph.errors import Kind, ResourceLimitExceeded
+from omnigraph.exec.aggregate import Grouping
+from omnigraph.exec.conditions import holding, repeated
+from omnigraph.exec.entities import Entities
+from omnigraph.exec.expand import Linked, connect, expand
+from omnigraph.exec.join import equal_pairs, product, without_partner
+from omnigraph.exec.lookup import LookedUp
+from omnigraph.exec.order import Key, places
+from omnigraph.exec.predicate import exact_sql
+from omnigraph.exec.rows import BATCH, Column, Numbers64, Rows, concat, gathered
+from omnigraph.exec.view import View
+from omnigraph.exec.watch import Watch
+from omnigraph.plan import ir, ops
+from omnigraph.plan.expr import ID, Constant, Field
+from omnigraph.plan.ops import Route
+from omnigraph.plan.spelling import Speller
+from omnigraph.plan.typed import Direction
+
+HELD_BYTES: Final = 4 << 30
+"""What one query may hold in memory at a time: rows that wait for an order or a partner, and the result."""
+NEGATED: Final = 16 * BATCH
+"""Rows that a negation looks at together: what stands inside it runs once for all of them."""
+
+
+def run(plan: ops.ReadPlan, view: View, *, watch: Watch, route: Route | None = None, held_bytes: int = HELD_BYTES) -> pa.Table:
+    """All rows of the plan. With `route` every link is followed that way, whatever the plan chose: the answer is the same."""
+    return _Run(plan, view, watch, route, held_bytes).result()
+
+
+class _Held:
+    """What a query holds, counted."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+
+    def add(self, count: int, *, where: str) -> None:
+        self._bytes += count
+        if self._bytes > self._limit:
+            raise ResourceLimitExceeded(
+                Kind.RESOURCE_LIMIT,
+                f"{where} needs more than the {self._limit} bytes a query may hold; narrow the match, or add a limit",
+                resource="query memory in bytes",
+                limit=self._limit,
+                actual=self._bytes,
+                clause=where,
+            )
+
+    def drop(self, count: int) -> None:
+        self._bytes -= count
+
+
+class _Run:
+    """One run of one plan."""
+
+    def __init__(self, plan: ops.ReadPlan, view: View, watch: Watch, route: Route | None, held_bytes: int) -> None:
+        self._plan = plan
+        self._view = view
+        self._watch = watch
+        self._route = route
+        self._held = _Held(held_bytes)
+        self._spell = Speller(plan.bindings)
+        self._shown = ids_wanted(plan.root)
+
+    # -- results
+
+    def result(self) -> pa.Table:
+        columns = self._columns(self._plan.root)
+        fields = [pa.field(column.name, arrow_type(column.type), nullable=True) for column in self._plan.columns]
+        if columns is None:
+            return pa.schema(fields).empty_table()
+        cast = [column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+        return pa.Table.from_arrays([_chunked(column) for column in cast], schema=pa.schema(fields))
+
+    def _columns(self, op: ops.Op) -> list[Column] | None:
+        """The result columns of the operators above the match; None when there are no rows."""
+        match op:
+            case ops.Project(input_, outputs):
+                return self._project(input_, outputs)
+            case ops.Aggregate(input_, outputs):
+                return self._aggregate(input_, outputs)
+            case ops.Sort(input_, keys, _, limit):
+                columns = self._columns(input_)
+                return None if columns is None else _sorted_cells(columns, keys, limit)
+            case ops.Limit(input_, count):
+                columns = self._columns(input_)
+                return None if columns is None else [column.slice(0, count) for column in columns]
+            case ops.Empty():
+                return None
+            case _:
+                raise AssertionError("a plan ends in a projection or in groups")
+
+    def _project(self, input_: ops.Op, outputs: tuple[ir.Expr, ...]) -> list[Column] | None:
+        parts: list[list[Column]] = []
+        for rows in self._rows(input_, None):
+            columns = [self._value(output, rows) for output in outputs]
+            self._held.add(sum(column.nbytes for column in columns), where="the result")
+            parts.append(columns)
+        if not parts:
+            return None
+        return [_chunked(*column) for column in zip(*parts, strict=True)]
+
+    def _aggregate(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> list[Column]:
+        grouping = Grouping(outputs)
+        before = 0
+        for rows in self._rows(input_, None):
+            grouping.add(rows, lambda expr, rows=rows: self._value(expr, rows))  # type: ignore[misc]  # a default, not an argument
+            self._held.add(grouping.nbytes - before, where="grouping")
+            before = grouping.nbytes
+        return grouping.columns(
+            lambda field, numbers: self._entities(field.binding).read(numbers, (field.column,), check=self._watch.check)[field.column]
+        )
+
+    # -- rows
+
+    def _rows(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
+        for rows in self._unwatched(op, outer):
+            self._watch.check()
+            if rows.count:
+                yield rows
+
+    def _unwatched(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
+        match op:
+            case ops.Scan():
+                return self._scan(op, None)
+            case ops.Argument():
+                assert outer is not None
+                return iter((outer,))
+            case ops.Expand():
+                return expand(op, self._linked(op.link, op.choice), self._rows(op.input, outer))
+            case ops.Connect():
+                return connect(op, self._linked(op.link, op.choice), self._rows(op.input, outer))
+            case ops.CrossProduct(left, right):
+                return product(self._rows(left, outer), self._all(right, outer, where=self._product_of(left, right)))
+            case ops.Join(left, right, on):
+                held = self._all(right, outer, where=self._product_of(left, right))
+                return equal_pairs(self._rows(left, outer), held, on, self._field)
+            case ops.Filter(input_, where):
+                return (self._filtered(rows, where) for rows in self._rows(input_, outer))
+            case ops.AntiJoin(input_, inner, on):
+                return (
+                    without_partner(rows, on, lambda asked: self._rows(inner, asked))
+                    for rows in gathered(self._rows(input_, outer), rows=NEGATED)
+                )
+            case ops.Fetch(input_, reads):
+                return (self._fetched(rows, reads) for rows in self._rows(input_, outer))
+            case ops.Sort():
+                return self._sort(op, outer)
+            case ops.Limit(input_, count):
+                return self._limit(input_, count, outer)
+            case ops.Empty():
+                return iter(())
+            case ops.Rank():
+                raise AssertionError("rankings are refused before a plan runs")
+            case ops.Aggregate() | ops.Project():
+                raise AssertionError("results, not rows")
+            case _:
+                assert_never(op)
+
+    def _scan(self, op: ops.Scan, limit: int | None) -> Iterator[Rows]:
+        names = op.columns if op.binding not in self._shown else (*op.columns, ID)
+        for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
+            yield Rows(len(numbers), {op.binding: numbers}, {(op.binding, name): batch.column(name) for name in names})
+
+    def _limit(self, input_: ops.Op, count: int, outer: Rows | None) -> Iterator[Rows]:
+        """Stops asking as soon as it has enough."""
+        if not count:
+            return
+        left = count
+        for rows in self._scan(input_, count) if isinstance(input_, ops.Scan) else self._rows(input_, outer):
+            yield rows if rows.count <= left else rows.part(0, left)
+            left -= rows.count
+            if left <= 0:
+                return
+
+    def _sort(self, op: ops.Sort, outer: Rows | None) -> Iterator[Rows]:
+        rows: Rows | None = None
+        waiting: list[Rows] = []
+        due = max(16 * BATCH, 4 * op.limit) if op.limit is not None else None
+        for batch in self._rows(op.input, outer):
+            self._held.add(batch.nbytes, where="order")
+            waiting.append(batch)
+            if due is not None and sum(part.count for part in waiting) >= due:
+                before = sum(part.nbytes for part in waiting)
+                waiting = [self._ordered(op, concat(waiting))]
+                self._held.drop(before - waiting[0].nbytes)
+        if waiting:
+            rows = self._ordered(op, concat(waiting))
+            yield from (rows.part(start, BATCH) for start in range(0, rows.count, BATCH))
+
+    def _ordered(self, op: ops.Sort, rows: Rows) -> Rows:
+        keys = [Key(self._value(_expr(key), rows), key.descending) for key in op.keys]
+
+        def ties(at: Numbers64) -> list[Column]:
+            some = Rows(len(at), {binding: rows.bindings[binding][at] for binding in op.ties})
+            return [self._entities(binding).ids(some.bindings[binding], check=self._watch.check) for binding in op.ties]
+
+        return rows.take(places(keys, limit=op.limit, ties=ties))
+
+    def _filtered(self, rows: Rows, where: tuple[ir.Predicate, ...]) -> Rows:
+        return rows.keep(holding(where, rows.count, lambda field: self._field(rows, field)))
+
+    def _fetched(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
+        for read in reads:
+            found = self._entities(read.binding).read(rows.bindings[read.binding], read.columns, check=self._watch.check)
+            rows = rows.with_columns({(read.binding, name): column for name, column in found.items()})
+        return rows
+
+    def _all(self, op: ops.Op, outer: Rows | None, *, where: str) -> Rows:
+        parts = []
+        for rows in self._rows(op, outer):
+            self._held.add(rows.nbytes, where=where)
+            parts.append(rows)
+        return concat(parts) if parts else Rows(0, {})
+
+    # -- values
+
+    def _value(self, expr: ir.Expr, rows: Rows) -> Column:
+        match expr:
+            case Field():
+                return self._field(rows, expr)
+            case Constant():
+                return repeated(expr, rows.count)
+            case ir.TextMatch() | ir.Score():
+                raise AssertionError("search is refused before a plan runs")
+            case _:
+                assert_never(expr)
+
+    def _field(self, rows: Rows, field: Field) -> Column:
+        """A column that came along with the rows, or else is read now: the id of an entity is never asked for in a plan."""
+        key = (field.binding, field.column)
+        if (known := rows.columns.get(key)) is not None:
+            return known
+        return self._entities(field.binding).read(rows.bindings[field.binding], (field.column,), check=self._watch.check)[field.column]
+
+    # -- tables
+
+    def _entities(self, binding: int) -> Entities:
+        return self._view.entities(self._plan.bindings[binding].type)
+
+    def _linked(self, link: ir.Link, choice: ops.RouteChoice) -> Linked:
+        edges = self._view.entities(link.edge)
+        left, right = self._entities(link.left), self._entities(link.right)
+        sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
+        texts = [exact_sql(predicate) for predicate in link.where]
+        ways = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
+        rest = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
+        return Linked(link, edges, left, right, ways, rest=rest, watch=self._watch)
+
+    def _product_of(self, left: ops.Op, right: ops.Op) -> str:
+        return f"matching {self._names(left)} with {self._names(right)}"
+
+    def _names(self, op: ops.Op) -> str:
+        return ", ".join(self._spell.variable(binding) for binding in sorted(bound_by(op)))
+
+
+def ids_wanted(op: ops.Op) -> frozenset[int]:
+    """The bindings whose ids every row needs sooner or later: a scan reads them while it is there."""
+    found: set[int] = set()
+
+    def see(*exprs: object) -> None:
+        found.update(expr.binding for expr in exprs if isinstance(expr, Field) and expr.whole)
+
+    def visit(op: ops.Op) -> None:
+        match op:
+            case ops.Project(input_, outputs):
+                see(*outputs)
+                visit(input_)
+            case ops.Filter(input_, where):
+                see(*(field for predicate in where for field in ir.fields_of(predicate)))
+                visit(input_)
+            case ops.Join(left, right, on):
+                see(*(field for pair in on for field in pair))
+                visit(left)
+                visit(right)
+            case ops.CrossProduct(left, right):
+                visit(left)
+                visit(right)
+            case ops.AntiJoin(input_, inner):
+                visit(input_)
+                visit(inner)
+            case ops.Expand() | ops.Connect() | ops.Rank() | ops.Fetch() | ops.Aggregate():
+                visit(op.input)
+            case ops.Sort() | ops.Limit():
+                # What is only needed of the few rows that stay is read then.
+                if not isinstance(op, ops.Sort) or op.limit is None:
+                    visit(op.input)
+            case ops.Scan() | ops.Argument() | ops.Empty():
+                return
+            case _:
+                assert_never(op)
+
+    visit(op)
+    return frozenset(found)
+
+
+def bound_by(op: ops.Op) -> frozenset[int]:
+    """The bindings a row of this operator has."""
+    match op:
+        case ops.Scan(binding):
+            return frozenset((binding,))
+        case ops.Argument(bindings):
+            return frozenset(bindings)
+        case ops.Expand():
+            edge = frozenset() if op.link.edge_binding is None else frozenset((op.link.edge_binding,))
+            return bound_by(op.input) | edge | {op.target.binding}
+        case ops.Connect():
+            edge = frozenset() if op.link.edge_binding is None else frozenset((op.link.edge_binding,))
+            return bound_by(op.input) | edge
+        case ops.CrossProduct(left, right) | ops.Join(left, right):
+            return bound_by(left) | bound_by(right)
+        case ops.Filter() | ops.AntiJoin() | ops.Rank() | ops.Fetch() | ops.Aggregate() | ops.Project() | ops.Sort() | ops.Limit():
+            return bound_by(op.input)
+        case ops.Empty():
+            return frozenset()
+        case _:
+            assert_never(op)
+
+
+def _sorted_cells(columns: list[Column], keys: tuple[ir.SortKey, ...], limit: int | None) -> list[Column]:
+    cells = [Key(columns[key.key.index], key.descending) for key in keys if isinstance(key.key, ir.Cell)]
+    at = pa.array(places(cells, limit=limit, ties=lambda tied: [pa.array(tied)]))
+    return [column.take(at) for column in columns]
+
+
+def _expr(key: ir.SortKey) -> ir.Expr:
+    assert not isinstance(key.key, ir.Cell)
+    return key.key
+
+
+def _chunked(*columns: Column) -> pa.ChunkedArray:
+    chunks = [chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
+    return pa.chunked_array(chunks, columns[0].type)

@@ -1,0 +1,220 @@
+"""Rows of one type -> the values in them that the type's own rules refuse. Pure: it needs nothing but the type and the rows.
+
+Rows that are right cost a few nanoseconds each: whole columns are judged at once, mostly by a minimum, a sum or a count of
+nulls; only rows that are wrong are looked at one by one, and no more of them than are to be reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.keys import Column, Rows
+from omnigraph.catalog.model import Check, EntityType, NodeType, Property, Range
+from omnigraph.catalog.tables import ID, identity_columns
+from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.exec.problems import REPORTED, Code
+from omnigraph.exec.validate.findings import Findings, Found, by_row, label
+from omnigraph.lang.tree import Scalar
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class _Broken(NamedTuple):
+    """One rule of one property, the rows that break it in order, and what to say of some of them."""
+
+    code: Code
+    property: str
+    rows: Numbers
+    say: Callable[[Numbers], list[str]]
+
+
+def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Findings:
+    """Every value that its property refuses: required, finite, enum, list items, vectors, `@range`, `@check`.
+
+    The columns have the types of `table_schema(entity)`; a vector may also come as a list, whose length is then checked.
+    """
+    return by_row((_told(entity, rows, broken, limit) for broken in _broken(entity, rows)), limit=limit)
+
+
+def _told(entity: EntityType, rows: Rows, broken: _Broken, limit: int) -> Findings:
+    first = broken.rows[:limit]
+    ids = rows.column(ID).take(pa.array(first)).to_pylist() if ID in rows.schema.names else [None] * len(first)
+    told = zip(first.tolist(), broken.say(first), ids, strict=True)
+    found = (Found(broken.code, message, label(entity), row, broken.property, id_) for row, message, id_ in told)
+    return Findings(tuple(found), len(broken.rows) - len(first))
+
+
+def _broken(entity: EntityType, rows: Rows) -> Iterator[_Broken]:
+    for name in identity_columns(entity):
+        if name in rows.schema.names:
+            yield from _required(name, "property", rows.column(name))
+    for property_ in entity.properties:
+        yield from _of_type(entity, property_, rows.column(property_.name))
+    if isinstance(entity, NodeType):
+        for range_ in entity.ranges:
+            yield from _range(entity, range_, rows.column(range_.property))
+        for check in entity.checks:
+            yield from _check(entity, check, rows.column(check.property))
+
+
+def _of_type(entity: EntityType, property_: Property, column: Column) -> Iterator[_Broken]:
+    if not property_.nullable:
+        yield from _required(property_.name, _noun(property_.type), column)
+    match property_.type:
+        case Plain(scalar):
+            if scalar in FLOATS:
+                yield from _finite(property_.name, column)
+        case EnumOf(values):
+            yield from _enum(entity, property_.name, values, column)
+        case ListOf():
+            yield from _items(property_.name, column)
+        case VectorOf(dimension):
+            yield from _vectors(property_.name, dimension, column)
+        case _:
+            assert_never(property_.type)
+
+
+def _noun(type_: ValueType) -> str:
+    if isinstance(type_, VectorOf):
+        return "vector property"
+    return "blob property" if scalar_of(type_) is Scalar.BLOB else "property"
+
+
+# -- one rule each; a rule that nothing breaks yields nothing
+
+
+def _required(name: str, noun: str, column: Column) -> Iterator[_Broken]:
+    if column.null_count:
+        yield _Broken(Code.REQUIRED, name, _true(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values"))
+
+
+def _finite(name: str, column: Column) -> Iterator[_Broken]:
+    if not _all_finite(column):
+        wrong = _true(pc.invert(pc.is_finite(column)))
+        if len(wrong):
+            yield _Broken(
+                Code.TYPE, name, wrong, lambda rows: [f"property '{name}' value {v} must be finite" for v in _shown(column, rows)]
+            )
+
+
+def _enum(entity: EntityType, name: str, values: tuple[str, ...], column: Column) -> Iterator[_Broken]:
+    # Null is in no enum and allowed in all: whether it may stand here is another rule.
+    known = pc.is_in(column, value_set=pa.array([*values, None], pa.string()))
+    if not pc.all(known).as_py():
+        tail = f"for {entity.name}.{name} (expected: {', '.join(values)})"
+        yield _Broken(
+            Code.ENUM, name, _true(pc.invert(known)), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
+        )
+
+
+def _items(name: str, column: Column) -> Iterator[_Broken]:
+    items = pc.list_flatten(column)
+    if not items.null_count and (not pa.types.is_floating(items.type) or _all_finite(items)):
+        return
+    wrong = _parents(column, _unusable(items))
+    if len(wrong):
+        yield _Broken(Code.LIST, name, wrong, _same(f"strict list property '{name}' contains a null or invalid item"))
+
+
+def _vectors(name: str, dimension: int, column: Column) -> Iterator[_Broken]:
+    if not pa.types.is_fixed_size_list(column.type) or column.type.list_size != dimension:
+        lengths = pc.list_value_length(column)
+        wrong = _true(pc.not_equal(lengths, dimension))
+        if len(wrong):
+            head = f"vector property '{name}' expects {dimension} dimensions, got"
+            yield _Broken(Code.VECTOR, name, wrong, lambda rows: [f"{head} {n}" for n in _shown(lengths, rows)])
+    items = pc.list_flatten(column)
+    if items.null_count:
+        nulls = _parents(column, pc.is_null(items))
+        yield _Broken(Code.VECTOR, name, nulls, _same(f"vector property '{name}' elements must be numeric, got null"))
+    if not _all_finite(items):
+        wrong = _parents(column, pc.invert(pc.is_finite(items)))
+        if len(wrong):
+            yield _Broken(Code.VECTOR, name, wrong, _same(f"vector property '{name}' elements must be finite"))
+
+
+def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_Broken]:
+    """Compared as doubles. What is not finite is refused already by its type."""
+    name = range_.property
+    property_ = entity.property(name)
+    if property_ is None or not isinstance(property_.type, Plain) or property_.type.scalar not in NUMBERS:
+        return  # a list of numbers can carry a range; nobody enforces it
+    ends = pc.min_max(column)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if low is None:
+        return
+    head = f"@range violation on {entity.name}.{name}: value"
+    if range_.low is not None and not float(low) >= float(range_.low):
+        least = _number(range_.low)
+        wrong = _true(pc.less(_doubles(column), float(range_.low)))
+        yield _Broken(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} < min {least}" for v in _shown(column, rows)])
+    if range_.high is not None and not float(high) <= float(range_.high):
+        most = _number(range_.high)
+        wrong = _true(pc.greater(_doubles(column), float(range_.high)))
+        yield _Broken(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} > max {most}" for v in _shown(column, rows)])
+
+
+def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_Broken]:
+    name, pattern = check.property, check.pattern
+    if not pa.types.is_string(column.type) or not len(column):
+        return
+    try:
+        matched = pc.match_substring_regex(column, pattern)
+    except pa.ArrowInvalid as error:
+        why = str(error).removeprefix("Invalid regular expression: ")
+        yield _Broken(
+            Code.CHECK, name, np.zeros(1, np.int64), _same(f"@check on {entity.name}.{name} has invalid regex '{pattern}': {why}")
+        )
+        return
+    if pc.all(matched).as_py() is False:
+        head, tail = f"@check violation on {entity.name}.{name}: value", f"does not match pattern '{pattern}'"
+        wrong = _true(pc.invert(matched))
+        yield _Broken(Code.CHECK, name, wrong, lambda rows: [f"{head} '{v}' {tail}" for v in _shown(column, rows)])
+
+
+# -- columns
+
+
+def _all_finite(numbers: Column) -> bool:
+    """Whether a finite sum proves it: what is not finite never leaves a sum, while a large finite sum may overflow."""
+    total = pc.sum(numbers).as_py()
+    return total is None or bool(np.isfinite(total))
+
+
+def _unusable(items: Column) -> Column:
+    wrong = pc.is_null(items)
+    return pc.or_kleene(wrong, pc.invert(pc.is_finite(items))) if pa.types.is_floating(items.type) else wrong
+
+
+def _parents(lists: Column, wrong: Column) -> Numbers:
+    """The rows whose list holds one of the wrong items."""
+    whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    parents = pc.list_parent_indices(whole).to_numpy(zero_copy_only=False)
+    return np.unique(parents[_true(wrong)]).astype(np.int64)
+
+
+def _true(mask: Column) -> Numbers:
+    """The places where a mask is true; null is not true."""
+    return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)
+
+
+def _doubles(column: Column) -> Column:
+    return pc.cast(column, pa.float64(), safe=False)
+
+
+def _shown(column: Column, rows: Numbers) -> list[Any]:
+    return pc.cast(column.take(pa.array(rows)), pa.string()).to_pylist()  # type: ignore[no-any-return]  # pyarrow is untyped
+
+
+def _same(message: str) -> Callable[[Numbers], list[str]]:
+    return lambda rows: [message] * len(rows)
+
+
+def _number(bound: float) -> str:
+    return repr(bound).removesuffix(".0")

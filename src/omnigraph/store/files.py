@@ -1,0 +1,57 @@
+"""Rows -> data files of a table that nobody sees yet, wherever a commit will want them; and those files -> rows again, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from lance.file import LanceFileReader
+
+from omnigraph.store.failure import lance_error
+from omnigraph.store.refs import write_before_ref
+from omnigraph.store.stage import write_files
+from omnigraph.store.tables import Table, home
+
+BATCH_ROWS = 65_536
+
+
+class Shelf:
+    """Where files for one table are put: beside its own, or, before `native` exists, where that native branch will look for its own."""
+
+    def __init__(self, table: Table, *, native: str | None) -> None:
+        self.table = table
+        self.native = native
+        self.fragments: list[Any] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(fragment.physical_rows for fragment in self.fragments)
+
+    def put(self, rows: pa.Table) -> None:
+        """Write rows as files. Their order is the order in which `read` gives them back."""
+        if self.native is None:
+            self.fragments += write_files(self.table, rows)
+        else:
+            self.fragments += write_before_ref(self.table, self.native, rows)
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """What was put, of these columns only."""
+        for path in self._paths():
+            uri = self.table.root.of(path)
+            try:
+                reader = LanceFileReader(uri, self.table.root.storage_options or None, columns=list(columns))
+                yield from reader.read_all(batch_size=BATCH_ROWS).to_batches()
+            except (OSError, ValueError) as error:
+                raise lance_error(error, doing="read back", path=uri) from error
+
+    def clear(self) -> None:
+        """Remove the files: they were written for nothing, and only we know of them."""
+        for path in self._paths():
+            self.table.root.objects.delete(path)
+        self.fragments.clear()
+
+    def _paths(self) -> list[str]:
+        branch = self.native if self.native is not None else self.table.ref.branch
+        folder = home(self.table.ref.path, branch)
+        return [f"{folder}/data/{file.path}" for fragment in self.fragments for file in fragment.files]

@@ -1,0 +1,45 @@
+"""One table version -> the physical parts of it: which files hold which rows, and which of those rows are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from omnigraph.store.tables import Table
+
+
+class Fragment(msgspec.Struct, frozen=True, array_like=True):
+    """A run of rows that was written at once. Equal fragments of two versions hold the same rows at the same offsets.
+
+    Fragment ids of two native branches collide, so the files are part of the comparison; a file's name is never used twice.
+    """
+
+    id: int
+    rows: int
+    """Physical rows, deleted ones included."""
+    files: tuple[str, ...]
+    deletions: tuple[int, int, int] | None
+    """Version and id of the deletion file, and how many rows it names; None when all rows are there."""
+
+    def holds_rows_of(self, other: Fragment) -> bool:
+        """Whether both are the same rows, of which this one may have lost some more or some fewer."""
+        return self.id == other.id and self.files == other.files
+
+
+def fragments(table: Table) -> tuple[Fragment, ...]:
+    """The fragments in the order in which a scan meets them. From the open version alone: nothing is read."""
+    try:
+        found = [fragment.metadata for fragment in table.dataset.get_fragments()]
+        return tuple(Fragment(part.id, part.physical_rows, _files(part), _deletions(part.deletion_file)) for part in found)
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="list the fragments of") from error
+
+
+def _files(part: Any) -> tuple[str, ...]:
+    # An overlay replaces values of some rows in place: to be safe, a fragment that has any equals only itself.
+    return (*(file.path for file in part.files), *map(repr, part.overlays))
+
+
+def _deletions(file: Any) -> tuple[int, int, int] | None:
+    return None if file is None else (file.read_version, file.id, file.num_deleted_rows)

@@ -6,25 +6,38 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
 import msgspec
 
+from omnigraph.errors import InvalidInput, LanguageError
+from omnigraph.exec.query import Ask
+from omnigraph.exec.result import Result
+from omnigraph.exec.run import run
+from omnigraph.exec.view import View
+from omnigraph.exec.watch import Watch
 from omnigraph.graph import Graph
-from omnigraph.ids import MAIN
+from omnigraph.ids import MAIN, BranchName, CommitId
+from omnigraph.lang import Source
 from omnigraph.plan.ops import Route
 from omnigraph.testing.agree import disagreement, row_text
-from omnigraph.testing.brute import Data, write_lines
+from omnigraph.testing.brute import Data, answer, write_lines
 from omnigraph.testing.engine import Table
 from omnigraph.testing.landing import apply, land
 from omnigraph.testing.random.graphs import RandomGraph, random_graph
 from omnigraph.testing.random.kinds import kinds_of
 from omnigraph.testing.random.queries import RandomQuery, random_query
+from omnigraph.testing.shrink import Case, catalog_of, shrunk
 
 QUERIES: Final = 100
 """How many a graph is asked."""
@@ -97,7 +110,8 @@ def stages(graph: RandomGraph, folder: Path) -> Iterator[tuple[Stage, Graph]]:
     real = land(folder, graph.schema, graph.first)
     yield Stage("loaded", graph.first), real
     loaded = real.snapshot().commit_id
-    real.ensure_indices()
+    if hasattr(real, "ensure_indices"):
+        real.ensure_indices()
     yield Stage("indexed", graph.first), real
     for edit in graph.edits:
         apply(real, edit)
@@ -107,6 +121,12 @@ def stages(graph: RandomGraph, folder: Path) -> Iterator[tuple[Stage, Graph]]:
         apply(real, edit, branch=BRANCH)
     yield Stage("branch", graph.branch, branch=BRANCH), real
     yield Stage("past", graph.first, at=loaded), real
+
+
+def build_indexes(real: Graph) -> None:
+    build = getattr(real, "ensure_indices", None)
+    if build is not None:
+        build()
 
 
 def compared(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) -> tuple[str, Table | None] | None:
@@ -121,8 +141,51 @@ def compared(real: Graph, query: RandomQuery, stage: Stage, route: Route | None)
 
 def asked(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) -> Table:
     """The engine's answer: through the front door, or with every link followed one way."""
-    result = real.query(query.text, params=query.params, branch=stage.branch, at=stage.at)
+    if route is None:
+        result = real.query(query.text, params=query.params, branch=stage.branch, at=stage.at)
+    else:
+        snapshot = real._manifest.snapshot(BranchName(stage.branch), at=None if stage.at is None else CommitId(stage.at))
+        view = View(snapshot, real._queries._opened)
+        plan = real._queries._plan(Ask(Source(query.text, "query.gq"), None, query.params, NOW_MS), view)
+        table = run(plan, view, watch=Watch(), route=route)
+        result = Result(table, query_name=plan.name, branch=stage.branch, commit_id=snapshot.commit)
     return Table(result.columns, tuple(result.tuples()))
+
+
+# smaller
+
+
+def smaller(failure: Failure, *, seconds: float) -> Failure | None:
+    """The same failure on fewer rows and with a shorter query; None when it does not show without the graph's history."""
+    whole = Case(failure.graph.schema, failure.data, failure.query.text, failure.query.params)
+    for stage in ("loaded", "indexed"):
+        if _again(whole, failure, stage) is not None:
+            small = shrunk(whole, partial(_still_fails, failure, stage), seconds=seconds)
+            return _again(small, failure, stage)
+    return None
+
+
+def _still_fails(failure: Failure, stage: str, case: Case) -> bool:
+    return _again(case, failure, stage) is not None
+
+
+def _again(case: Case, failure: Failure, stage: str) -> Failure | None:
+    """How a case fails in a graph that was made for it, if it does."""
+    catalog = catalog_of(case.schema)
+    try:
+        expected = answer(case.text, case.params, catalog=catalog, data=case.data, now_ms=NOW_MS)
+    except (LanguageError, InvalidInput):
+        return None
+    query = RandomQuery(case.text, case.params, expected)
+    with tempfile.TemporaryDirectory() as folder:
+        real = land(Path(folder) / "graph", case.schema, case.data)
+        if stage == "indexed":
+            build_indexes(real)
+        found = compared(real, query, Stage(stage, case.data), failure.route)
+    if found is None or (found[1] is None) != (failure.actual is None):
+        return None
+    graph = msgspec.structs.replace(failure.graph, schema=case.schema, catalog=catalog)
+    return Failure(graph, failure.number, stage, case.data, failure.route, query, *found)
 
 
 # telling
@@ -137,6 +200,14 @@ def told(failure: Failure) -> str:
         f"--- difference\n{failure.reason}",
     ]
     return "\n".join(lines)
+
+
+def told_small(failure: Failure, *, seconds: float) -> str:
+    """The failure as small as it gets, or whole."""
+    found = smaller(failure, seconds=seconds)
+    if found is None:
+        return f"{told(failure)}\n(it does not show in a graph without this one's history)"
+    return f"{told(found)}\n(made smaller; at first it was stage {failure.stage})"
 
 
 def case_text(schema: str, data: str, query: RandomQuery, actual: Table | None) -> str:
@@ -158,3 +229,32 @@ def case_text(schema: str, data: str, query: RandomQuery, actual: Table | None) 
 
 def _table_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([" | ".join(columns), *map(row_text, rows)])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m omnigraph.testing.differential", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10, help="how many graphs")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--query", type=int, help="only this query of each graph")
+    parser.add_argument("--shrink", type=float, default=20.0, metavar="SECONDS", help="how long to look for a smaller case of a failure")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    reports: list[Report] = []
+    for seed in range(options.first, options.first + options.seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            reports.append(check_seed(seed, Path(folder) / "graph", only=options.query))
+        for failure in reports[-1].failures:
+            print(f"{told_small(failure, seconds=options.shrink)}\n", flush=True)
+    print(summary(reports), f"{time.monotonic() - began:.0f} s")
+    return 1 if any(report.failures for report in reports) else 0
+
+
+def summary(reports: Sequence[Report]) -> str:
+    queries = sum(report.queries for report in reports)
+    with_rows = sum(report.with_rows for report in reports)
+    failures = sum(len(report.failures) for report in reports)
+    return f"{len(reports)} graphs, {queries} queries on {len(ROUTES)} routes, {with_rows} with rows, {failures} answered wrongly"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

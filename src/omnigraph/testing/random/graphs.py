@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from random import Random
 
@@ -92,6 +91,8 @@ class _Source:
         self._nulls = rng.choice((0.1, 0.25, 0.5))
         self._dense = rng.choice((0.6, 1.2, 2.5))
         self._size = rng.choice(((3, 8), (5, 20), (10, 40)))
+        self._dangling = rng.choice((0.0, 0.0, 0.0, 0.0, 0.08))
+        """A few graphs have edges whose ends are missing; no writer makes such, and a reader must not stumble over them."""
         self._edges_made = 0
 
     def first(self) -> Data:
@@ -158,6 +159,8 @@ class _Source:
             if last is not None and self._rng.random() < 0.16:
                 ends = last if self._rng.random() < 0.7 or edge.source != edge.target else (last[1], last[0])
             last = ends
+            if self._rng.random() < self._dangling:
+                ends = (ends[0], "nowhere") if self._rng.random() < 0.5 else ("nowhere", ends[1])
             yield self._edge(edge, *ends)
 
     def _popular(self, ids: list[str]) -> str:
@@ -199,9 +202,3 @@ class _Source:
         free = [property_.name for property_ in entity.properties if property_.name not in key]
         names = self._rng.sample(free, min(len(free), self._rng.randint(1, 2)))
         return {**row, **{name: self._value(entity, name) for name in names}}
-
-
-def described(graph: RandomGraph) -> str:
-    """How large it is, for a person."""
-    sizes = {name: len(rows) for name, rows in (*graph.first.nodes.items(), *graph.first.edges.items())}
-    return json.dumps(sizes)

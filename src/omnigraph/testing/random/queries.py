@@ -263,7 +263,7 @@ class _Maker:
 
     def _comparison(self, field: str, value: Atom, type_: ValueType) -> str:
         how = self._rng.choice(COMPARISONS)
-        if how == "!=" and scalar_of(type_) in INTEGERS and self._rng.random() < 0.2:
+        if how == "!=" and scalar_of(type_) in INTEGERS and self._rng.random() < 0.6:
             return f"{field} != {self.constants.between()}"
         given = self.constants.now_or(self.constants.about(value, type_), type_)
         if how in ("!=", "<", ">") and self._rng.random() < 0.8:

@@ -62,6 +62,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             run(manifest, WRITERS[int(what)])
         case "mutate":
             og.open(manifest.root.uri).mutate(what)
+        case "load":
+            og.open(manifest.root.uri, storage_options=manifest.root.storage_options).load(**json.loads(what))
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:

@@ -64,10 +64,7 @@ __all__ = [
     "open",
 ]
 
-_ENGINE = {
-    **{name: name for name in ("Cancellation", "Explanation", "Graph", "LoadReceipt", "Receipt", "Recovery", "Result", "Snapshot")},
-    **{"TableState": "TableState", "init": "init", "open": "open_"},
-}
+_ENGINE = {name: name for name in __all__ if name not in globals()} | {"open": "open_"}
 
 
 def __getattr__(name: str) -> object:

@@ -14,6 +14,7 @@ from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.load.load import Load, LoadMode, OnProgress, run_load
+from omnigraph.exec.load.read import Data
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import Ask, Queries
@@ -249,7 +250,7 @@ class Graph:
 
     def load(
         self,
-        data: object,
+        data: Data,
         mode: str = LoadMode.MERGE,
         *,
         branch: str = MAIN,

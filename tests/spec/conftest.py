@@ -9,15 +9,23 @@ import pytest
 
 from omnigraph.testing.collector import SpecPlugin
 from omnigraph.testing.files import cases_of, spec_files
+from omnigraph.testing.graphs import RealEngine
 
 FOLDER: Final = Path(__file__).parent
 EXAMPLES: Final = FOLDER / "examples"
 
-PENDING_ALLOWED: Final = True
-"""Until an engine is named below. Then this becomes False: no case may be pending, and every worked example must execute."""
+AWAITED: Final = {
+    **dict.fromkeys(
+        ("E65", "E66", "E67", "E68", "E69", "E70", "distance", "text-reached", "text-false", "text-both", "misspelt"), "search"
+    ),
+    **dict.fromkeys(("E86", "E87", "E89", "E90", "E91", "E93", "E94", "E113", "E114"), "validation"),
+    **dict.fromkeys(("E101", "E102"), "export"),
+    **dict.fromkeys(("E103", "E108", "E109"), "schema apply"),
+}
+"""Cases that the engine cannot pass yet, and what they wait for. One that passes fails until it is taken off this list."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    examples = () if PENDING_ALLOWED else [case.name for path in spec_files(EXAMPLES) for case in cases_of(path, top=FOLDER)]
-    plugin = SpecPlugin(FOLDER, engine=None, pending_allowed=PENDING_ALLOWED, must_execute=examples)
+    examples = [case.name for path in spec_files(EXAMPLES) for case in cases_of(path, top=FOLDER)]
+    plugin = SpecPlugin(FOLDER, engine=RealEngine(), pending_allowed=False, must_execute=examples, awaited=AWAITED)
     config.pluginmanager.register(plugin, "omnigraph-spec")

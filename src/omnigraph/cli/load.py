@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from omnigraph.errors import InvalidInput, Kind, OmniGraphError
 
 if TYPE_CHECKING:
     from omnigraph.exec.load.load import Progress
+    from omnigraph.exec.load.read import Data
     from omnigraph.graph import LoadReceipt
 
 
@@ -95,7 +97,7 @@ def load(
         output.line(f"branch {branch} created from {made_from}")
 
 
-def _source(data: tuple[str, ...]) -> object:
+def _source(data: tuple[str, ...]) -> Data:
     """What `Graph.load` takes: one path, stdin, or a mapping of types to files."""
     typed = {name: path for name, equals, path in (part.partition("=") for part in data) if equals and name.isidentifier()}
     if len(typed) == len(data):
@@ -104,7 +106,7 @@ def _source(data: tuple[str, ...]) -> object:
         raise InvalidInput(
             Kind.INVALID_ARGUMENT, "--data is one NDJSON file, or TYPE=FILE as often as there are types; these are neither", data=list(data)
         )
-    return click.get_binary_stream("stdin") if data[0] == "-" else data[0]
+    return sys.stdin.buffer if data[0] == "-" else data[0]
 
 
 def _drawn(progress: Progress, seconds: float) -> str:

@@ -16,6 +16,7 @@ from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
 from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
+from omnigraph.cli.load import load
 from omnigraph.cli.mutate import mutate
 from omnigraph.cli.recovery import recovery
 from omnigraph.cli.schema import schema
@@ -27,7 +28,7 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   mutate, branch, commit, snapshot
+  any     a graph, wherever it is   load, mutate, branch, commit, snapshot
   direct  a graph's storage         init, info, verify, recovery
   local   no graph                  lint, schema, version"""
 
@@ -41,7 +42,7 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, info, init, lint, mutate, recovery, schema, snapshot, verify, version):
+for _command in (branch, commit, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
     cli.add_command(_command)
 
 

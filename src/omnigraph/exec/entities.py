@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -13,8 +14,10 @@ from omnigraph.exec.conditions import holding
 from omnigraph.exec.numbering import Numbers
 from omnigraph.exec.predicate import exact_sql
 from omnigraph.exec.rows import BATCH, Column, Mask, Numbers64, distinct, joined
+from omnigraph.exec.statistics import usable_columns
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Field
+from omnigraph.store.index import existing
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
 
@@ -22,6 +25,9 @@ SPARSE: Final = 20
 """Rows are read one by one when at most one in this many is wanted: beyond that one pass over the column is cheaper."""
 SMALL: Final = 4_096
 """A table of so few rows is always read in one pass."""
+
+LOOKUP: Final = 200
+"""One lookup in an index takes about as long as reading this many texts in a row: 46 us against 0.2."""
 
 Check = Callable[[], None]
 """Asked between batches whether to go on."""
@@ -34,6 +40,11 @@ class Entities:
         self.table: Final = table
         self.numbers: Final = Numbers.of(table)
         self.size: Final = self.numbers.size
+
+    @cached_property
+    def indexed(self) -> frozenset[str]:
+        """The columns whose equality an index answers."""
+        return usable_columns(existing(self.table))
 
     # -- by predicate
 
@@ -121,19 +132,31 @@ class Entities:
         columns = self._read_at(wanted, tuple(fields), check)
         return holding(where, len(wanted), lambda field: columns[field.column])[places]
 
-    # -- by id
+    # -- by text
+
+    def having(
+        self, column: str, texts: pa.Array, columns: Sequence[str], *, check: Check, where: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows whose `column` is one of these distinct texts, with more columns and addresses; `where` is SQL.
+
+        An IN list can be answered by an index; a long one is asked in parts, or, when that would take longer, in one pass.
+        """
+        names = list(dict.fromkeys((column, *columns)))
+        worth = len(texts) <= IN_LIST or (column in self.indexed and len(texts) * LOOKUP <= self.size)
+        for part in [texts.slice(start, IN_LIST) for start in range(0, len(texts), IN_LIST)] if worth else [None]:
+            conditions = [text for text in (one_of(column, part) if part is not None else None, where) if text is not None]
+            wanted = " AND ".join(f"({text})" for text in conditions) or None
+            for batch in self.table.scan(names, where=wanted, addresses=True, batch_rows=BATCH):
+                check()
+                yield batch if worth else batch.filter(pc.is_in(batch.column(column), value_set=texts))
 
     def find(self, ids: pa.Array, *, check: Check) -> Numbers64:
         """The number of each id, -1 where there is no such row."""
         known = ids.unique()
         places = pc.index_in(ids, value_set=known).to_numpy(zero_copy_only=False).astype(np.int64)
         found = np.full(len(known) + 1, -1, np.int64)
-        where = one_of(ID, known) if len(known) <= IN_LIST else None
-        for batch in self.table.scan([ID], where=where, addresses=True, batch_rows=BATCH):
-            check()
-            at = pc.index_in(batch.column(ID), value_set=known)
-            hits = at.is_valid().to_numpy(zero_copy_only=False)
-            numbers = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
-            found[at.drop_null().to_numpy(zero_copy_only=False)] = numbers[hits]
+        for batch in self.having(ID, known, (), check=check):
+            at = pc.index_in(batch.column(ID), value_set=known).to_numpy(zero_copy_only=False)
+            found[at] = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
         numbers_of: Numbers64 = found[places]
         return numbers_of

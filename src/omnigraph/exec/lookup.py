@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.tables import SOURCE, TARGET
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.rows import BATCH, Numbers64, joined
+from omnigraph.exec.rows import Numbers64, joined
 from omnigraph.exec.walk import Hops, Pairs, Reach, neighbours, search
 from omnigraph.exec.watch import Watch
 from omnigraph.plan.typed import Direction
-from omnigraph.store.stage import IN_LIST
-from omnigraph.store.tables import ADDRESS, one_of
+from omnigraph.store.tables import ADDRESS
 
 _NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
 
@@ -58,25 +57,13 @@ class LookedUp:
         if not len(nodes):
             return _NOTHING
         ids = joined([near.ids(nodes, check=self._watch.check)]).combine_chunks()
-        found = self._edges_at(near_end, far_end, ids)
-        if not len(found):
+        batches = list(self._edges.having(near_end, ids, [far_end], where=self._where, check=self._watch.check))
+        if not batches:
             return _NOTHING
+        found = pa.Table.from_batches(batches)
         origin = pc.index_in(found.column(near_end), value_set=ids).to_numpy().astype(np.int64)
         reached = far.find(found.column(far_end).combine_chunks(), check=self._watch.check)
         edge = self._edges.numbers.from_addresses(found.column(ADDRESS).to_numpy())
         met = Hops(origin, reached, edge).keep(reached >= 0)
         order = np.argsort(met.origin, kind="stable")
         return Hops(*(part[order] for part in met))
-
-    def _edges_at(self, near_end: str, far_end: str, ids: pa.Array) -> pa.Table:
-        """An IN list as long as an index is worth asking, else one pass over the table."""
-        few = len(ids) <= IN_LIST
-        conditions = [text for text in (one_of(near_end, ids) if few else None, self._where) if text is not None]
-        kept: list[pa.RecordBatch] = []
-        reader = self._edges.table.scan(
-            [near_end, far_end], where=" AND ".join(f"({text})" for text in conditions) or None, addresses=True, batch_rows=BATCH
-        )
-        for batch in reader:
-            self._watch.check()
-            kept.append(batch if few else batch.filter(pc.is_in(batch.column(near_end), value_set=ids)))
-        return pa.Table.from_batches(kept, reader.schema)

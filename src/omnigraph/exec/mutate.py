@@ -18,7 +18,6 @@ from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.predicate import sql
-from omnigraph.exec.tables_of import table_of
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.lang.tree import Scalar

@@ -43,7 +43,7 @@ class Numbers:
 
     def to_addresses(self, numbers: Numbers64) -> Addresses:
         if len(self._bases) == 1:
-            return numbers.astype(np.uint64) | self._starts[0]
+            return np.bitwise_or(numbers.astype(np.uint64), self._starts[0])
         at = np.searchsorted(self._bases, numbers, side="right") - 1
         return (numbers - self._bases[at]).astype(np.uint64) | self._starts[at]
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
 from omnigraph.catalog import Catalog
+from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.result import Result
 from omnigraph.exec.run import run
+from omnigraph.exec.statistics import Surveyor
 from omnigraph.exec.view import Opened, View
 from omnigraph.exec.watch import Watch
-from omnigraph.ids import SchemaHash
+from omnigraph.ids import SchemaHash, TypeId
 from omnigraph.lang import Source, located, parse_queries, select_query
+from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Rrf, Search
+from omnigraph.lang.tree import Syntax
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan import ops
 from omnigraph.plan.check import check_read
 from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
+from omnigraph.plan.touched import touched
 from omnigraph.plan.typed import TypedRead
 from omnigraph.store.tables import Tables
 
@@ -38,39 +43,84 @@ class Ask(msgspec.Struct, frozen=True):
     now_ms: int
 
 
+class Checked(msgspec.Struct, frozen=True):
+    """A query that fits its schema."""
+
+    read: TypedRead
+    types: frozenset[TypeId]
+    """Whose rows it reads."""
+    search: Syntax | None
+    """The first call in it that nobody can run yet."""
+
+
 class Queries:
     """Runs reads on snapshots of one graph."""
 
     def __init__(self, tables: Tables, catalog_of: Callable[[Snapshot], Catalog]) -> None:
         self._opened: Final = Opened(tables)
+        self._surveyor: Final = Surveyor(tables)
         self._catalog_of: Final = catalog_of
-        self._checked: OrderedDict[tuple[str, str | None, SchemaHash], TypedRead] = OrderedDict()
+        self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
     def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch) -> Result:
         view = View(snapshot, self._opened)
-        plan = self._plan(ask, view)
+        checked, plan = self._plan(ask, view)
+        if checked.search is not None:
+            raise _unsupported(checked.search, ask.source)
         table = run(plan, view, watch=watch)
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
     def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:
-        return explain(self._plan(ask, View(snapshot, self._opened)))
+        return explain(self._plan(ask, View(snapshot, self._opened))[1])
 
-    def _plan(self, ask: Ask, view: View) -> ops.ReadPlan:
+    def _plan(self, ask: Ask, view: View) -> tuple[Checked, ops.ReadPlan]:
         with located(ask.source):
-            read = self._read(ask, view.snapshot)
-            return plan_read(read, bind_parameters(read.parameters, ask.params), now_ms=ask.now_ms)
+            checked = self._check(ask, view.snapshot)
+            parameters = bind_parameters(checked.read.parameters, ask.params)
+            catalog = self._catalog_of(view.snapshot)
+            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types)
+            return checked, plan_read(checked.read, parameters, now_ms=ask.now_ms, statistics=statistics)
 
-    def _read(self, ask: Ask, snapshot: Snapshot) -> TypedRead:
+    def _check(self, ask: Ask, snapshot: Snapshot) -> Checked:
         key = (ask.source.text, ask.name, snapshot.state.head.schema)
         with self._mutex:
             if (known := self._checked.get(key)) is not None:
                 self._checked.move_to_end(key)
                 return known
         query = select_query(parse_queries(ask.source.text, name=ask.source.name), ask.name)
-        read = check_read(query, self._catalog_of(snapshot))
+        catalog = self._catalog_of(snapshot)
+        read = check_read(query, catalog)
+        checked = Checked(read, frozenset(type_.id for type_ in touched(read, catalog).reads), next(_searches(query), None))
         with self._mutex:
-            self._checked[key] = read
+            self._checked[key] = checked
             while len(self._checked) > QUERIES:
                 self._checked.popitem(last=False)
-        return read
+        return checked
+
+
+_SEARCHES: Final = {Nearest: "nearest", Bm25: "bm25", Rrf: "rrf", Search: "search", Fuzzy: "fuzzy", MatchText: "match_text"}
+
+
+def _unsupported(call: Syntax, source: Source) -> Unsupported:
+    """Rankings and text search are planned and explained, but nobody runs them yet."""
+    at, name = source.position(call.span.start), _SEARCHES[type(call)]
+    return Unsupported(
+        Kind.UNSUPPORTED,
+        f"{source.name}:{at.line}:{at.column}: {name}() cannot be run yet; leave it out, or ask for the plan only",
+        line=at.line,
+        column=at.column,
+        function=name,
+    )
+
+
+def _searches(tree: object) -> Iterator[Syntax]:
+    """The calls of search functions in a tree, in the order in which they stand."""
+    if isinstance(tree, tuple):
+        for item in tree:
+            yield from _searches(item)
+    elif isinstance(tree, Syntax):
+        if type(tree) in _SEARCHES:
+            yield tree
+        for field in tree.__struct_fields__:
+            yield from _searches(getattr(tree, field))

@@ -1,4 +1,4 @@
-"""A table and the indexes it lacks -> all of them staged in one transaction."""
+"""A table -> the indexes it has and what they cover; with the ones it lacks, all of them staged in one transaction."""
 
 from __future__ import annotations
 
@@ -34,21 +34,44 @@ class IndexSpec(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = {}
 
 
-def existing(table: Table) -> dict[str, str]:
-    """Index name -> column, of the indexes a table has."""
-    return {index.name: index.field_names[0] for index in table.dataset.describe_indices()}
+class BuiltIndex(msgspec.Struct, frozen=True):
+    """An index that a table has. The rows it does not cover are found all the same, by scanning.
+
+    `column` is what the column is called now. A kind that we do not build is None.
+    """
+
+    name: str
+    column: str
+    kind: IndexKind | None
+    covered_rows: int
+    uncovered_rows: int
 
 
-def uncovered_rows(table: Table, name: str) -> int:
-    """How many rows an index does not cover yet. They are found all the same, by scanning."""
-    return int(table.dataset.stats.index_stats(name)["num_unindexed_rows"])
+def existing(table: Table) -> tuple[BuiltIndex, ...]:
+    """The indexes of a table, by name. All of this stands in the table's version file: an open table needs no read."""
+    try:
+        described = table.dataset.describe_indices()
+        rows = table.count() if described else 0
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="list the indexes of") from error
+    found = (
+        BuiltIndex(index.name, index.field_names[0], _kind(index.index_type), index.num_rows_indexed, rows - index.num_rows_indexed)
+        for index in described
+    )
+    return tuple(sorted(found, key=lambda index: index.name))
+
+
+def _kind(described: str) -> IndexKind | None:
+    if described.startswith("IVF_"):
+        return IndexKind.VECTOR
+    return {"BTree": IndexKind.BTREE, "Bitmap": IndexKind.BITMAP, "Inverted": IndexKind.INVERTED}.get(described)
 
 
 def build(table: Table, specs: Sequence[IndexSpec], *, uuid: str | None = None) -> Staged | None:
     """Stage every index of `specs`: one transaction, one version. None when there is nothing to build."""
     if not specs:
         return None
-    taken = set(existing(table))
+    taken = {index.name for index in existing(table)}
     for spec in specs:
         if spec.name in taken:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has an index {spec.name!r} already", index=spec.name)

@@ -11,8 +11,9 @@ A case that only an engine can decide is compiled and then skipped as pending. H
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, assert_never
 
 import pytest
@@ -21,7 +22,7 @@ from omnigraph.testing.cases import Case
 from omnigraph.testing.document import MalformedSpec
 from omnigraph.testing.engine import Engine
 from omnigraph.testing.files import cases_of, is_spec_file, spec_files
-from omnigraph.testing.runner import Failed, Passed, Pending, run_case
+from omnigraph.testing.runner import Failed, Passed, Pending, Verdict, run_case
 from omnigraph.testing.show import side_by_side
 
 REASON: Final = "pending: needs the engine"
@@ -38,16 +39,24 @@ class SpecPlugin:
     """Collects cases below `folder`, and counts what became of them.
 
     With `pending_allowed=False` a pending case fails, and so does a whole run in which a case named in `must_execute` did
-    not execute. A run of only some files or cases is not held to that.
+    not execute. A run of only some files or cases is not held to that. `awaited` names cases that the engine is known not to
+    pass yet, and what they wait for: they stay pending as long as they fail, and are reported as soon as they pass.
     """
 
     def __init__(
-        self, folder: Path, *, engine: Engine | None = None, pending_allowed: bool = True, must_execute: Iterable[str] = ()
+        self,
+        folder: Path,
+        *,
+        engine: Engine | None = None,
+        pending_allowed: bool = True,
+        must_execute: Iterable[str] = (),
+        awaited: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder: Final = folder
         self.engine: Final = engine
         self.pending_allowed: Final = pending_allowed
-        self._must_execute: Final = frozenset(must_execute)
+        self.awaited: Final = awaited
+        self._must_execute: Final = frozenset(must_execute) - frozenset(awaited)
         self._seen: Counter[str] = Counter()
         self._executed: set[str] = set()
         self._collected: set[str] = set()
@@ -130,6 +139,8 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         verdict = run_case(self.case, engine=self.plugin.engine)
+        if self.plugin.engine is not None and (missing := self.plugin.awaited.get(self.case.name)) is not None:
+            self._wait(verdict, missing)
         match verdict:
             case Passed():
                 self._note(_EXECUTED)
@@ -144,6 +155,14 @@ class CaseItem(pytest.Item):
                 pytest.skip(REASON)
             case _:
                 assert_never(verdict)
+
+    def _wait(self, verdict: Verdict, missing: str) -> None:
+        """Skip the case, unless there is nothing left to wait for."""
+        if isinstance(verdict, Passed):
+            self._note(_EXECUTED)
+            raise CaseFailed(f"{self.case.path}:{self.case.line}: case {self.case.name} passes: it need not wait for {missing} any more")
+        self._note(_PENDING)
+        pytest.skip(f"pending: waits for {missing}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # as in pytest.Item
         known = isinstance(excinfo.value, CaseFailed | MalformedSpec)

@@ -83,3 +83,16 @@ def test_cases_are_counted_across_processes(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "spec: 2 cases, 2 executed, 0 pending" in done.stdout
     assert "spec: these had to execute and did not: gone" in done.stdout
+
+
+def test_an_awaited_case_is_pending_while_it_fails_and_reported_when_it_passes(tmp_path: Path) -> None:
+    (tmp_path / "a.gqt").write_text(PENDING.replace("x\n1\n", "x\n2\n"))
+    options = "engine=Engine(), pending_allowed=False, must_execute=['reads'], awaited={'reads': 'search'}"
+    waiting = run(tmp_path, options=options)
+    assert waiting.returncode == 0
+    assert "pending: waits for search" in waiting.stdout
+    assert "spec: 1 cases, 0 executed, 1 pending" in waiting.stdout
+    (tmp_path / "a.gqt").write_text(PENDING)
+    done = run(tmp_path, options=options)
+    assert done.returncode == 1
+    assert "case reads passes: it need not wait for search any more" in done.stdout

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 import pyarrow as pa
-from omnigraph.exec.load.read import Report, read_batches, rereadable
-from omnigraph.exec.validate.findings import Found, error, label
-from omnigraph.exec.validate.integrity import Delta, check_integrity
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import ConflictError, Kind
+from omnigraph.exec.load.read import Data, Report, read_batches, rereadable
 from omnigraph.exec.load.staging import KEY_BYTES, StagedType, Staging
 from omnigraph.exec.problems import REPORTED, Problem
-from omnigraph.exec.write import Files, Prepared
-from omnigraph.ids import SchemaHash, TableId
-from omnigraph.manifest.read import Snapshot
+from omnigraph.exec.validate.delta import CommittedTables, Delta
+from omnigraph.exec.validate.findings import Found, error, label
+from omnigraph.exec.validate.integrity import check_integrity
+from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.write import Files, Prepared, Request, Written, repeated, write
+from omnigraph.ids import BranchName, CommitId, SchemaHash, TableId
+from omnigraph.manifest.branches import create_branch
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.registry import check_name, read_branch
+from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
 
 
@@ -84,7 +90,7 @@ class Load:
 
     def __init__(
         self,
-        data: object,
+        data: Data,
         mode: LoadMode,
         *,
         tables: Tables,
@@ -149,7 +155,7 @@ class Load:
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}, try again", branch=snapshot.branch.name)
         catalog, report = self._catalog_of(snapshot), Report(self._report_errors)
         self._staging = Staging(self.tables, write=self._write, key_bytes=self._key_bytes)
-        for batch in read_batches(self._data, catalog, report, progress=self._advance):
+        for batch in read_batches(self._data, catalog, report, check=check_values, progress=self._advance):
             if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
                 self._staging.add(batch, snapshot.table_of(batch.entity.id, name=batch.entity.name), snapshot)
         if report.problems:

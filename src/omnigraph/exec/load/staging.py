@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from omnigraph.exec.load.read import Batch
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.exec.load.read import Batch
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot

@@ -1,0 +1,81 @@
+"""A snapshot and its catalog -> what the planner may know of the data: row counts, and the columns that an index answers for.
+
+Row counts stand in the snapshot. What indexes a table has stands in its version file, and a version never changes: it is
+looked up once, and only for the types a query touches. With that known, statistics cost no storage call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.ids import TypeId
+from omnigraph.manifest.model import State, TableRow
+from omnigraph.manifest.read import Snapshot
+from omnigraph.plan.statistics import Statistics, statistics_of
+from omnigraph.store.index import BuiltIndex, IndexKind, existing
+from omnigraph.store.tables import TableRef, Tables
+
+KNOWN: Final = 4_096
+"""How many table versions are remembered: a few hundred bytes each."""
+
+_FEW_ROWS: Final = 40_000
+"""Scanning so many rows takes about as long as one lookup in an index: so many may be uncovered at no loss."""
+_SHARE: Final = 10
+"""Of a large table one row in so many may be uncovered; the lookup is then still several times quicker than a scan."""
+
+AdjacencyReady = Callable[[TableRow], bool]
+"""Whether the adjacency of an edge table, as a snapshot shows it, is in memory."""
+
+
+class Surveyor:
+    """Remembers the indexes of the tables it has looked at. Safe to use from many threads."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._known: OrderedDict[TableRef, tuple[BuiltIndex, ...]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def statistics(
+        self, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[TypeId], adjacency_ready: AdjacencyReady = lambda _: False
+    ) -> Statistics:
+        """What is known for planning a query on `types`; of other types only how many rows they have."""
+        shown = live_tables(snapshot.state)
+        asked = {type_: shown[type_] for type_ in types if type_ in shown}
+        return statistics_of(
+            catalog,
+            {type_: row.rows for type_, row in shown.items()},
+            indexed={type_: usable_columns(self.indexes(row.ref)) for type_, row in asked.items()},
+            adjacency=frozenset(edge.id for edge in catalog.edges if edge.id in asked and adjacency_ready(asked[edge.id])),
+        )
+
+    def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:
+        """The indexes of a table at a version."""
+        with self._mutex:
+            if (known := self._known.get(ref)) is not None:
+                self._known.move_to_end(ref)
+                return known
+        found = existing(self._tables.open(ref))
+        with self._mutex:
+            self._known[ref] = found
+            while len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+        return found
+
+
+def live_tables(state: State) -> dict[TypeId, TableRow]:
+    """The table of each type that a state shows."""
+    return {TypeId(row.id.partition("-")[0]): row for row in state.tables.values() if not row.dropped}
+
+
+def usable_columns(indexes: Iterable[BuiltIndex]) -> frozenset[str]:
+    """The columns whose equality, order and prefixes an index answers, for nearly all rows."""
+    return frozenset(index.column for index in indexes if index.kind is IndexKind.BTREE and _covers_nearly_all(index))
+
+
+def _covers_nearly_all(index: BuiltIndex) -> bool:
+    allowed = max(_FEW_ROWS, (index.covered_rows + index.uncovered_rows) // _SHARE)
+    return index.uncovered_rows <= allowed

@@ -1,0 +1,122 @@
+"""Searching an adjacency: the same answers as a search by the book (X-12)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.exec.adjacency.build import csr
+from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, connected, hop, reach
+
+from .naive import Edges, crowd, edges, emitted, neighbours
+
+BOUNDS = st.tuples(st.integers(1, 4), st.integers(0, 3)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+STARTS = st.lists(st.integers(0, 8), max_size=12)
+
+
+def out(given_: Edges, *, square: bool = True) -> Csr:
+    near, far = columns(given_)
+    return csr(near, far, np.arange(len(near)), rows=given_.sources, columns=given_.targets, square=square)
+
+
+def into(given_: Edges, *, square: bool = True) -> Csr:
+    near, far = columns(given_)
+    return csr(far, near, np.arange(len(near)), rows=given_.targets, columns=given_.sources, square=square)
+
+
+def columns(given_: Edges) -> tuple[np.ndarray, np.ndarray]:
+    both = np.array(given_.pairs, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def pairs(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:
+    origin, reached = found
+    assert (np.diff(origin) >= 0).all(), "pairs stand in the order of their starts"
+    return list(zip(origin.tolist(), reached.tolist(), strict=True))
+
+
+WAYS = {
+    "sorted": Budget(cells_per_sorted=0),
+    "marked": Budget(cells_per_sorted=1 << 40),
+    "marked, a block and a step at a time": Budget(cells=40, step=3, cells_per_sorted=1 << 40),
+    "as it comes": BUDGET,
+}
+each_way = pytest.mark.parametrize("budget", WAYS.values(), ids=WAYS)
+
+
+@each_way
+@given(edges(square=True), STARTS, BOUNDS)
+def test_a_search_emits_what_the_book_says(budget: Budget, given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
+    """X-12: with parallel edges, edges to oneself and cycles; a start that stands twice gets its own copy."""
+    low, high = bounds
+    starts = [start for start in starts if start < given_.sources]
+    found = reach((out(given_),), np.array(starts, np.int64), low=low, high=high, budget=budget)
+    near = neighbours(given_.pairs)
+    assert Counter(pairs(found)) == Counter((at, node) for at, start in enumerate(starts) for node in emitted(near, start, low, high))
+
+
+@each_way
+@given(edges(square=True), STARTS, BOUNDS)
+def test_an_undirected_search_takes_edges_both_ways(budget: Budget, given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
+    low, high = bounds
+    starts = [start for start in starts if start < given_.sources]
+    found = reach((out(given_), into(given_)), np.array(starts, np.int64), low=low, high=high, budget=budget)
+    near = neighbours(given_.pairs, undirected=True)
+    assert Counter(pairs(found)) == Counter((at, node) for at, start in enumerate(starts) for node in emitted(near, start, low, high))
+
+
+@each_way
+@given(edges(square=True), BOUNDS)
+def test_a_search_in_reverse_finds_the_starts_that_emit_a_node(budget: Budget, given_: Edges, bounds: tuple[int, int]) -> None:
+    """The pairs are those of the search from the left, whichever end is known first."""
+    low, high = bounds
+    near, every = neighbours(given_.pairs), np.arange(given_.sources)
+    found = reach((into(given_),), every, low=low, high=high, reverse=True, budget=budget)
+    forward = {(left, right) for left in range(given_.sources) for right in emitted(near, left, low, high)}
+    assert Counter(pairs(found)) == Counter((right, left) for left, right in forward)
+
+
+@given(edges(square=False), STARTS, BOUNDS)
+def test_no_second_hop_follows_between_different_types(given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
+    low, high = bounds
+    starts = [start for start in starts if start < given_.sources]
+    found = reach((out(given_, square=False),), np.array(starts, np.int64), low=low, high=high)
+    expected = {(at, right) for at, start in enumerate(starts) for left, right in given_.pairs if left == start and low == 1}
+    assert Counter(pairs(found)) == Counter(expected)
+
+
+@given(edges(square=False), STARTS)
+def test_a_hop_gives_every_stored_edge_of_every_start(given_: Edges, starts: list[int]) -> None:
+    starts = [start for start in starts if start < given_.sources]
+    origin, reached, edge = hop(out(given_), np.array(starts, np.int64))
+    expected = [
+        (at, right, number) for at, start in enumerate(starts) for number, (left, right) in enumerate(given_.pairs) if left == start
+    ]
+    assert Counter(zip(origin.tolist(), reached.tolist(), edge.tolist(), strict=True)) == Counter(expected)
+    assert (np.diff(origin) >= 0).all()
+
+
+@given(edges(square=True), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=20), BOUNDS, st.booleans())
+def test_connected_pairs_are_those_that_a_search_emits(
+    given_: Edges, asked: list[tuple[int, int]], bounds: tuple[int, int], undirected: bool
+) -> None:
+    low, high = bounds
+    asked = [pair for pair in asked if max(pair) < given_.sources]
+    lefts, rights = columns(Edges(0, 0, asked))
+    csrs = (out(given_), into(given_)) if undirected else (out(given_),)
+    near = neighbours(given_.pairs, undirected=undirected)
+    expected = [right in emitted(near, left, low, high) for left, right in asked]
+    assert connected(csrs, lefts, rights, low=low, high=high).tolist() == expected
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 2), (2, 2), (2, 4), (3, 3)])
+def test_many_starts_in_a_crowd(low: int, high: int) -> None:
+    """Large enough for both ways, at the sizes they are chosen for."""
+    given_ = crowd(7, nodes=400, count=2500)
+    near = neighbours(given_.pairs)
+    expected = Counter((start, node) for start in range(400) for node in emitted(near, start, low, high))
+    assert Counter(pairs(reach((out(given_),), np.arange(400), low=low, high=high))) == expected

@@ -1,0 +1,289 @@
+"""What a load does to a graph: modes, branches, tokens, and that nothing of a refused one stays."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import ConflictError, InvalidInput, KeyConflict, Kind, OmniGraphError, Unsupported
+from omnigraph.exec.load.load import Load, LoadMode, Progress, Stage
+from omnigraph.exec.problems import Code
+from omnigraph.exec.write import Request, write
+from omnigraph.faults import Fault, armed
+from omnigraph.graph import Graph
+from omnigraph.ids import BranchName
+from omnigraph.manifest.model import CommitKind
+from tests.loads import FIRST, OVER, SCHEMA, SECOND, SOURCES, ndjson, shown
+
+WORK = BranchName("work")
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    made = og.init(tmp_path / "g", schema=SCHEMA, actor="act-loader")
+    made.load(ndjson(*FIRST), mode="append")
+    return made
+
+
+def files_of(graph: Graph) -> set[str]:
+    """Every data file of the graph, named or not."""
+    return {str(path) for path in Path(graph.uri).rglob("*.lance") if "__manifest" not in str(path)}
+
+
+def people(graph: Graph, branch: str = "main") -> list[str]:
+    return [row["id"] for row in shown(graph, branch)["node:Person"]]
+
+
+# -- modes
+
+
+def test_an_append_adds_rows_in_one_commit(graph: Graph) -> None:
+    """W-27, W-44: one commit, by its actor, with a receipt of what came."""
+    before = graph.snapshot()
+    receipt = graph.load(ndjson(*SECOND), mode="append", message="more people")
+    assert (receipt.nodes, receipt.edges, receipt.total) == ({"Person": 2}, {"Knows": 1}, 3)
+    assert receipt.commit is not None
+    assert (receipt.commit.parents, receipt.commit.actor, receipt.commit.message) == ((before.commit_id,), "act-loader", "more people")
+    assert people(graph) == ["Ada", "Ben", "Cyd", "Dee"]
+    assert graph.verify() == []
+
+
+def test_an_append_refuses_an_id_that_is_there(graph: Graph) -> None:
+    """W-28, E91: named with its type and line; nothing moved."""
+    before = graph.snapshot()
+    with pytest.raises(KeyConflict) as caught:
+        graph.load(ndjson(*SECOND, FIRST[0]), mode="append")
+    assert caught.value.kind is Kind.KEY_CONFLICT
+    assert "node type 'Person' already has this id" in caught.value.message
+    assert (caught.value.facts["id"], caught.value.facts["line"]) == ("Ada", 4)
+    assert graph.snapshot() == before
+
+
+def test_a_merge_replaces_whole_rows_and_adds_others(graph: Graph) -> None:
+    """W-29, E92: what a record leaves out becomes null."""
+    for _ in range(3):
+        graph.load(ndjson({"type": "Person", "data": {"name": "Ada"}}, SECOND[0]), mode="merge")
+    rows = {row["id"]: row for row in shown(graph)["node:Person"]}
+    assert (rows["Ada"]["born"], rows["Ada"]["email"], rows["Cyd"]["born"]) == (None, None, 1900)
+    assert sorted(rows) == ["Ada", "Ben", "Cyd"]
+    assert graph.verify() == []
+
+
+def test_an_overwrite_replaces_the_types_it_names_and_no_other(graph: Graph) -> None:
+    """W-31, E95."""
+    graph.load(ndjson(*OVER), mode="overwrite")
+    rows = shown(graph)
+    assert [row["id"] for row in rows["node:Person"]] == ["Ada", "Ben", "Eve"]
+    assert [row["id"] for row in rows["edge:Knows"]] == ["k9"]
+    assert [row["id"] for row in rows["node:Note"]] == ["n1"]
+    assert graph.verify() == []
+
+
+def test_an_empty_load_is_a_commit_of_its_own(graph: Graph) -> None:
+    """W-26: in every mode, and it changes no table."""
+    before = graph.snapshot()
+    for mode in LoadMode:
+        receipt = graph.load(b"\n\n", mode=mode)
+        assert receipt.commit is not None
+        assert (receipt.total, receipt.commit.tables) == (0, ())
+    assert graph.snapshot().tables == before.tables
+
+
+def test_a_mode_that_is_none_is_refused(graph: Graph) -> None:
+    with pytest.raises(InvalidInput, match="append, merge, overwrite"):
+        graph.load(b"", mode="upsert")
+
+
+# -- sources
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("mode", LoadMode)
+def test_every_source_gives_the_same_graph(tmp_path: Path, source: str, mode: LoadMode) -> None:
+    graphs = [og.init(tmp_path / name, schema=SCHEMA) for name in ("plain", "other")]
+    for graph in graphs:
+        graph.load(ndjson(*FIRST), mode="append")
+    records = SECOND if mode is LoadMode.APPEND else OVER
+    receipts = [
+        graphs[0].load(ndjson(*records), mode=mode),
+        graphs[1].load(SOURCES[source](records, tmp_path), mode=mode),
+    ]
+    assert shown(graphs[0]) == shown(graphs[1])
+    assert receipts[0].nodes == receipts[1].nodes
+    assert receipts[0].edges == receipts[1].edges
+
+
+# -- refusals
+
+
+BAD: dict[str, tuple[bytes, Code, int]] = {
+    "not JSON": (b'{"type":"Person"', Code.JSON, 1),
+    "a wrong type": (ndjson(*SECOND, {"type": "Person", "data": {"name": "Q", "born": "1999"}}), Code.TYPE, 4),
+    "an unknown type": (ndjson(SECOND[0], {"type": "Robot", "data": {}}), Code.UNKNOWN_TYPE, 2),
+    "an unknown property": (ndjson({"type": "Person", "data": {"name": "Q", "age": 3}}), Code.UNKNOWN_FIELD, 1),
+    "a missing key": (ndjson(SECOND[0], {"type": "Person", "data": {}}), Code.REQUIRED, 2),
+    "a wrong enum value": (ndjson({"type": "Person", "data": {"name": "Q", "mood": "odd"}}), Code.ENUM, 1),
+    "a number out of range": (ndjson({"type": "Person", "data": {"name": "Q", "born": 1700}}), Code.RANGE, 1),
+    "a key given twice": (ndjson(*SECOND, SECOND[0]), Code.UNIQUE, 4),
+    "a unique value that is taken": (ndjson({"type": "Person", "data": {"name": "Q", "email": "ada@x"}}), Code.UNIQUE, 1),
+    "an edge to nobody": (ndjson(SECOND[0], {"edge": "Knows", "from": "Cyd", "to": "Zed"}), Code.ENDPOINT, 2),
+    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), Code.CARDINALITY, 1),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_load_with_anything_wrong_changes_nothing_and_leaves_nothing(graph: Graph, what: str) -> None:
+    """W-11, W-32: the refusal has a code and a line; rows, versions and files are what they were."""
+    data, code, line = BAD[what]
+    before, files, rows = graph.snapshot(), files_of(graph), shown(graph)
+    with pytest.raises(InvalidInput) as caught:
+        graph.load(data, mode="merge")
+    (first, *_) = caught.value.facts["problems"]  # type: ignore[misc]
+    assert (first.code, first.line) == (code, line), first
+    assert (graph.snapshot(), shown(graph)) == (before, rows)
+    assert files_of(graph) == files
+    assert graph.load(ndjson(*SECOND), mode="merge").total == 3, "the next load is not bothered"
+
+
+def test_many_problems_are_reported_at_once(graph: Graph) -> None:
+    bad = ndjson(*({"type": "Person", "data": {"name": f"p{n}", "born": "x"}} for n in range(250)))
+    with pytest.raises(InvalidInput) as caught:
+        graph.load(bad, mode="append", report_errors=20)
+    problems: tuple[Any, ...] = caught.value.facts["problems"]  # type: ignore[assignment]
+    assert [problem.line for problem in problems] == list(range(1, 21))
+
+
+def test_a_read_only_graph_is_not_loaded_into(graph: Graph) -> None:
+    reader = og.open(graph.uri, mode="r")
+    with pytest.raises(Unsupported):
+        reader.load(ndjson(*SECOND))
+    assert reader.load(ndjson(*SECOND), dry_run=True).total == 3, "but may be asked whether the data is right"
+
+
+# -- dry runs, tokens, branches
+
+
+def test_a_dry_run_checks_everything_and_writes_nothing(graph: Graph) -> None:
+    before, files = graph.snapshot(), files_of(graph)
+    receipt = graph.load(ndjson(*OVER), mode="merge", dry_run=True)
+    assert (receipt.total, receipt.commit) == (4, None)
+    with pytest.raises(InvalidInput, match="not found in Person"):
+        graph.load(ndjson({"edge": "Knows", "from": "Ada", "to": "Zed"}), dry_run=True)
+    assert (graph.snapshot(), files_of(graph)) == (before, files)
+
+
+def test_a_retry_with_the_token_gets_the_first_receipt_and_reads_nothing(graph: Graph) -> None:
+    first = graph.load(ndjson(*SECOND), mode="append", token="nightly")
+    again = graph.load(iter(["this would be refused"]), mode="append", token="nightly")
+    assert again == first
+    with pytest.raises(InvalidInput, match="belongs to commit"):
+        graph.mutate('query q() { insert Person { name: "Z" } }', token="nightly")
+
+
+def test_a_branch_is_made_for_a_load_that_is_sound(graph: Graph) -> None:
+    with pytest.raises(OmniGraphError) as missing:
+        graph.load(ndjson(*SECOND), branch="work")
+    assert missing.value.kind is Kind.BRANCH_NOT_FOUND
+    with pytest.raises(InvalidInput):
+        graph.load(ndjson({"type": "Person", "data": {}}), branch="work", from_branch="main")
+    assert graph.branches.list() == ["main"], "a refused load leaves no branch behind"
+    receipt = graph.load(ndjson(*OVER), mode="merge", branch="work", from_branch="main")
+    assert receipt.branch == "work"
+    assert people(graph, "work") == ["Ada", "Ben", "Eve"]
+    assert people(graph) == ["Ada", "Ben"]
+    graph.load(ndjson(*SECOND), mode="append", branch="work", from_branch="main")
+    assert len(people(graph, "work")) == 5
+    assert graph.verify() == []
+
+
+@pytest.mark.parametrize("mode", LoadMode)
+def test_a_first_touch_of_a_branch_keeps_the_parent_as_it_was(graph: Graph, mode: LoadMode) -> None:
+    """B-04, B-13: files are written before the branch's own copy of a table exists."""
+    graph.branches.create("work")
+    before = shown(graph)
+    records = SECOND if mode is LoadMode.APPEND else OVER
+    graph.load(ndjson(*records), mode=mode, branch="work")
+    assert shown(graph) == before
+    twin = og.init(f"{graph.uri}-twin", schema=SCHEMA)
+    twin.load(ndjson(*FIRST), mode="append")
+    twin.load(ndjson(*records), mode=mode)
+    assert shown(graph, "work") == shown(twin)
+    assert graph.verify() == []
+
+
+# -- others write too
+
+
+def test_a_load_that_was_overtaken_is_checked_again_on_what_is_there_now(graph: Graph) -> None:
+    """V-15: the email was free when the load was read, and is not when it lands."""
+    data = ndjson({"type": "Person", "data": {"name": "Eva", "email": "eve@x"}})
+    load = Load(data, LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True)
+    load.prepare(graph._manifest.snapshot())
+    graph.mutate('query q() { insert Person { name: "Eve", email: "eve@x" } }')
+    with pytest.raises(InvalidInput, match=r"@unique violation on Person\.email"):
+        load.prepare(graph._manifest.snapshot())
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_load_finds_the_branch_forked_by_another_meanwhile(graph: Graph, once: bool) -> None:
+    """The files lie where nobody will look for them, and are moved; the input is not read again."""
+    graph.branches.create("work")
+    data = iter(ndjson(*OVER).decode().splitlines()) if once else ndjson(*OVER)
+    load = Load(data, LoadMode.MERGE, tables=graph._tables, catalog_of=graph._catalog, write=True)
+    load.prepare(graph._manifest.snapshot(WORK))
+    graph.load(ndjson(*SECOND), branch="work")
+    write(graph._manifest, graph._tables, Request(CommitKind.LOAD, branch=WORK), load.prepare)
+    assert people(graph, "work") == ["Ada", "Ben", "Cyd", "Dee", "Eve"]
+    assert graph.verify() == []
+
+
+def test_loads_side_by_side_all_land(graph: Graph) -> None:
+    failures: list[OmniGraphError] = []
+
+    def work(n: int) -> None:
+        try:
+            og.open(graph.uri).load(ndjson({"type": "Person", "data": {"name": f"p{n}"}}), mode="append")
+        except OmniGraphError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(people(graph)) == 8
+
+
+# -- how far
+
+
+def test_progress_is_told_from_the_first_byte_to_the_commit(graph: Graph, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    path = tmp_path / "more.ndjson"
+    path.write_bytes(ndjson(*SECOND))
+    graph.load(path, mode="append", on_progress=told.append)
+    assert [stage for stage in Stage if any(one.stage is stage for one in told)] == list(Stage)
+    assert told[-1].rows == 3
+    assert told[-1].read_bytes == told[-1].total_bytes == path.stat().st_size
+
+
+def test_key_columns_past_the_budget_are_read_back_from_the_files(graph: Graph) -> None:
+    data = ndjson(*({"type": "Person", "data": {"name": f"p{n}", "email": f"{n}@x"}} for n in range(500)), FIRST[0])
+    load = Load(data, LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True, key_bytes=1)
+    with pytest.raises(KeyConflict) as caught:
+        load.prepare(graph._manifest.snapshot())
+    assert caught.value.facts["line"] == 501
+
+
+def test_a_failure_between_tables_leaves_the_graph_as_it_was(graph: Graph) -> None:
+    before = shown(graph)
+    failure = ConflictError(Kind.CONTENTION, "somebody was faster")
+    with armed(Fault.WRITE_BETWEEN_TABLES, failure=failure), pytest.raises(ConflictError):
+        graph.load(ndjson(*SECOND), mode="append")
+    assert shown(graph) == before
+    assert graph.load(ndjson(*SECOND), mode="append").total == 3

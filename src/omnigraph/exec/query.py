@@ -63,12 +63,13 @@ class Queries:
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch) -> Result:
+    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None) -> Result:
+        """With `route` every link is followed that way; the answer is the same."""
         view = View(snapshot, self._opened)
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
-        table = run(plan, view, watch=watch)
+        table = run(plan, view, watch=watch, route=route)
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
     def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:

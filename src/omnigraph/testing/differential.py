@@ -22,9 +22,6 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, LanguageError
 from omnigraph.exec.query import Ask
-from omnigraph.exec.result import Result
-from omnigraph.exec.run import run
-from omnigraph.exec.view import View
 from omnigraph.exec.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, BranchName, CommitId
@@ -145,10 +142,8 @@ def asked(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) ->
         result = real.query(query.text, params=query.params, branch=stage.branch, at=stage.at)
     else:
         snapshot = real._manifest.snapshot(BranchName(stage.branch), at=None if stage.at is None else CommitId(stage.at))
-        view = View(snapshot, real._queries._opened)
-        plan = real._queries._plan(Ask(Source(query.text, "query.gq"), None, query.params, NOW_MS), view)
-        table = run(plan, view, watch=Watch(), route=route)
-        result = Result(table, query_name=plan.name, branch=stage.branch, commit_id=snapshot.commit)
+        ask = Ask(Source(query.text, "query.gq"), None, query.params, NOW_MS)
+        result = real._queries.result(ask, snapshot, watch=Watch(), route=route)
     return Table(result.columns, tuple(result.tuples()))
 
 

@@ -74,7 +74,7 @@ class Matcher:
         self._now = Typed(now_ms, DATETIME, given=True)
         self._steps = steps
         self._nodes = {name: {str(row["id"]): row for row in rows} for name, rows in data.nodes.items()}
-        self._neighbours: dict[tuple[str, bool], dict[str, list[str]]] = {}
+        self._edges: dict[tuple[str, bool], dict[str, list[tuple[str, Row]]]] = {}
         self._walks: dict[tuple[str, bool, bool, int, int, str], list[str]] = {}
 
     def rows(self, clauses: Sequence[Clause], bound: Bound) -> Iterator[Bound]:
@@ -158,7 +158,7 @@ class Matcher:
     def _reached(self, clause: Traversal, edge: EdgeType, start: str, *, forward: bool) -> list[tuple[str, Row | None]]:
         """The nodes a traversal leads to: each once, or, if the edge has a name, once for every edge."""
         if clause.edge_variable is not None and not clause.edge_variable.wildcard:
-            return [(end, row) for row in self._data.edges[edge.name] for end in self._ends(row, edge, clause, start, forward=forward)]
+            return list(self._leaving(edge, start, forward=forward, undirected=clause.undirected))
         low, high = (1, 1) if clause.hops is None else (clause.hops.low, clause.hops.high)
         assert high is not None
         if edge.source != edge.target:
@@ -169,24 +169,13 @@ class Matcher:
             self._walks[key] = self._walk(edge, start, low, high, forward=forward, undirected=clause.undirected)
         return [(end, None) for end in self._walks[key]]
 
-    def _ends(self, row: Row, edge: EdgeType, clause: Traversal, start: str, *, forward: bool) -> set[str]:
-        """Where one edge leads from `start`. An undirected one is followed both ways, a self-edge only once."""
-        source, target = str(row["src"]), str(row["dst"])
-        if source not in self._nodes[edge.source] or target not in self._nodes[edge.target]:
-            return set()
-        ways = {(source, target), (target, source)} if clause.undirected else {(source, target) if forward else (target, source)}
-        return {end for begin, end in ways if begin == start}
-
     def _walk(self, edge: EdgeType, start: str, low: int, high: int, *, forward: bool, undirected: bool) -> list[str]:
         """The breadth-first search of the language, word for word."""
         frontier, visited, emitted = [start], {start}, dict[str, None]()
         for hop in range(1, high + 1):
             following: list[str] = []
             for node in frontier:
-                neighbours = list(self._next(edge, node, forward=forward))
-                if undirected:
-                    neighbours += self._next(edge, node, forward=not forward)
-                for other in neighbours:
+                for other, _ in self._leaving(edge, node, forward=forward, undirected=undirected):
                     if other == node:
                         if hop >= low:
                             emitted[other] = None
@@ -200,18 +189,23 @@ class Matcher:
                 break
         return list(emitted)
 
-    def _next(self, edge: EdgeType, node: str, *, forward: bool) -> list[str]:
-        """The neighbours over one edge type. An edge that lacks one of its ends contributes nothing."""
+    def _leaving(self, edge: EdgeType, node: str, *, forward: bool, undirected: bool) -> Iterator[tuple[str, Row]]:
+        """The edges at a node, each with its other end. An undirected one is followed both ways, a self-edge only once."""
+        yield from self._at(edge, forward=forward).get(node, ())
+        if undirected:
+            yield from ((other, row) for other, row in self._at(edge, forward=not forward).get(node, ()) if other != node)
+
+    def _at(self, edge: EdgeType, *, forward: bool) -> dict[str, list[tuple[str, Row]]]:
+        """Every edge of a type by the node it leaves from. One that lacks one of its ends contributes nothing."""
         key = (edge.name, forward)
-        if key not in self._neighbours:
-            table: dict[str, list[str]] = {}
+        if key not in self._edges:
+            self._edges[key] = {}
             for row in self._data.edges[edge.name]:
                 source, target = str(row["src"]), str(row["dst"])
                 if source in self._nodes[edge.source] and target in self._nodes[edge.target]:
                     begin, end = (source, target) if forward else (target, source)
-                    table.setdefault(begin, []).append(end)
-            self._neighbours[key] = table
-        return self._neighbours[key].get(node, [])
+                    self._edges[key].setdefault(begin, []).append((end, row))
+        return self._edges[key]
 
     # expressions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Final
 
 import msgspec
 
@@ -12,8 +13,13 @@ from omnigraph.catalog.model import EdgeType, EntityType, NodeType, TypeKind
 from omnigraph.lang import parse_schema
 from omnigraph.plan.expr import Value
 from omnigraph.testing.brute.data import Data, Row, id_of, no_data
-from omnigraph.testing.random.schemas import random_schema
+from omnigraph.testing.random.schemas import NODES, random_schema
 from omnigraph.testing.random.values import random_pool
+
+LARGE: Final = 20
+"""One seed in so many has a type with thousands of rows, which an engine may read in other ways than a few."""
+MANY: Final = (8_000, 9_000)
+"""Of which some have the same key, and so are one."""
 
 _Table = tuple[TypeKind, str]
 
@@ -48,10 +54,11 @@ class RandomGraph(msgspec.Struct, frozen=True):
 
 def random_graph(seed: int) -> RandomGraph:
     rng = Random(f"graph {seed}")
-    schema = random_schema(rng)
+    large = seed % LARGE == LARGE - 1
+    schema = random_schema(rng, large=large)
     numbers = iter(range(10_000))
     catalog = build_catalog(parse_schema(schema), mint=lambda: f"{next(numbers):016x}")
-    source = _Source(rng, catalog)
+    source = _Source(rng, catalog, large=large)
     first = source.first()
     edits = tuple(_history(source, first, rng.randint(1, 2)))
     branch_edits = tuple(_history(source, edited(first, edits), 1))
@@ -84,12 +91,13 @@ def _edited(rows: list[Row], edit: Edit, table: _Table) -> list[Row]:
 class _Source:
     """Makes rows of one graph: each property has its pool, so that values meet again."""
 
-    def __init__(self, rng: Random, catalog: Catalog) -> None:
+    def __init__(self, rng: Random, catalog: Catalog, *, large: bool) -> None:
         self._rng = rng
+        self._large = large
         self._catalog = catalog
         self._pools: dict[tuple[_Table, str], list[Value]] = {}
         self._nulls = rng.choice((0.1, 0.25, 0.5))
-        self._dense = rng.choice((0.6, 1.2, 2.5))
+        self._dense = 0.5 if large else rng.choice((0.6, 1.2, 2.5))
         self._size = rng.choice(((3, 8), (5, 20), (10, 40)))
         self._dangling = rng.choice((0.0, 0.0, 0.0, 0.0, 0.08))
         """A few graphs have edges whose ends are missing; no writer makes such, and a reader must not stumble over them."""
@@ -98,32 +106,33 @@ class _Source:
     def first(self) -> Data:
         data = no_data(self._catalog)
         for node in self._catalog.nodes:
-            for _ in range(self._rng.randint(*self._size)):
-                row = self._node(node, data.nodes[node.name])
+            taken: set[str] = set()
+            for _ in range(self._rng.randint(*(MANY if self._large and node.name == NODES[0] else self._size))):
+                row = self._node(node, taken)
                 if row is not None:
                     data.nodes[node.name].append(row)
+                    taken.add(str(row["id"]))
         for edge in self._catalog.edges:
             data.edges[edge.name].extend(self._edges(edge, data, dense=self._dense))
         return data
 
-    def _node(self, node: NodeType, others: list[Row]) -> Row | None:
+    def _node(self, node: NodeType, taken: set[str]) -> Row | None:
         """A new node, or nothing when its key is taken."""
         values = self._values(node)
         if node.key is None:
             # Short ids on purpose: nodes of different types then share them.
-            id_ = str(len(others)) if self._rng.random() < 0.7 else f"n{len(others)}"
+            id_ = str(len(taken)) if self._rng.random() < 0.7 else f"n{len(taken)}"
         else:
             for name in node.key.columns:
                 values[name] = self._key_part(node, name)
             id_ = id_of(node, values)
-        taken = {row["id"] for row in others}
         return None if id_ in taken else {"id": id_, **values}
 
     def _key_part(self, node: NodeType, name: str) -> Value:
         """Keys are drawn from few values too, but from enough to make many nodes."""
         property_ = node.property(name)
         assert property_ is not None
-        number = self._rng.randint(0, 30)
+        number = self._rng.randint(0, 100_000 if self._large else 30)
         match random_pool(self._rng, property_.type)[0]:
             case bool() as truth:
                 return truth
@@ -181,7 +190,7 @@ class _Source:
             removes[table] = [str(row["id"]) for row in rows if self._rng.random() < 0.1]
             kept = [row for row in rows if row["id"] not in removes[table]]
             puts[table] = [self._changed(node, row) for row in kept if self._rng.random() < 0.15]
-            added = self._node(node, rows)
+            added = self._node(node, {str(row["id"]) for row in rows})
             puts[table].extend([added] if added is not None else [])
         after = edited(data, (Edit(puts, removes),))
         for edge in self._catalog.edges:

@@ -24,9 +24,9 @@ from omnigraph.testing.random.returns import random_returns
 from omnigraph.testing.random.scope import Scope, Seen
 
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
-MOST_STEPS: Final = 30_000
-"""How far brute force goes before a query counts as too large."""
+MOST_STEPS: Final = 40_000
 MOST_ROWS: Final = 2_000
+"""Beyond these a query counts as too large for brute force; where a table is larger, a few passes over it are allowed."""
 _EMPTY_KEPT: Final = 0.4
 
 
@@ -47,16 +47,17 @@ def random_query(rng: Random, catalog: Catalog, data: Data, *, now_ms: int) -> R
 
 
 def _try(rng: Random, catalog: Catalog, data: Data, now_ms: int) -> RandomQuery | None:
+    largest = max(map(len, (*data.nodes.values(), *data.edges.values())))
     maker = _Maker(rng, catalog, data)
     clauses = maker.clauses(rng.choice((1, 2, 2, 3, 3, 4, 5, 6)))
     tail = random_returns(rng, maker.scope, maker.constants)
     parameters = ", ".join(f"${name}: {type_}" for name, type_ in maker.constants.declared)
     text = f"query q({parameters}) {{\n  match {{\n    " + "\n    ".join(clauses) + f"\n  }}\n  {tail}\n}}"
     try:
-        expected = answer(text, maker.constants.params, catalog=catalog, data=data, now_ms=now_ms, steps=MOST_STEPS)
+        expected = answer(text, maker.constants.params, catalog=catalog, data=data, now_ms=now_ms, steps=max(MOST_STEPS, 8 * largest))
     except TooManyRows:
         return None
-    if sum(map(len, expected.classes)) > MOST_ROWS:
+    if sum(map(len, expected.classes)) > max(MOST_ROWS, largest):
         return None
     return RandomQuery(text, maker.constants.params, expected)
 
@@ -103,8 +104,23 @@ class _Maker:
         return f"${name}: {node.name}{self._inline(name, 0.45)}"
 
     def _another_binding(self) -> str | None:
-        """A component of its own: rows multiply, so there are few."""
-        return self._binding() if self.scope.components() < 2 + (self._rng.random() < 0.2) else None
+        """A component of its own: rows multiply, so there are few. Often it has a value in common with another one."""
+        if self.scope.components() >= 2 + (self._rng.random() < 0.2):
+            return None
+        known = dict(self.scope.variables)
+        binding = self._binding()
+        name = next(name for name in self.scope.variables if name not in known)
+        pairs = [
+            (mine.name, other, its.name)
+            for mine in self.scope.variables[name].type.properties
+            for other, seen in known.items()
+            for its in seen.type.properties
+            if _comparable(mine, its) and not isinstance(mine.type, ListOf)
+        ]
+        if not pairs or self._rng.random() < 0.5:
+            return binding
+        mine_, other_, its_ = self._rng.choice(pairs)
+        return f"{binding} ${name}.{mine_} = ${other_}.{its_}"
 
     def _rebinding(self) -> str:
         name, seen = self.scope.some_node()

@@ -16,16 +16,21 @@ _KEYS: Final = ("String", "String", "String", "I32", "U64", "Date", "F64", "Bool
 _NAMES: Final = ("name", "rank", "order", "size", "select", "level", "match", "group", "mark", "count", "tag", "limit", "kind", "note")
 
 
-def random_schema(rng: Random) -> str:
-    """Two to four node types, and edges that join them to themselves, to each other, back again and in parallel."""
+def random_schema(rng: Random, *, large: bool) -> str:
+    """Two to four node types, and edges that join them to themselves, to each other, back again and in parallel.
+
+    In a large graph the first type has a key of which there are many.
+    """
     names = NODES[: rng.randint(2, 4)]
-    return "\n".join([*(_node(rng, name) for name in names), *_edges(rng, names)]) + "\n"
+    return "\n".join([*(_node(rng, name, many=large and name == NODES[0]) for name in names), *_edges(rng, names)]) + "\n"
 
 
-def _node(rng: Random, name: str) -> str:
+def _node(rng: Random, name: str, *, many: bool) -> str:
     names = rng.sample(_NAMES, rng.randint(4, 8))
     columns = [f"{property_}: {_type(rng)}" for property_ in names]
     match rng.choice(("none", "one", "one", "one", "two")):
+        case _ if many:
+            columns.insert(0, "key: String @key")
         case "one":
             columns.insert(0, f"key: {rng.choice(_KEYS)} @key")
         case "two":

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
 from tests.s3 import CountingProxy, S3Server, start_server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Derived files go where they vanish with the session; child processes inherit the place."""
+    before = os.environ.get(CACHE)
+    os.environ[CACHE] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ[CACHE]
+    else:
+        os.environ[CACHE] = before
 
 
 @pytest.fixture(scope="session")

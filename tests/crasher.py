@@ -64,6 +64,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             og.open(manifest.root.uri).mutate(what)
         case "load":
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).load(**json.loads(what))
+        case "apply" | "purge":
+            og.open(manifest.root.uri, storage_options=manifest.root.storage_options).apply_schema(what, allow_data_loss=verb == "purge")
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from omnigraph.exec.write import Append, Change, DeleteKeys, Overwrite, Prepared, Request, Upsert, Written, write
@@ -29,6 +31,11 @@ def put(
 
     request = Request(CommitKind.MUTATE, branch=branch, token=token, if_commit=if_commit, actor=actor)
     return write(manifest, Tables(manifest.root), request, prepare)
+
+
+def work(manifest: Manifest, prepare: Callable[[Snapshot], Prepared], *, branch: BranchName = MAIN) -> Written:
+    """Whatever a preparation makes of the snapshot it is given, as changes of a schema are prepared."""
+    return write(manifest, Tables(manifest.root), Request(CommitKind.SCHEMA, branch=branch, actor="act-writer"), prepare)
 
 
 def upsert(manifest: Manifest, *ids: str, n: int = 0, branch: BranchName = MAIN, alias: str = PERSON, token: str | None = None) -> Written:

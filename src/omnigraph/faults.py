@@ -44,6 +44,8 @@ class Fault(StrEnum):
     WRITE_BETWEEN_TABLES = "write.between_tables"
     WRITE_COMMITTED = "write.committed"
     WRITE_PUBLISHED = "write.published"
+    RECLAIM_BEFORE = "reclaim.before"
+    RECLAIM_AFTER = "reclaim.after"
     RECOVER_BEFORE_RESTORE = "recover.before_restore"
     RECOVER_AFTER_RESTORE = "recover.after_restore"
     RECOVER_BEFORE_PUBLISH = "recover.before_publish"
@@ -52,6 +54,7 @@ class Fault(StrEnum):
     BRANCH_AFTER_CREATE = "branch.after_create"
     BRANCH_BEFORE_DELETE = "branch.before_delete"
     BRANCH_AFTER_DELETE = "branch.after_delete"
+    CACHE_BEFORE_RENAME = "cache.before_rename"
 
 
 class SimulatedCrash(BaseException):

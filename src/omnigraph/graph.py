@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
 
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
-from omnigraph.catalog.tables import table_schema
+from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
-from omnigraph.exec.load.load import Load, LoadMode, OnProgress, run_load
+from omnigraph.exec.adjacency.cache import cache_folder
+from omnigraph.exec.adjacency.topology import Topology
+from omnigraph.exec.blobs import Blob, find_blob
+from omnigraph.exec.export import export_lines
+from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
+from omnigraph.exec.load.load import Intake, Load, LoadMode, LocalIntake, OnProgress, run_load
 from omnigraph.exec.load.read import Data
+from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
 from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import Ask, Queries
@@ -25,7 +31,7 @@ from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
-from omnigraph.manifest.birth import NewTable, create_graph, new_table_id, open_graph
+from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, Resolution, SchemaText, TableChange, now
 from omnigraph.manifest.publish import LOCK_SECONDS
@@ -137,10 +143,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     with located(Source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
     root = open_root(uri, storage_options=storage_options)
-    tables = [
-        *(NewTable(new_table_id(node.id), f"node:{node.name}", "nodes", table_schema(node)) for node in catalog.nodes),
-        *(NewTable(new_table_id(edge.id), f"edge:{edge.name}", "edges", table_schema(edge)) for edge in catalog.edges),
-    ]
+    tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
     return Graph(create_graph(root, schema=text, tables=tables, actor=actor), mode="rw", actor=actor)
 
@@ -165,7 +168,7 @@ class Graph:
         self._manifest = manifest
         self._tables = Tables(manifest.root)
         self._catalogs: dict[SchemaHash, Catalog] = {}
-        self._queries: Final = Queries(self._tables, self._catalog)
+        self._queries: Final = Queries(self._tables, Topology(self._tables, cache_folder(manifest.graph_id)), self._catalog)
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -180,7 +183,12 @@ class Graph:
     @property
     def schema(self) -> str:
         """Main's accepted schema, as it was written."""
-        return self._manifest.schema(self._manifest.snapshot().state.head.schema).source
+        return self.schema_of(MAIN)
+
+    def schema_of(self, branch: str) -> str:
+        """A branch's accepted schema, as it was written."""
+        snapshot = self._manifest.snapshot(BranchName(branch))
+        return self._manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
 
     @property
     def catalog(self) -> Catalog:
@@ -234,7 +242,7 @@ class Graph:
     ) -> Result:
         """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
-        return self._queries.result(_ask(source, name, params), self._at(branch, at), watch=watch)
+        return self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch)
 
     def explain(
         self,
@@ -246,7 +254,7 @@ class Graph:
         at: str | int | datetime | None = None,
     ) -> Explanation:
         """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
-        return self._queries.explanation(_ask(source, name, params), self._at(branch, at))
+        return self._queries.explanation(_ask(source, name, params), self._snapshot(branch, at))
 
     def load(
         self,
@@ -266,13 +274,39 @@ class Graph:
         `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
         mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` makes the branch if it is not there.
         """
+        return self._load(
+            LocalIntake(data),
+            mode,
+            branch=branch,
+            from_branch=from_branch,
+            token=token,
+            message=message,
+            dry_run=dry_run,
+            report_errors=report_errors,
+            on_progress=on_progress,
+        )
+
+    def _load(
+        self,
+        intake: Intake,
+        mode: str,
+        *,
+        branch: str,
+        from_branch: str | None,
+        token: str | None,
+        message: str | None,
+        report_errors: int,
+        on_progress: OnProgress | None,
+        dry_run: bool = False,
+    ) -> LoadReceipt:
+        """A load, whoever reads its rows."""
         if not dry_run:
             self._writable()
         chosen = _load_mode(mode)
         if report_errors < 1:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
         load = Load(
-            data,
+            intake,
             chosen,
             tables=self._tables,
             catalog_of=self._catalog,
@@ -287,9 +321,39 @@ class Graph:
         base = BranchName(from_branch) if from_branch is not None else None
         return _load_receipt(branch, chosen, _of_kind(run_load(self._manifest, request, load, from_=base), request))
 
+    def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
+        """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
+        accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
+        return evolve(Wanted(Source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
+
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+        """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
+        commits, unless `allow_data_loss`: then the past of those tables goes, but for what another branch shows.
+        """
+        self._writable()
+        wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
+        return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
+
+    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+        """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        self._writable()
+        return ensure_indices(
+            self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
+        )
+
+    def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
+        """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
+        snapshot = self._snapshot(branch, at)
+        return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+    def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
+        """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
+        snapshot = self._snapshot(branch, at)
+        return find_blob(self._tables, snapshot, self._catalog(snapshot), kind=kind, type_=type_, id_=id_, property_=property_)
+
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        found = self._at(branch, at)
+        found = self._snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
@@ -335,7 +399,7 @@ class Graph:
             python=platform.python_version(),
         )
 
-    def _at(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
+    def _snapshot(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
         if not isinstance(at, str | int | datetime | None):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
         return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)

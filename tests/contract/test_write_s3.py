@@ -26,12 +26,19 @@ pytestmark = pytest.mark.s3
 BY_NAME = {writer.name: writer for writer in WRITERS}
 TWO_TABLES = BY_NAME["two tables, main"]
 FIRST_TOUCH = BY_NAME["two tables, first touch"]
+SCHEMA = BY_NAME["schema, first touch"]
+INDEXES = BY_NAME["indexes of two tables, main"]
 KILLS = [
     (TWO_TABLES, Fault.WRITE_BEFORE_ARM),
     (TWO_TABLES, Fault.WRITE_BETWEEN_TABLES),
     (FIRST_TOUCH, Fault.WRITE_AFTER_REF),
     (FIRST_TOUCH, Fault.WRITE_COMMITTED),
     (TWO_TABLES, Fault.PUBLISH_AFTER_COMMIT),
+    (SCHEMA, Fault.WRITE_AFTER_CREATE),
+    (SCHEMA, Fault.WRITE_BETWEEN_TABLES),
+    (SCHEMA, Fault.WRITE_COMMITTED),
+    (INDEXES, Fault.WRITE_BETWEEN_TABLES),
+    (INDEXES, Fault.WRITE_COMMITTED),
 ]
 
 
@@ -87,6 +94,8 @@ OVERTAKEN = [
     Overtaken(Fault.WRITE_PUBLISHED, lands=True, told="done"),
 ]
 
+AROUND_THE_EFFECTS = (Fault.WRITE_BEFORE_ARM, Fault.WRITE_ARMED, Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED)
+
 
 @pytest.mark.parametrize("case", OVERTAKEN, ids=lambda case: case.fault.value)
 def test_a_writer_overtaken_in_its_sleep_damages_nothing(s3_server: S3Server, s3_uri: str, case: Overtaken) -> None:
@@ -106,6 +115,23 @@ def test_a_writer_overtaken_in_its_sleep_damages_nothing(s3_server: S3Server, s3
         whole(manifest, TWO_TABLES)
         chain = manifest.commits()
         assert [commit.parents for commit in chain] == [*((parent.id,) for parent in chain[1:]), ()]
+
+
+@pytest.mark.parametrize("case", [case for case in OVERTAKEN if case.fault in AROUND_THE_EFFECTS], ids=lambda case: case.fault.value)
+def test_an_indexer_overtaken_in_its_sleep_damages_nothing(s3_server: S3Server, s3_uri: str, case: Overtaken) -> None:
+    """RT-52: no fence holds an index; still it is never committed over rows that came while it slept."""
+    options = s3_server.storage_options
+    manifest = make(s3_uri, *ALIASES, storage_options=options)
+    expected = images(INDEXES)
+    shown = dict(expected.after if case.lands else expected.before)
+    with short_leases(manifest):
+        prepare(manifest, INDEXES)
+        with asleep(doing(INDEXES), s3_uri, case.fault, options=options) as sleeper:
+            upsert(manifest, "meanwhile")
+            assert sleeper.wake() == case.told
+        upsert(manifest, "next")
+        assert content(manifest, MAIN) == {**shown, PERSON: shown[PERSON] | {"meanwhile", "next"}}
+        whole(manifest, INDEXES)
 
 
 def test_a_first_touch_overtaken_in_its_sleep_leaves_the_branch_alone(s3_server: S3Server, s3_uri: str) -> None:

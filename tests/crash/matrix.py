@@ -5,17 +5,22 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from omnigraph.exec.write import Change, Upsert
+import pyarrow as pa
+
+from omnigraph.exec.write import Alter, BuildIndexes, Change, GiveUp, Prepared, Upsert
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
+from omnigraph.manifest.birth import NewTable, new_table_id
 from omnigraph.manifest.branches import create_branch
-from omnigraph.manifest.read import Manifest
-from omnigraph.store.tables import open_newest
-from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
-from tests.writes import append, both, delete, overwrite, put, upsert
+from omnigraph.manifest.model import SchemaText, TableRow
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.store.index import IndexKind, IndexSpec, existing
+from omnigraph.store.tables import Tables, open_newest
+from tests.graphs import COLUMNS, COMPANY, PERSON, make, people, reopen
+from tests.writes import append, both, delete, overwrite, put, work
 
 WORK = BranchName("work")
 ALIASES = (PERSON, COMPANY)
@@ -28,9 +33,57 @@ class Writer(NamedTuple):
 
     name: str
     branch: BranchName
-    changes: Callable[[], dict[str, Change]]
+    changes: Callable[[], dict[str, Change]] | Callable[[Snapshot], Prepared]
     tables: int
     first_touches: int = 0
+    births: int = 0
+    is_migration: bool = False
+
+    @property
+    def arms(self) -> bool:
+        """Does it do anything that somebody might have to undo?"""
+        return self.tables + self.births > 0
+
+
+NEW_COLUMNS = pa.schema([COLUMNS.field("id"), pa.field("added", pa.string())])
+"""`n` is dropped, `added` is new."""
+NEW_SCHEMA = SchemaText("node Person { added: String? }", '{"nodes": ["Person", "Firm", "Born"]}')
+
+
+def row_named(snapshot: Snapshot, alias: str) -> TableRow:
+    row = snapshot.state.table(alias)
+    assert row is not None
+    return row
+
+
+def everything(snapshot: Snapshot) -> Prepared:
+    """Two tables with other columns, one of them under another name, and a new one."""
+    person, company = row_named(snapshot, PERSON), row_named(snapshot, COMPANY)
+    return Prepared(
+        {person.id: Alter(NEW_COLUMNS), company.id: Alter(NEW_COLUMNS)},
+        schema=NEW_SCHEMA,
+        creates=(NewTable(new_table_id("00000000000000ff"), "node:Born", "nodes", COLUMNS),),
+        renames={company.id: "node:Firm"},
+    )
+
+
+def words_only(snapshot: Snapshot) -> Prepared:
+    """A type renamed, and another schema: no table is touched."""
+    return Prepared({}, schema=NEW_SCHEMA, renames={row_named(snapshot, COMPANY).id: "node:Firm"})
+
+
+def hard_drops(snapshot: Snapshot) -> Prepared:
+    """A column and a type, with their past."""
+    person, company = row_named(snapshot, PERSON), row_named(snapshot, COMPANY)
+    changes = {person.id: GiveUp(NEW_COLUMNS), company.id: GiveUp(None)}
+    return Prepared(changes, schema=NEW_SCHEMA, drops=frozenset({company.id}))
+
+
+def indexing() -> dict[str, Change]:
+    """What `ensure_indices` asks of each of two tables."""
+    return {
+        alias: BuildIndexes((IndexSpec("id", IndexKind.BTREE, "btree_id"), IndexSpec("n", IndexKind.BTREE, "btree_n"))) for alias in ALIASES
+    }
 
 
 WRITERS = (
@@ -42,6 +95,13 @@ WRITERS = (
     Writer("two tables, branch", WORK, lambda: both("new", "old"), 2),
     Writer("two tables, first touch", WORK, lambda: both("new", "old"), 2, 2),
     Writer("delete, first touch", WORK, lambda: {PERSON: delete("old")}, 1, 1),
+    Writer("schema, main", MAIN, everything, 2, births=1, is_migration=True),
+    Writer("schema, branch", WORK, everything, 2, births=1, is_migration=True),
+    Writer("schema, first touch", WORK, everything, 2, 2, births=1, is_migration=True),
+    Writer("schema, words only", MAIN, words_only, 0, is_migration=True),
+    Writer("schema, hard drops", MAIN, hard_drops, 2, is_migration=True),
+    Writer("indexes of two tables, main", MAIN, indexing, 2),
+    Writer("indexes of two tables, first touch", WORK, indexing, 2, 2),
 )
 
 
@@ -58,9 +118,12 @@ class Point(NamedTuple):
 def points(writer: Writer) -> list[Point]:
     """The boundaries a writer passes, in order."""
     found = [Point(Fault.WRITE_PREPARED, 1, lands=False, resolved=False), Point(Fault.WRITE_BEFORE_ARM, 1, lands=False, resolved=False)]
-    found.append(Point(Fault.OBJECT_BEFORE_LINK, 1, lands=False, resolved=False))
-    found.append(Point(Fault.OBJECT_AFTER_LINK, 1, lands=False, resolved=True))
-    found.append(Point(Fault.WRITE_ARMED, 1, lands=False, resolved=True))
+    if writer.arms:
+        found.append(Point(Fault.OBJECT_BEFORE_LINK, 1, lands=False, resolved=False))
+        found.append(Point(Fault.OBJECT_AFTER_LINK, 1, lands=False, resolved=True))
+    found.append(Point(Fault.WRITE_ARMED, 1, lands=False, resolved=writer.arms))
+    for n in range(1, writer.births + 1):
+        found += [Point(fault, n, lands=False, resolved=True) for fault in (Fault.WRITE_BEFORE_CREATE, Fault.WRITE_AFTER_CREATE)]
     for n in range(1, writer.tables + 1):
         if n > 1:
             found.append(Point(Fault.WRITE_BETWEEN_TABLES, n - 1, lands=False, resolved=True))
@@ -69,7 +132,7 @@ def points(writer: Writer) -> list[Point]:
         found.append(Point(Fault.STAGE_BEFORE_COMMIT, n, lands=False, resolved=True))
         found.append(Point(Fault.STAGE_AFTER_COMMIT, n, lands=n == writer.tables, resolved=True))
     found += [
-        Point(fault, 1, lands=True, resolved=True)
+        Point(fault, 1, lands=writer.arms, resolved=writer.arms)
         for fault in (Fault.WRITE_COMMITTED, Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT)
     ]
     found += [
@@ -89,15 +152,40 @@ def prepare(manifest: Manifest, writer: Writer) -> None:
 
 
 def run(manifest: Manifest, writer: Writer) -> None:
-    put(manifest, writer.changes(), branch=writer.branch)
+    if writer.is_migration:
+        work(manifest, cast(Callable[[Snapshot], Prepared], writer.changes), branch=writer.branch)
+    else:
+        put(manifest, cast(Callable[[], dict[str, Change]], writer.changes)(), branch=writer.branch)
 
 
 def content(manifest: Manifest, branch: BranchName) -> Content:
-    return {alias: ids_in(manifest, branch=branch, alias=alias) for alias in ALIASES}
+    """The ids in each table, its columns and indexes, and the schema."""
+    snapshot = manifest.snapshot(branch)
+    shown: Content = {"schema": {manifest.schema(snapshot.state.head.schema, branch=branch).source}}
+    for row in live(snapshot):
+        table = Tables(manifest.root).open(row.ref)
+        rows = table.scan().read_all()
+        shown[row.alias] = set(rows.column("id").to_pylist())
+        shown[f"indexes of {row.alias}"] = {index.name for index in existing(table)}
+        shown[f"columns of {row.alias}"] = set(rows.schema.names)
+        assert len(rows) == row.rows
+    return shown
+
+
+def live(snapshot: Snapshot) -> list[TableRow]:
+    return [row for row in snapshot.state.tables.values() if not row.dropped]
 
 
 def next_write(manifest: Manifest, writer: Writer) -> None:
-    upsert(manifest, "after", branch=writer.branch)
+    """One more person, in whatever columns people have by then."""
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        person = row_named(snapshot, PERSON)
+        columns = Tables(manifest.root).open(person.ref).schema
+        nobody = pa.table({field.name: pa.nulls(1, field.type) for field in columns})
+        return Prepared({person.id: Upsert(nobody.set_column(0, "id", pa.array(["after"])))})
+
+    work(manifest, prepare, branch=writer.branch)
 
 
 # -- what must be true afterwards
@@ -141,9 +229,13 @@ def audits(manifest: Manifest, writer: Writer) -> int:
 
 
 def whole(manifest: Manifest, writer: Writer) -> None:
-    """HEAD equals the visible version of every table on every branch here, and no intent is left."""
+    """HEAD equals the visible version of every table on every branch here, no intent is left, and no table that nobody shows."""
+    shown: set[str] = set()
     for branch in {MAIN, writer.branch}:
-        for alias in ALIASES:
-            row = row_of(manifest, alias, branch=branch)
-            assert open_newest(manifest.root, row.path, branch=row.native).version == row.version, (branch, alias)
+        for row in manifest.snapshot(branch).state.tables.values():
+            shown.add(row.path)
+            assert open_newest(manifest.root, row.path, branch=row.native).version == row.version, (branch, row.alias)
     assert intents.pending(manifest.root.objects) == []
+    objects = manifest.root.objects
+    # An S3 server may go on listing a folder whose objects are gone.
+    assert {path.rstrip("/") for path in objects.list("nodes") if objects.exists(f"{path.rstrip('/')}/_versions")} == shown

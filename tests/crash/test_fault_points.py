@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import NotFound
 from omnigraph.faults import Fault
 from omnigraph.ids import BranchName
@@ -27,7 +28,10 @@ PUBLISH = (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT, Fault.PUBLIS
 CREATE = (Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE)
 DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE)
 RECOVER = (Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_RESTORE, Fault.RECOVER_BEFORE_PUBLISH, Fault.RECOVER_AFTER_PUBLISH)
+RECLAIM = (Fault.RECLAIM_BEFORE, Fault.RECLAIM_AFTER)
 OBJECT = (Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK)
+ELSEWHERE = (Fault.CACHE_BEFORE_RENAME,)
+"""Not in the graph: tests/unit/exec/adjacency/test_builders.py."""
 
 
 def killed(doing: str, uri: str, point: Fault) -> None:
@@ -39,7 +43,7 @@ def killed(doing: str, uri: str, point: Fault) -> None:
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:
     """F-13: a new point without a test makes this fail."""
     in_the_matrix = {point.fault for writer in WRITERS for point in points(writer)}
-    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT, *RECOVER, *in_the_matrix} == set(Fault)
+    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT, *RECLAIM, *RECOVER, *ELSEWHERE, *in_the_matrix} == set(Fault)
 
 
 @pytest.mark.parametrize("point", INIT)
@@ -131,6 +135,20 @@ def test_recovery(tmp_path: Path, point: Fault) -> None:
     run(manifest, writer)
     assert ids_in(manifest) == ids_in(manifest, alias=COMPANY) == {"old", "new"}
     assert sum(commit.audit is not None for commit in manifest.commits()) == 1
+
+
+@pytest.mark.parametrize("point", RECLAIM)
+def test_reclaim(tmp_path: Path, point: Fault) -> None:
+    """S-05: a hard drop that is killed while it removes old versions has happened; applied once more, it goes on removing."""
+    place = tmp_path / "g"
+    graph = og.init(place, schema="node A { k: String @key  s: String? }  node B { k: String @key }")
+    graph.mutate('query q() { insert A { k: "a", s: "hush-1" } insert B { k: "hush-2" } }')
+    wanted = "node A { k: String @key }"
+    killed(f"purge {wanted}", str(place), point)
+    assert graph.schema == wanted
+    assert graph.apply_schema(wanted, allow_data_loss=True).applied is False
+    assert not [path for path in place.rglob("*") if path.is_file() and b"hush-" in path.read_bytes()]
+    assert graph.verify() == []
 
 
 def test_a_table_that_moved_without_the_graph_is_refused_by_the_next_writer(tmp_path: Path) -> None:

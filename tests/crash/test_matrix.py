@@ -18,7 +18,7 @@ CELLS = [pytest.param(writer, point, id=f"{writer.name}-{point.fault.value}:{poi
 
 @pytest.mark.parametrize(("writer", "point"), CELLS)
 def test_a_death_in_the_process(tmp_path: Path, writer: Writer, point: Point) -> None:
-    """RT-01, RT-03..RT-09, RT-13..RT-15: the next write, on the same handle, resolves what is left and succeeds."""
+    """RT-01, RT-03..RT-09, RT-13..RT-15, RT-48..RT-51: the next write, on the same handle, resolves what is left and succeeds."""
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):

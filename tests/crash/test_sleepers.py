@@ -7,10 +7,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import RecoveryRequired
+from omnigraph.errors import LimitError, RecoveryRequired
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName, OperationId, new_commit_id
 from omnigraph.manifest import intents
@@ -18,9 +19,10 @@ from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import CommitKind, Resolution
 from omnigraph.manifest.publish import Expect, Publication, publish
 from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.recover import heal
 from omnigraph.store import stage
 from omnigraph.store.refs import has_ref
-from omnigraph.store.tables import Table, open_newest
+from omnigraph.store.tables import Table, Tables, create_table, open_newest
 from tests.crash.matrix import ALIASES, WORK, WRITERS, Writer, audits, check, content, images, prepare, whole
 from tests.crasher import asleep, crash
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, row_of
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.crash
 BY_NAME = {writer.name: writer for writer in WRITERS}
 TWO_TABLES = BY_NAME["two tables, main"]
 FIRST_TOUCH = BY_NAME["two tables, first touch"]
+SCHEMA = BY_NAME["schema, main"]
 DEATHS = {
     Fault.RECOVER_BEFORE_RESTORE: Fault.WRITE_BETWEEN_TABLES,
     Fault.RECOVER_AFTER_RESTORE: Fault.WRITE_BETWEEN_TABLES,
@@ -112,9 +115,64 @@ def test_a_table_that_moved_on_without_us_has_nothing_of_ours_to_undo(tmp_path: 
         intrude(manifest, COMPANY, "winner")
         assert sleeper.wake() == "expected_version_mismatch"
     before = images(TWO_TABLES).before
-    assert content(manifest, MAIN) == {PERSON: before[PERSON], COMPANY: before[COMPANY] | {"winner"}}
+    assert content(manifest, MAIN) == {**before, COMPANY: before[COMPANY] | {"winner"}}
     whole(manifest, TWO_TABLES)
     upsert(manifest, "next")
+
+
+def test_a_schema_apply_refused_by_a_disjoint_winner_is_undone_and_the_winner_kept(tmp_path: Path) -> None:
+    """RT-45, RT-37: columns and names as before, the new table gone."""
+    manifest = ready(tmp_path, SCHEMA)
+    with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
+        winner = publish(manifest, Publication(CommitKind.LOAD, message="winner")).commit
+        assert sleeper.wake() == "read_set_changed"
+    assert content(manifest, MAIN) == images(SCHEMA).before
+    assert manifest.commits(limit=1)[0].parents == (winner.id,)
+    assert audits(manifest, SCHEMA) == 1
+    whole(manifest, SCHEMA)
+
+
+def test_a_winner_on_a_table_whose_columns_were_changed_is_not_touched(tmp_path: Path) -> None:
+    """RT-45: fail closed."""
+    manifest = ready(tmp_path, SCHEMA)
+    with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
+        row = row_of(manifest, PERSON)
+        newest = open_newest(manifest.root, row.path, branch=row.native)
+        staged = stage.delete_keys(Table(manifest.root, row.ref.at(newest.version), newest), pa.array(["old"]))
+        assert staged is not None
+        stage.commit(staged)
+        publish(manifest, Publication(CommitKind.LOAD, message="winner"))
+        assert sleeper.wake() == "recovery_required"
+    with pytest.raises(RecoveryRequired):
+        upsert(manifest, "next")
+    assert open_newest(manifest.root, row.path, branch=row.native).count_rows() == 0
+    assert len(intents.pending(manifest.root.objects)) == 1
+
+
+def test_a_table_that_somebody_else_made_in_the_new_types_place_is_neither_taken_over_nor_removed(tmp_path: Path) -> None:
+    """RT-44: the apply is undone, and their table stays."""
+    manifest = ready(tmp_path, SCHEMA)
+    with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_BEFORE_CREATE) as sleeper:
+        (intent,) = intents.pending(manifest.root.objects)
+        theirs = create_table(manifest.root, intent.births[0].row.path, people("theirs").schema)
+        assert sleeper.wake() not in ("done", "recovery_required")
+    assert content(manifest, MAIN) == images(SCHEMA).before
+    assert intents.pending(manifest.root.objects) == []
+    assert open_newest(manifest.root, theirs.ref.path, branch=None).version == 1
+    upsert(manifest, "next")
+
+
+def test_a_live_schema_apply_is_not_healed_away(tmp_path: Path) -> None:
+    """RT-46: another writer waits for the lock, and finds the apply whole."""
+    manifest = ready(tmp_path, SCHEMA)
+    with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
+        with pytest.raises(LimitError):
+            heal(manifest, Tables(manifest.root), MAIN, timeout_seconds=0.3)
+        assert len(intents.pending(manifest.root.objects)) == 1
+        assert sleeper.wake() == "done"
+    assert content(manifest, MAIN) == images(SCHEMA).after
+    assert audits(manifest, SCHEMA) == 0
+    whole(manifest, SCHEMA)
 
 
 @pytest.mark.parametrize("idle_first", [False, True])

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation
+from lance.dataset import Index
 from lance.fragment import write_fragments
 from lance.optimize import Compaction
 from lance.query import MatchQuery
@@ -286,3 +287,71 @@ def test_nearest_is_exact_without_an_index(tmp_path):
     order = np.argsort(squared)[:5]
     assert answer["id"].to_pylist() == [f"d{i}" for i in order]
     assert answer["_distance"].to_pylist() == pytest.approx(squared[order].tolist(), rel=1e-5)
+
+
+# -- what `ensure_indices` leans on
+
+
+def scalar_quantised(table, column="vector"):
+    everywhere = [fragment.fragment_id for fragment in table.get_fragments()]
+    return table.create_index_uncommitted(column, "IVF_SQ", name="sq_idx", fragment_ids=everywhere, metric="cosine")
+
+
+def test_what_indexes_a_table_has_and_what_they_cover_costs_no_read(tmp_path):
+    table = library(tmp_path)
+    appended = LanceDataset.commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)), max_retries=0)
+    fresh = lance.dataset(appended.uri, version=appended.version)
+    fresh.io_stats_incremental()
+    described = {index.name: (index.index_type, index.field_names, index.num_rows_indexed) for index in fresh.describe_indices()}
+    assert described == {
+        "id_idx": ("BTree", ["id"], 64),
+        "text_idx": ("Inverted", ["text"], 64),
+        "vector_idx": ("IVF_PQ", ["vector"], 64),
+    }
+    assert fresh.io_stats_incremental().read_iops == 0
+
+
+def test_a_staged_index_passes_over_a_data_commit_and_never_over_a_restore(tmp_path):
+    table = library(tmp_path / "passes", indexed=False)
+    staged = LanceOperation.CreateIndex([staged_index(table, "id_idx", [0])], [])
+    commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)))
+    late = LanceDataset.commit(table, staged, read_version=table.version, max_retries=0)
+    assert late.version == table.version + 2
+    assert "id" in found_by(late, 100)
+    table = library(tmp_path / "refused", indexed=False)
+    staged = LanceOperation.CreateIndex([staged_index(table, "id_idx", [0])], [])
+    LanceDataset.commit(table, LanceOperation.Restore(table.version), read_version=table.version, max_retries=0)
+    with pytest.raises(OSError):
+        LanceDataset.commit(table, staged, read_version=table.version, max_retries=0)
+
+
+def test_a_new_index_takes_the_place_of_segments_that_are_named_as_removed(tmp_path):
+    table = library(tmp_path)
+    table = LanceDataset.commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)), max_retries=0)
+    (old,) = [index for index in table.describe_indices() if index.name == "id_idx"]
+    (part,) = old.segments
+    gone = Index(part.uuid, old.name, list(old.fields), part.dataset_version_at_last_update, part.fragment_ids, part.index_version)
+    new = table.create_index_uncommitted("id", "BTREE", name="id_idx", replace=True, fragment_ids=[0, 1])
+    after = LanceDataset.commit(table, LanceOperation.CreateIndex([new], [gone]), read_version=table.version, max_retries=0)
+    replaced = {index.name: ([segment.uuid for segment in index.segments], index.num_rows_indexed) for index in after.describe_indices()}
+    assert replaced["id_idx"] == ([new.uuid], 65)
+    assert replaced["text_idx"][1] == 64
+    assert found_by(after, 100) == found_by(after, 3) == EVERY_WAY
+
+
+def test_a_vector_index_with_nothing_to_learn_from_is_a_runtime_error(tmp_path):
+    nowhere = documents(range(64)).set_column(2, "vector", pa.nulls(64, DOCS.field("vector").type))
+    with pytest.raises(RuntimeError, match="KMeans cannot train"):
+        scalar_quantised(lance.write_dataset(nowhere, str(tmp_path)))
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 7])
+def test_scalar_quantisation_takes_any_dimension(tmp_path, dimension):
+    numbers = np.random.default_rng(0).normal(size=300 * dimension).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), dimension)
+    table = lance.write_dataset(pa.table({"id": range(300), "vector": vectors}), str(tmp_path))
+    indexed = LanceDataset.commit(
+        table, LanceOperation.CreateIndex([scalar_quantised(table)], []), read_version=table.version, max_retries=0
+    )
+    nearest = {"column": "vector", "q": numbers[:dimension], "k": 3, "refine_factor": 10, "metric": "cosine"}
+    assert indexed.to_table(columns=["id", "_distance"], nearest=nearest)["_distance"][0].as_py() < 1e-3

@@ -7,7 +7,7 @@ from lance import LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.schema import LanceSchema
 
-from tests.guard.substrate import KEY, KEYED, append, born, commit, fence
+from tests.guard.substrate import KEY, KEYED, append, born, commit, delete, fence, ids, overwrite, upsert
 
 
 def one_row(**values):
@@ -152,3 +152,91 @@ def test_dropping_a_column_drops_its_index(tmp_path):
     table.create_scalar_index("a", "BTREE")
     after = commit(table, project(table, without(table, "a")))
     assert after.describe_indices() == []
+
+
+def all_at_once(table):
+    """`n` renamed, `c` added before it: everything a change of columns can be, as one Merge."""
+    build, (metadata, id_, _) = table.lance_schema.__reduce__()
+    padded = [pa.field("pad", pa.int8()), pa.field("m", pa.int32()), pa.field("c", pa.list_(pa.int64()))]
+    _, (_, _, m, *c) = LanceSchema.from_pyarrow(pa.schema(padded)).__reduce__()
+    return merge(table, build(metadata, id_, *c, m))
+
+
+def test_a_merge_renames_adds_and_reorders_in_one_step(tmp_path):
+    """One version for a whole schema step, and a nested column takes as many ids as it has fields."""
+    table = born(tmp_path / "t", "a", "b", fragments=2)
+    table.create_scalar_index("n", "BTREE")
+    after = commit(table, all_at_once(table))
+    assert after.schema.names == ["id", "c", "m"]
+    assert field_ids(after) == {"id": 0, "c": 2, "m": 1}
+    assert after.max_field_id == 3
+    assert after.to_table(filter="m = 0").to_pylist() == [{"id": "a", "c": None, "m": 0}, {"id": "b", "c": None, "m": 0}]
+    assert [index.field_names for index in after.describe_indices()] == [["m"]]
+
+
+def test_a_merge_on_a_native_branch_leaves_the_parent_alone(tmp_path):
+    """The fragments it names lie in the parent's folder, deletions included."""
+    base = born(tmp_path / "t", "a", "b", "c", fragments=1)
+    base = commit(base, delete(base, "id = 'b'"))
+    branch = base.create_branch("side", ("main", base.version))
+    after = commit(branch, all_at_once(branch))
+    assert after.to_table(columns=["id", "m"]).to_pylist() == [{"id": "a", "m": 0}, {"id": "c", "m": 0}]
+    assert lance.dataset(str(tmp_path / "t")).schema.names == ["id", "n"]
+
+
+OTHERS = {
+    "append": lambda t: fence(t, append(t, "k")),
+    "upsert": lambda t: fence(t, upsert(t, "a", "k")),
+    "delete": lambda t: fence(t, delete(t, "id = 'a'")),
+    "overwrite": lambda t: overwrite(t, "o"),
+    "merge": all_at_once,
+}
+
+
+@pytest.mark.parametrize("order", ["change first", "other first"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_merge_conflicts_with_every_other_change_of_its_base(tmp_path, other, order):
+    """Why a change of columns is a Merge."""
+    base = born(tmp_path / "t", "a", "b", fragments=2)
+    both = [all_at_once(base), OTHERS[other](base)]
+    first, second = both if order == "change first" else reversed(both)
+    commit(base, first)
+    with pytest.raises(CommitConflictError):
+        commit(base, second)
+    assert base.latest_version == 2
+
+
+@pytest.mark.parametrize("order", ["change first", "delete first"])
+def test_a_projection_and_a_delete_pass_each_other(tmp_path, order):
+    """Why it is not a Project: a fenced delete lands beside it, in either order."""
+    base = born(tmp_path / "t", "a", "b", fragments=2)
+    both = [project(base, without(base, "n")), fence(base, delete(base, "id = 'a'"))]
+    first, second = both if order == "change first" else reversed(both)
+    commit(base, first)
+    assert commit(base, second).version == 3
+
+
+def test_a_merge_refuses_to_give_a_name_to_another_column(tmp_path):
+    """A name that goes from one field id to another looks like lost data to Lance, also when that is meant."""
+    table = three_columns(tmp_path / "t")
+    build, (metadata, id_, _, b) = table.lance_schema.__reduce__()
+    padded = [*(pa.field(f"pad{i}", pa.int8()) for i in range(3)), pa.field("a", pa.int64())]
+    _, (_, *fresh) = LanceSchema.from_pyarrow(pa.schema(padded)).__reduce__()
+    with pytest.raises(OSError, match="remaps existing field"):
+        commit(table, merge(table, build(metadata, id_, fresh[-1], b)))
+
+
+def test_cleanup_by_name_takes_those_versions_and_no_others(tmp_path):
+    """Old or young, once or twice; the version a branch was made from stays, and so do files nobody has committed yet."""
+    table = born(tmp_path / "t", "a", fragments=1)
+    for key in "bcd":
+        table = commit(table, overwrite(table, key))
+    table.create_branch("side", ("main", 2))
+    staged = append(table, "later")
+    for _ in range(2):
+        table.cleanup_old_versions(versions=[1, 2])
+        assert [version["version"] for version in table.versions()] == [2, 3, 4]
+    assert ids(lance.dataset(table.uri).checkout_version(("side", None))) == ["b"]
+    assert ids(commit(table, staged)) == ["d", "later"]
+    with pytest.raises(ValueError):
+        lance.dataset(table.uri, version=1)

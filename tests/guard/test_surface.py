@@ -72,8 +72,11 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.tables", "matching"): reviewed(".write_dataset", reason="pending rows in memory, to be filtered by the same engine"),
     ("store.stage", "_merge"): reviewed(".merge_insert", ".execute_uncommitted", reason="an upsert, staged: files and no commit"),
     ("store.stage", "commit"): reviewed("LanceDataset.commit", reason="the one commit of staged changes: fenced, no retries"),
-    ("store.index", "_segment"): reviewed(
+    ("store.index", "write_index"): reviewed(
         ".create_index_uncommitted", ".merge_existing_index_segments", reason="index files, staged; committed by stage.commit"
+    ),
+    ("store.reclaim", "remove_versions"): reviewed(
+        ".cleanup_old_versions", reason="versions that a commit gave up, named one by one; unverified files are never deleted"
     ),
     ("store.maintain", "commit_compaction"): reviewed(
         "Compaction.commit", reason="the one commit of staged compactions; its chain is proven"

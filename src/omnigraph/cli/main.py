@@ -10,14 +10,18 @@ import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
+from omnigraph.cli.blob import blob
 from omnigraph.cli.branch import branch
 from omnigraph.cli.commit import commit
+from omnigraph.cli.ensure_indices import ensure_indices
+from omnigraph.cli.export import export
 from omnigraph.cli.flags import Flags, global_flags
 from omnigraph.cli.info import info
 from omnigraph.cli.init import init
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import load
 from omnigraph.cli.mutate import mutate
+from omnigraph.cli.query import query
 from omnigraph.cli.recovery import recovery
 from omnigraph.cli.schema import schema
 from omnigraph.cli.snapshot import snapshot
@@ -28,9 +32,10 @@ from omnigraph.errors import OmniGraphError, status_of
 INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
-  any     a graph, wherever it is   load, mutate, branch, commit, snapshot
+  any     a graph, wherever it is   query, mutate, load, export, blob, schema,
+                                    branch, commit, snapshot, ensure-indices
   direct  a graph's storage         init, info, verify, recovery
-  local   no graph                  lint, schema, version"""
+  local   no graph                  lint, version"""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +47,11 @@ def cli() -> None:
     """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
-for _command in (branch, commit, info, init, lint, load, mutate, recovery, schema, snapshot, verify, version):
+_COMMANDS = (
+    *(blob, branch, commit, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
+    *(schema, snapshot, verify, version),
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

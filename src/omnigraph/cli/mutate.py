@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +10,7 @@ from omnigraph.cli import output
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import DATA, opened, resolve
 from omnigraph.cli.shapes import commit_document
-from omnigraph.errors import InvalidInput, Kind, PreconditionFailed
-
-if TYPE_CHECKING:
-    from omnigraph.lang import Source
+from omnigraph.errors import PreconditionFailed
 
 
 @click.command()
@@ -41,14 +37,14 @@ def mutate(
     as_json: bool,
 ) -> None:
     """Change a graph by one mutation, in one commit."""
-    from omnigraph.cli.texts import query_named, read_params, shown_in  # here: the compiler is not needed to print help
+    from omnigraph.cli.texts import query_named, query_source, read_params, shown_in  # here: the compiler is not needed to print help
 
     if query_file is not None and query_string is not None:
         raise click.UsageError("--query and --query-string are mutually exclusive")
     if params is not None and params_file is not None:
         raise click.UsageError("--params and --params-file are mutually exclusive")
     target = resolve(flags, "mutate", DATA, spelled=None)
-    source = _source(query_file, query_string)
+    source = query_source(query_file, query_string, what="mutation")
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
@@ -74,19 +70,3 @@ def mutate(
     output.line(f"changed {branch} via {query}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
     if flags.actor is not None:
         output.line(f"actor_id: {flags.actor}")
-
-
-def _source(path: Path | None, text: str | None) -> Source:
-    from omnigraph.cli.files import read_source
-    from omnigraph.lang import Source
-
-    if path is not None:
-        return read_source(path, what="query file")
-    if text is None:
-        raise InvalidInput(
-            Kind.INVALID_ARGUMENT,
-            "by-name invocation needs a server, and this release has none: give the mutation with --query FILE or -e GQ",
-        )
-    if not text.strip():
-        raise InvalidInput(Kind.INVALID_ARGUMENT, "--query-string must not be empty")
-    return Source(text, "--query-string")

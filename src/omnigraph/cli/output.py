@@ -36,6 +36,29 @@ def document(value: Mapping[str, object]) -> None:
     _put(json.dumps(value, indent=2, default=str))
 
 
+def raw(data: bytes) -> None:
+    """Bytes that are a result themselves: neither escaped nor put into a terminal's alphabet."""
+    with _heard():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
+def lines(text: str) -> None:
+    """A text of several lines, each made plain."""
+    for one in text.splitlines():
+        line(one)
+
+
+def compact(value: Mapping[str, object]) -> None:
+    """One JSON object on one line."""
+    _put(json.dumps(value, separators=(",", ":"), default=str))
+
+
+def verbatim(text: str) -> None:
+    """A line for programs, whose bytes are their own: nothing is made plain."""
+    _put(_in_alphabet(text))
+
+
 def flush() -> None:
     """Now, and not when the interpreter ends, where a failure could no longer be told."""
     if sys.stdout is not None:

@@ -1,4 +1,4 @@
-"""`omnigraph schema`: commands about schemas."""
+"""`omnigraph schema`: look at schemas, and change the one of a graph."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
-from omnigraph.cli.scope import LOCAL, admit
+from omnigraph.cli.scope import DATA, DIRECT, LOCAL, admit, confirm, echo_write, opened, resolve
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
+    from omnigraph.catalog.evolve import Step
+
+_uri = click.argument("uri", required=False)
+_file = click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The schema that is wanted (.pg).")
+_loss = click.option("--allow-data-loss", is_flag=True, help="What is dropped goes with its past, and cannot be read at older commits.")
+_branch = click.option("--branch", default="main", show_default=True, help="The branch whose schema it is.")
 
 
 @click.group()
 @global_flags
 def schema() -> None:
-    """Look at schemas."""
+    """Look at schemas, and change the one of a graph."""
 
 
 @schema.command()
@@ -37,6 +43,80 @@ def check(flags: Flags, *, file: Path, as_json: bool) -> None:
         output.line(f"OK    schema {file}: {', '.join(f'{count} {what}' for what, count in counts.items())}")
 
 
+@schema.command()
+@_uri
+@_branch
+@json_flag
+@global_flags
+@click.pass_obj
+def show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
+    """Print the accepted schema of a branch, as it was written."""
+    with opened(resolve(flags, "schema show", DATA, uri=uri), mode="r") as graph:
+        text = graph.schema_of(branch)
+    if as_json:
+        output.document({"schema_source": text})
+        return
+    for line in text.splitlines():
+        output.line(line)
+
+
+schema.add_command(show, "get")
+
+
+@schema.command()
+@_uri
+@_file
+@_loss
+@_branch
+@json_flag
+@global_flags
+@click.pass_obj
+def plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
+    """Say what it would take to get to a schema. Changes nothing."""
+    from omnigraph.cli.files import read_source
+    from omnigraph.cli.texts import shown_in
+
+    target = resolve(flags, "schema plan", DIRECT, uri=uri)
+    wanted = read_source(schema_file, what="schema file")
+    with opened(target, mode="r") as graph, shown_in(wanted):
+        planned = graph.plan_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
+    if as_json:
+        output.document({"uri": target.uri, "supported": planned.supported, **_step_documents(planned.steps)})
+        return
+    output.line(f"schema plan for {target.uri}")
+    output.fields({"supported": planned.supported})
+    _print_steps(planned.steps)
+
+
+@schema.command()
+@_uri
+@_file
+@_loss
+@_branch
+@json_flag
+@global_flags
+@click.pass_obj
+def apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
+    """Make a schema the accepted one of a branch, in one commit, or refuse and change nothing."""
+    from omnigraph.cli.files import read_source
+    from omnigraph.cli.texts import shown_in
+
+    target = resolve(flags, "schema apply", DATA, uri=uri)
+    wanted = read_source(schema_file, what="schema file")
+    echo_write(target, "schema apply")
+    if allow_data_loss:
+        confirm(target, "schema apply --allow-data-loss", as_json=as_json)
+    with opened(target, mode="rw") as graph, shown_in(wanted):
+        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
+    if as_json:
+        facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}
+        output.document({**facts, "graph_manifest_version": done.manifest_version, **_step_documents(done.steps)})
+        return
+    output.line(f"schema apply for {target.uri}")
+    output.fields({"supported": done.supported, "applied": done.applied, "graph_manifest_version": done.manifest_version})
+    _print_steps(done.steps)
+
+
 def catalog_of(file: Path) -> Catalog:
     """The meaning of a schema file, or the error with its place drawn."""
     from omnigraph.catalog import build_catalog  # here and below: the compiler is not needed to print help
@@ -48,3 +128,18 @@ def catalog_of(file: Path) -> Catalog:
     tree = parse_schema(source.text, name=source.name)
     with located(source):
         return build_catalog(tree, mint=new_hex16)
+
+
+def _step_documents(steps: tuple[Step, ...]) -> dict[str, object]:
+    import msgspec
+
+    return {"step_count": len(steps), "steps": msgspec.to_builtins(steps)}
+
+
+def _print_steps(steps: tuple[Step, ...]) -> None:
+    from omnigraph.catalog.evolve import describe
+
+    for step in steps:
+        output.line(f"- {describe(step)}")
+    if not steps:
+        output.line("no schema changes")

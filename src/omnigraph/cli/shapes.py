@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.exec.indices import Indexes
     from omnigraph.graph import Recovery, Snapshot, TableState
     from omnigraph.manifest.model import Commit
 
@@ -66,4 +67,25 @@ def recovery_document(recovery: Recovery) -> Document:
         "graph_commit_id": recovery.commit_id,
         "created_at": microseconds(recovery.at),
         "datasets": [{"type_key": table.alias, "before": table.before, "after": table.after} for table in recovery.tables],
+    }
+
+
+def indexes_document(found: Indexes) -> Document:
+    return {
+        "graph_branch": found.branch,
+        "built": len(found.built),
+        "present": len(found.present),
+        "pending": len(found.pending),
+        "indexes": [
+            {
+                "type_key": index.table,
+                "property": index.column,
+                "kind": index.kind.value,
+                "state": index.state.value,
+                "reason": index.reason.value if index.reason is not None else None,
+                "uncovered_entities": index.uncovered_rows,
+            }
+            for index in found.indexes
+        ],
+        "commit": commit_document(found.commit) if found.commit is not None else None,
     }

@@ -23,6 +23,20 @@ def shown_in(source: Source) -> Iterator[None]:
         raise
 
 
+def query_source(path: Path | None, text: str | None, *, what: str) -> Source:
+    """The text of `--query` or `--query-string`."""
+    if path is not None:
+        return read_source(path, what="query file")
+    if text is None:
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT,
+            f"by-name invocation needs a server, and this release has none: give the {what} with --query FILE or -e GQ",
+        )
+    if not text.strip():
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "--query-string must not be empty")
+    return Source(text, "--query-string")
+
+
 def query_named(source: Source, name: str | None) -> str:
     """The name of the query that `name` selects in a text."""
     with shown_in(source):

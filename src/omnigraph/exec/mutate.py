@@ -1,12 +1,13 @@
 """A planned mutation and a snapshot -> the final image of every touched table: what to upsert and what to delete.
 
-Statements run in order and see what earlier ones did: committed rows under the rows that are pending (Y-01..Y-04).
-Nothing is written here; the write protocol stages the result.
+Statements run in order and see what earlier ones did: committed rows under the rows that are pending (Y-01..Y-04). What they leave
+is judged once, when all have run: a value that a later statement replaces was never there (Y-06). Nothing is written here; the write
+protocol stages the result.
 """
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,15 @@ import pyarrow.compute as pc
 from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
-from omnigraph.catalog.types import scalar_of
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
 from omnigraph.exec.predicate import sql
+from omnigraph.exec.problems import REPORTED, Code, Problem
+from omnigraph.exec.validate.findings import error, in_turn
+from omnigraph.exec.validate.integrity import CommittedTables, Delta, Held, check_integrity
+from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
-from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
@@ -37,6 +41,7 @@ def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, t
     run = _Run(catalog, snapshot, tables)
     for statement in plan.statements:
         run.apply(statement)
+    run.check()
     return Prepared(run.changes(), counts={NODES: run.affected_nodes, EDGES: run.affected_edges})
 
 
@@ -51,6 +56,10 @@ class _Image:
         self.deleted: pa.Array = pa.array([], pa.string())
         self.all_new = True
         """Every pending row has an id minted here, so none can be there already."""
+        self.blobs: Final = blob_properties(entity)
+        self._external: dict[bytes, str] = {}
+        """Blob URIs, each under the ticket that stands for it in the rows until the last statement is done."""
+        self.inserted: set[str] = set()
 
     def put(self, rows: pa.Table, *, new: bool) -> None:
         """Lay rows over the image, one for an id."""
@@ -72,11 +81,30 @@ class _Image:
         self.deleted = pa.concat_arrays([self.deleted, ids])
         return len(ids)
 
+    def blob(self, text: str) -> bytes:
+        """The bytes that a text holds, or a ticket for the place that it names."""
+        if not is_external(text):
+            return decode_blob(text)
+        ticket = new_ulid().encode()
+        self._external[ticket] = text
+        return ticket
+
+    def _refuse_external(self, rows: pa.Table) -> None:
+        """W-39: only what is there at the end is judged; a URI that a later statement replaced is nobody's business."""
+        tickets = pa.array(self._external, pa.large_binary())
+        for name in self.blobs if self._external else ():
+            for ticket in _whole(rows.column(name).filter(pc.is_in(rows.column(name), value_set=tickets)))[:1]:
+                refuse_external(self._external[ticket.as_py()])
+
+    def delta(self) -> Delta:
+        return Delta(self.entity, Held(self.pending), self.deleted, minted=self.all_new, cascaded=True)
+
     def change(self) -> Change | None:
         if len(self.deleted):
             return DeleteKeys(self.deleted)
         if not len(rows := self.pending):
             return None
+        self._refuse_external(rows)
         return Append(rows) if self.all_new else Upsert(rows)
 
 
@@ -88,6 +116,7 @@ class _Run:
         self._snapshot = snapshot
         self._tables = tables
         self._images: dict[TypeId, _Image] = {}
+        self._ends: list[_End] = []
         self.affected_nodes = 0
         self.affected_edges = 0
 
@@ -95,8 +124,6 @@ class _Run:
         return {image.row.id: change for image in self._images.values() if (change := image.change()) is not None}
 
     def apply(self, statement: Write) -> None:
-        if isinstance(statement, InsertNode | InsertEdge | UpdateNodes):
-            self._refuse_blobs(self._image(statement.type).entity, statement.values)
         match statement:
             case InsertNode(type_, values):
                 self._insert_node(self._image(type_), values)
@@ -111,12 +138,16 @@ class _Run:
             case _:
                 assert_never(statement)
 
-    def _refuse_blobs(self, entity: EntityType, values: dict[str, Value]) -> None:
-        """A blob is more than the text that names it; until blobs are stored as such, none is stored at all."""
-        for property_ in entity.properties:
-            if scalar_of(property_.type) is Scalar.BLOB and values.get(property_.name) is not None:
-                what = f"{entity.name}.{property_.name} is a Blob, and blobs cannot be written yet; leave it out"
-                raise Unsupported(Kind.UNSUPPORTED, what, type=entity.name, property=property_.name)
+    def check(self) -> None:
+        """Refuse an image that breaks a rule. Types without rules beyond their columns cost no look at what is committed."""
+        images = self._images.values()
+        findings = in_turn((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
+        if not findings:
+            committed = CommittedTables(self._snapshot, self._tables)
+            findings = check_integrity([image.delta() for image in images], self._catalog, committed)
+        if findings:
+            raise error([found.problem() for found in findings.found], more=findings.more)
+        self._refuse_ends_that_came_later()
 
     # -- statements
 
@@ -126,27 +157,31 @@ class _Run:
         for property_ in image.entity.properties:  # an `@embed` vector whose source is given passed the check, and is computed by nobody
             if not property_.nullable and property_.name not in values:
                 raise InvalidInput(Kind.VALIDATION, f"missing required property '{property_.name}'", property=property_.name)
-        row = _row(image.schema, {ID: "", **values})
+        row = _row(image, {ID: "", **values})
         new_id = pa.array([new_ulid()]) if key is None else _whole(derive_ids(key, row))
         image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
+        image.inserted.add(new_id[0].as_py())
         self.affected_nodes += 1
 
     def _insert_edge(self, image: _Image, source: str, target: str, values: dict[str, Value]) -> None:
         assert isinstance(image.entity, EdgeType)
-        self._require(image.entity.source, source, end="src")
-        self._require(image.entity.target, target, end="dst")
-        image.put(_row(image.schema, {ID: new_ulid(), SOURCE: source, TARGET: target, **values}), new=True)
+        for end, name, id_ in ((SOURCE, image.entity.source, source), (TARGET, image.entity.target, target)):
+            self._remember(_End(end, name, id_))
+        image.put(_row(image, {ID: new_ulid(), SOURCE: source, TARGET: target, **values}), new=True)
         self.affected_edges += 1
 
     def _update(self, image: _Image, values: dict[str, Value], where: Where) -> None:
-        matched = self._scan(image, None, where)
+        carried = [name for name in image.blobs if name not in values]
+        charge_carried(self._tables.open(image.row.ref), carried, where)
+        read = [name for name in image.schema.names if name not in values]
+        matched = self._scan(image, read, where)
         if not len(matched):
             return
         for name, value in values.items():
             field = image.schema.field(name)
-            column = pa.repeat(_scalar(value, field.type), len(matched))
-            matched = matched.set_column(image.schema.get_field_index(name), field, column)
-        image.put(matched, new=False)
+            column = pa.repeat(pa.scalar(_plain(image, name, value), field.type), len(matched))
+            matched = matched.append_column(field, column)
+        image.put(matched.select(image.schema.names), new=False)
         self.affected_nodes += len(matched)
 
     def _delete_nodes(self, image: _Image, where: Where, cascades: tuple[Cascade, ...]) -> None:
@@ -184,25 +219,40 @@ class _Run:
         overlay = Overlay(rows=image.pending, deleted=image.deleted)
         return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay).read_all()
 
-    def _require(self, name: str, id_: str, *, end: str) -> None:
-        node = self._catalog.node(name)
+    def _remember(self, end: _End) -> None:
+        """An end that no statement before has inserted must be committed, even if a later one inserts it."""
+        if end.id not in self._node(end).inserted:
+            self._ends.append(end)
+
+    def _refuse_ends_that_came_later(self) -> None:
+        for end in self._ends:
+            image = self._node(end)
+            if end.id in image.inserted and not self._tables.open(image.row.ref).count(one_of(ID, pa.array([end.id]))):
+                raise error([Problem(Code.ENDPOINT, f"{end.column} '{end.id}' not found in {end.type}", property=end.column)])
+
+    def _node(self, end: _End) -> _Image:
+        node = self._catalog.node(end.type)
         assert node is not None
-        image = self._image(TypeRef(node.kind, node.name, node.id))
-        if pc.index(image.pending.column(ID), id_).as_py() >= 0:
-            return
-        if not self._tables.open(image.row.ref).count(one_of(ID, pa.array([id_]))):
-            raise InvalidInput(Kind.VALIDATION, f"{end} '{id_}' not found in {name}", property=end, id=id_, type=name)
+        return self._image(TypeRef(node.kind, node.name, node.id))
 
 
-def _row(schema: pa.Schema, values: dict[str, Value]) -> pa.Table:
-    return pa.table([pa.array([_plain(values.get(field.name))], field.type) for field in schema], schema=schema)
+class _End(NamedTuple):
+    """What an inserted edge is at: a column, the node type there, and the id."""
+
+    column: str
+    type: str
+    id: str
 
 
-def _scalar(value: Value, type_: pa.DataType) -> pa.Scalar:
-    return pa.scalar(_plain(value), type_)
+def _row(image: _Image, values: dict[str, Value]) -> pa.Table:
+    columns = [pa.array([_plain(image, field.name, values.get(field.name))], field.type) for field in image.schema]
+    return pa.table(columns, schema=image.schema)
 
 
-def _plain(value: Value) -> object:
+def _plain(image: _Image, name: str, value: Value) -> object:
+    """A value as Arrow takes it: lists are lists, and a blob is its bytes."""
+    if isinstance(value, str) and name in image.blobs:
+        return image.blob(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -5,6 +5,7 @@ Deleted rows keep their number, and nobody asks for it. Numbers of one version m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -24,7 +25,7 @@ _OFFSET: Final = np.uint64(0xFFFF_FFFF)
 class Numbers:
     """Row number <-> row address (fragment id << 32 | offset), both as whole arrays."""
 
-    __slots__ = ("_bases", "_ids", "_order", "_starts", "fragments", "size")
+    __slots__ = ("_at", "_bases", "_ids", "_order", "_starts", "fragments", "size")
 
     def __init__(self, parts: tuple[Fragment, ...]) -> None:
         bases = list(accumulate((part.rows for part in parts), initial=0))
@@ -32,6 +33,7 @@ class Numbers:
         self.size: Final = bases[-1]
         """Numbers run from 0 up to, not including, this."""
         self._bases: Final = np.array(bases[:-1], np.int64)
+        self._at: Final = {_rows(part): base for part, base in zip(parts, bases, strict=False)}
         self._starts: Final = np.array([part.id for part in parts], np.uint64) << _OFFSET_BITS
         self._order: Final = np.argsort(self._starts)
         self._ids: Final = self._starts[self._order]
@@ -43,7 +45,8 @@ class Numbers:
 
     def to_addresses(self, numbers: Numbers64) -> Addresses:
         if len(self._bases) == 1:
-            return np.bitwise_or(numbers.astype(np.uint64), self._starts[0])
+            only: Addresses = numbers.astype(np.uint64) | self._starts[0]
+            return only
         at = np.searchsorted(self._bases, numbers, side="right") - 1
         return (numbers - self._bases[at]).astype(np.uint64) | self._starts[at]
 
@@ -52,3 +55,42 @@ class Numbers:
             return (addresses & _OFFSET).astype(np.int64)
         at = self._order[np.searchsorted(self._ids, addresses, side="right") - 1]
         return self._bases[at] + (addresses & _OFFSET).astype(np.int64)
+
+    def base(self, part: Fragment) -> int | None:
+        """The number of the first row of a fragment that has the same rows here, deleted or not; None when none has."""
+        return self._at.get(_rows(part))
+
+    def places(self, parts: Iterable[Fragment]) -> Numbers64:
+        """The numbers of all rows of some fragments of this version, one fragment after the other."""
+        runs = [np.arange(base, base + part.rows) for part in parts if (base := self.base(part)) is not None]
+        return np.concatenate(runs) if runs else np.empty(0, np.int64)
+
+    def changed(self, after: Numbers) -> tuple[Fragment, ...]:
+        """The fragments of a later version that hold the rows of one of these, but not with the same ones deleted."""
+        mine = frozenset(self.fragments)
+        return tuple(part for part in after.fragments if part not in mine and self.base(part) is not None)
+
+    def unlike(self, after: Numbers) -> int:
+        """How many rows are in one of the two versions only."""
+        mine, others = {_rows(part): part for part in self.fragments}, {_rows(part): part for part in after.fragments}
+        apart = sum(part.rows for one, other in ((mine, others), (others, mine)) for key, part in one.items() if key not in other)
+        return apart + sum(abs(_deleted(part) - _deleted(others[key])) for key, part in mine.items() if key in others)
+
+    def moved(self, after: Numbers) -> Numbers64 | None:
+        """For each number the number of the same row in a later version, -1 if it is not there; None when none has moved."""
+        if all(after.base(part) == base for part, base in zip(self.fragments, self._bases.tolist(), strict=True)):
+            return None
+        moves = np.full(self.size, -1, np.int64)
+        for part, base in zip(self.fragments, self._bases.tolist(), strict=True):
+            if (now := after.base(part)) is not None:
+                moves[base : base + part.rows] = np.arange(now, now + part.rows)
+        return moves
+
+
+def _rows(part: Fragment) -> tuple[int, tuple[str, ...]]:
+    """What makes two fragments the same rows, whichever of them are deleted."""
+    return part.id, part.files
+
+
+def _deleted(part: Fragment) -> int:
+    return 0 if part.deletions is None else part.deletions[2]

@@ -11,6 +11,7 @@ import msgspec
 
 from omnigraph.catalog import Catalog
 from omnigraph.errors import Kind, Unsupported
+from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.result import Result
 from omnigraph.exec.run import run
 from omnigraph.exec.statistics import Surveyor
@@ -56,16 +57,17 @@ class Checked(msgspec.Struct, frozen=True):
 class Queries:
     """Runs reads on snapshots of one graph."""
 
-    def __init__(self, tables: Tables, catalog_of: Callable[[Snapshot], Catalog]) -> None:
+    def __init__(self, tables: Tables, topology: Topology, catalog_of: Callable[[Snapshot], Catalog]) -> None:
         self._opened: Final = Opened(tables)
         self._surveyor: Final = Surveyor(tables)
+        self._topology: Final = topology
         self._catalog_of: Final = catalog_of
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
     def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None) -> Result:
         """With `route` every link is followed that way; the answer is the same."""
-        view = View(snapshot, self._opened)
+        view = self._view(snapshot)
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
@@ -73,14 +75,17 @@ class Queries:
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
     def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:
-        return explain(self._plan(ask, View(snapshot, self._opened))[1])
+        return explain(self._plan(ask, self._view(snapshot))[1])
+
+    def _view(self, snapshot: Snapshot) -> View:
+        return View(snapshot, self._catalog_of(snapshot), self._opened, self._topology)
 
     def _plan(self, ask: Ask, view: View) -> tuple[Checked, ops.ReadPlan]:
         with located(ask.source):
             checked = self._check(ask, view.snapshot)
             parameters = bind_parameters(checked.read.parameters, ask.params)
             catalog = self._catalog_of(view.snapshot)
-            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types)
+            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types, adjacency_ready=view.adjacency_ready)
             return checked, plan_read(checked.read, parameters, now_ms=ask.now_ms, statistics=statistics)
 
     def _check(self, ask: Ask, snapshot: Snapshot) -> Checked:
@@ -108,7 +113,7 @@ def _unsupported(call: Syntax, source: Source) -> Unsupported:
     at, name = source.position(call.span.start), _SEARCHES[type(call)]
     return Unsupported(
         Kind.UNSUPPORTED,
-        f"{source.name}:{at.line}:{at.column}: {name}() cannot be run yet; leave it out, or ask for the plan only",
+        f"{name}() at line {at.line}, column {at.column} cannot be run yet; leave it out, or ask for the plan only",
         line=at.line,
         column=at.column,
         function=name,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
+from omnigraph.exec.adjacent import Adjacent
 from omnigraph.exec.aggregate import Grouping
 from omnigraph.exec.conditions import holding, repeated
 from omnigraph.exec.entities import Entities
@@ -255,8 +256,10 @@ class _Run:
     def _linked(self, link: ir.Link, choice: ops.RouteChoice) -> Linked:
         edges = self._view.entities(link.edge)
         left, right = self._entities(link.left), self._entities(link.right)
-        sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
+        if (self._route or choice.route) is Route.ADJACENCY:
+            return Linked(link, edges, left, right, Adjacent(self._view.adjacency(link.edge)), rest=link.where, watch=self._watch)
         texts = [exact_sql(predicate) for predicate in link.where]
+        sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
         ways = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
         rest = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         return Linked(link, edges, left, right, ways, rest=rest, watch=self._watch)

@@ -22,7 +22,7 @@ from omnigraph.store.tables import TableRef, Tables
 KNOWN: Final = 4_096
 """How many table versions are remembered: a few hundred bytes each."""
 
-_FEW_ROWS: Final = 40_000
+FEW_ROWS: Final = 40_000
 """Scanning so many rows takes about as long as one lookup in an index: so many may be uncovered at no loss."""
 _SHARE: Final = 10
 """Of a large table one row in so many may be uncovered; the lookup is then still several times quicker than a scan."""
@@ -73,9 +73,10 @@ def live_tables(state: State) -> dict[TypeId, TableRow]:
 
 def usable_columns(indexes: Iterable[BuiltIndex]) -> frozenset[str]:
     """The columns whose equality, order and prefixes an index answers, for nearly all rows."""
-    return frozenset(index.column for index in indexes if index.kind is IndexKind.BTREE and _covers_nearly_all(index))
+    return frozenset(index.column for index in indexes if index.kind is IndexKind.BTREE and covers_nearly_all(index))
 
 
-def _covers_nearly_all(index: BuiltIndex) -> bool:
-    allowed = max(_FEW_ROWS, (index.covered_rows + index.uncovered_rows) // _SHARE)
+def covers_nearly_all(index: BuiltIndex, *, few_rows: int = FEW_ROWS) -> bool:
+    """Whether what lies outside of an index is few rows, or a small part of the table."""
+    allowed = max(few_rows, (index.covered_rows + index.uncovered_rows) // _SHARE)
     return index.uncovered_rows <= allowed

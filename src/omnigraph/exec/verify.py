@@ -79,11 +79,12 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
     names = (MAIN, *list_branches(objects))
     try:
         # Intents first: a writer shows its work before it disarms.
-        spoken_for = {table.base.home for intent in intents.pending(objects) for table in intent.tables}
+        pending = intents.pending(objects)
+        spoken_for = {table.base.home for intent in pending for table in intent.tables}
         shown = [row for name in names for row in manifest.snapshot(name).state.tables.values()]
     except OmniGraphError:
         return  # what cannot be read is a finding already; without it nothing can be called unused
-    used = {row.path for row in shown}
+    used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
     homes = {row.ref.home for row in shown} | spoken_for
     for folder in ("nodes", "edges"):
         for path in (entry.rstrip("/") for entry in objects.list(folder)):

@@ -6,8 +6,12 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.exec.adjacency.edges import Adjacency
+from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.tables_of import table_of
+from omnigraph.ids import TypeId
+from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef
 from omnigraph.store.tables import HANDLES, TableRef, Tables
@@ -37,9 +41,31 @@ class Opened:
 class View:
     """What one query sees."""
 
-    def __init__(self, snapshot: Snapshot, opened: Opened) -> None:
+    def __init__(self, snapshot: Snapshot, catalog: Catalog, opened: Opened, topology: Topology) -> None:
         self.snapshot: Final = snapshot
+        self._catalog: Final = catalog
         self._opened: Final = opened
+        self._topology: Final = topology
 
-    def entities(self, type_: TypeRef) -> Entities:
-        return self._opened.at(table_of(self.snapshot, type_).ref)
+    def entities(self, type_: TypeRef | EntityType) -> Entities:
+        return self._opened.at(self._row(type_).ref)
+
+    def adjacency(self, edge: TypeRef) -> Adjacency:
+        """All edges of a type as integers: from memory, from a file, or built now."""
+        return self._topology.adjacency(*self._between(edge.id))
+
+    def adjacency_ready(self, edge: TableRow) -> bool:
+        """Whether it need not be built."""
+        return self._topology.ready(*self._between(TypeId(edge.id.partition("-")[0])))
+
+    def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
+        """The tables of an edge type and of the nodes at its ends."""
+        found = self._catalog.by_id(edge)
+        assert isinstance(found, EdgeType)
+        source, target = self._catalog.node(found.source), self._catalog.node(found.target)
+        assert source is not None
+        assert target is not None
+        return self._row(found), self._row(source), self._row(target)
+
+    def _row(self, type_: TypeRef | EntityType) -> TableRow:
+        return self.snapshot.table_of(type_.id, name=type_.name)

@@ -86,13 +86,20 @@ class Alter(msgspec.Struct, frozen=True):
     schema: pa.Schema
 
 
+class GiveUp(msgspec.Struct, frozen=True):
+    """The columns a table shall have, or no rows at all, laid down anew: its earlier versions are given up with the commit."""
+
+    schema: pa.Schema | None
+
+
 class BuildIndexes(msgspec.Struct, frozen=True):
-    """Indexes a table lacks, all in one transaction."""
+    """Indexes a table lacks, all in one transaction; `ready` are those whose files are written already."""
 
     specs: tuple[index.IndexSpec, ...]
+    ready: tuple[index.Segment, ...] = ()
 
 
-Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | BuildIndexes
+Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | BuildIndexes
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -213,8 +220,10 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return stage.put_files(table, fragments, replaced=replaced, whole=whole, uuid=uuid)
         case Alter(schema):
             return alter.alter(table, schema, uuid=uuid)
-        case BuildIndexes(specs):
-            return index.build(table, specs, uuid=uuid)
+        case GiveUp(schema):
+            return alter.rewrite(table, schema, uuid=uuid)
+        case BuildIndexes(specs, ready):
+            return index.build(table, specs, ready=ready, uuid=uuid)
         case _:
             assert_never(change)
 
@@ -304,6 +313,8 @@ def _intent(request: Request, ready: _Staged) -> Intent:
                 entry.staged.uuid if entry.staged is not None else str(uuid4()),
                 str(uuid4()),
                 alias=ready.prepared.renames.get(entry.before.id),
+                drops=entry.before.id in ready.prepared.drops,
+                gives_up=isinstance(entry.change, GiveUp),
             )
             for entry in ready.tables
         ),
@@ -317,12 +328,14 @@ def _intent(request: Request, ready: _Staged) -> Intent:
 
 
 def _restated(ready: _Staged) -> Iterator[TableRow]:
-    """The rows of tables that are dropped or only renamed."""
+    """The rows of tables that are only dropped or only renamed."""
     prepared, committed = ready.prepared, {entry.before.id for entry in ready.tables}
     for row in ready.snapshot.state.tables.values():
+        if row.id in committed:
+            continue
         if row.id in prepared.drops:
             yield msgspec.structs.replace(row, dropped=True)
-        elif row.id in prepared.renames and row.id not in committed:
+        elif row.id in prepared.renames:
             yield msgspec.structs.replace(row, alias=prepared.renames[row.id])
 
 

@@ -66,6 +66,8 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         _drop(ledger.as_table(), str(branch.native))
         for fork in _unshared_forks(manifest, branch, state, survivors):
             _drop(fork, str(fork.ref.branch))
+        for path in _unshared_births(manifest, branch, state, survivors):
+            _drop_table(manifest, path)
         Locks.of(objects).forget(branch.name)
 
 
@@ -94,6 +96,20 @@ def _unshared_forks(manifest: Manifest, branch: Branch, state: State, survivors:
                 yield table_at_head(manifest.root, row.path, branch=row.native)
             except OmniGraphError as error:
                 log.info("fork %s of a deleted branch is left to cleanup: %s", row.ref.home, error)
+
+
+def _unshared_births(manifest: Manifest, branch: Branch, state: State, survivors: list[Branch]) -> list[str]:
+    """The tables of types that were added on a deleted branch, and that no living branch shows or was forked from."""
+    shared = {row.path for other in [Branch.main(), *survivors] for row in manifest.look(other.name)[2].tables.values()}
+    born = [row.path for row in state.tables.values() if row.native is None and row.owner == branch.native]
+    return [path for path in born if path not in shared]
+
+
+def _drop_table(manifest: Manifest, path: str) -> None:
+    try:
+        manifest.root.objects.delete_prefix(path)
+    except OmniGraphError as error:
+        log.info("table %s of a deleted branch is left to cleanup: %s", path, error)
 
 
 def _drop(table: Table, native: str) -> None:

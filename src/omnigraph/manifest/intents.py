@@ -32,6 +32,10 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     restore_uuid: str
     alias: str | None = None
     """What the table is called afterwards, when that changes."""
+    drops: bool = False
+    """The table is not shown any more afterwards."""
+    gives_up: bool = False
+    """Its earlier versions are given up with this commit."""
 
     @property
     def creates_ref(self) -> bool:

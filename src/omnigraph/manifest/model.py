@@ -53,6 +53,8 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     native: str | None = None
     owner: str | None = None
     dropped: bool = False
+    floor: int = 0
+    """Versions of this native branch below it are given up: they go as soon as no other branch shows them."""
 
     @property
     def ref(self) -> TableRef:

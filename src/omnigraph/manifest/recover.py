@@ -254,13 +254,16 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
 
 def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
     """The row that shows a table's new version."""
+    version = table.before.version + 1
     return msgspec.structs.replace(
         table.before,
         alias=table.alias or table.before.alias,
         native=table.native,
         owner=intent.branch.native,
-        version=table.before.version + 1,
+        version=version,
         rows=rows,
+        dropped=table.drops,
+        floor=version if table.gives_up else table.before.floor,
     )
 
 

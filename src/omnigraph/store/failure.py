@@ -34,5 +34,18 @@ def missing_table(path: str, *, branch: str | None, version: int | None) -> NotF
     )
 
 
+def reclaimed(path: str, *, branch: str | None, version: int) -> NotFound:
+    """T-06: the version was there once, and was given up."""
+    on = f" on native branch {branch!r}" if branch is not None else ""
+    return NotFound(
+        Kind.VERSION_RECLAIMED,
+        f"version {version} of {path}{on} has been removed, by a schema change that gave its past up or by a cleanup; "
+        "ask for a newer commit",
+        path=path,
+        branch=branch,
+        version=version,
+    )
+
+
 def _first_line(text: str) -> str:
     return text.splitlines()[0][:400] if text else "no reason given"

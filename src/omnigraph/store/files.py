@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata
 
 from omnigraph.store.failure import lance_error
 from omnigraph.store.refs import write_before_ref
@@ -45,13 +47,43 @@ class Shelf:
             except (OSError, ValueError) as error:
                 raise lance_error(error, doing="read back", path=uri) from error
 
+    def take_over(self, other: Shelf) -> None:
+        """Have what another shelf for the same table holds. Its files are moved, not rewritten: they name no place, and a table
+        and its forks number their columns alike.
+        """
+        objects = self.table.root.objects
+        for path in other._paths():
+            for file in (path, *objects.list(_blob_folder(path))):
+                objects.rename(file, f"{self._folder}/{file.removeprefix(f'{other._folder}/')}")
+            objects.delete_prefix(_blob_folder(path))  # what is left of a folder on a disk
+        self.fragments += other.fragments
+        other.fragments.clear()
+
     def clear(self) -> None:
         """Remove the files: they were written for nothing, and only we know of them."""
         for path in self._paths():
             self.table.root.objects.delete(path)
+            self.table.root.objects.delete_prefix(_blob_folder(path))
         self.fragments.clear()
 
-    def _paths(self) -> list[str]:
+    @property
+    def _folder(self) -> str:
         branch = self.native if self.native is not None else self.table.ref.branch
-        folder = home(self.table.ref.path, branch)
-        return [f"{folder}/data/{file.path}" for fragment in self.fragments for file in fragment.files]
+        return f"{home(self.table.ref.path, branch)}/data"
+
+    def _paths(self) -> list[str]:
+        return [f"{self._folder}/{file.path}" for fragment in self.fragments for file in fragment.files]
+
+
+def fragments_to_text(fragments: Sequence[Any]) -> list[str]:
+    """Files written elsewhere, as text that can travel to whoever commits them."""
+    return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+
+def fragments_from_text(texts: Sequence[str]) -> list[Any]:
+    return [FragmentMetadata.from_json(text) for text in texts]
+
+
+def _blob_folder(path: str) -> str:
+    """Where the larger blobs of a data file lie."""
+    return path.removesuffix(".lance")

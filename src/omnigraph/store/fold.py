@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
 FOLD: Final = 3
 """How many fragments of one size become one, together with what a write brings. Each costs a fold up to six reads."""
+
+SMALL_BLOB_BYTES: Final = 1_048_576
+"""Fragments with more bytes of blobs than this, together, are left to `optimize` for the same reason."""
 
 SMALL_ROWS: Final = 4_096
 """Fragments of this many rows are left to `optimize`: taking them along would make a small write a large one."""
@@ -35,10 +38,8 @@ def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:
 
 def foldable(dataset: Any, *, touched: set[int]) -> list[Any]:
     """The small fragments of a table that a write may rewrite: not those it touches itself, and none that an index covers,
-    because the rewritten rows would not be covered any more. Tables with blobs keep theirs: a blob is more than its row.
+    because the rewritten rows would not be covered any more.
     """
-    if any(_is_blob(field) for field in dataset.schema):
-        return []
     covered: set[int] = set()
     for index in dataset.describe_indices():
         for segment in index.segments:
@@ -50,10 +51,14 @@ def foldable(dataset: Any, *, touched: set[int]) -> list[Any]:
     ]
 
 
+def light(dataset: Any, fragments: Sequence[Any], blobs: Sequence[str]) -> bool:
+    """Are the blobs of these fragments few enough to be rewritten on the way? Told by their descriptors: no blob is read."""
+    if not blobs:
+        return True
+    described = dataset.scanner(columns=list(blobs), fragments=list(fragments), blob_handling="blobs_descriptions").to_table()
+    sizes = (pc.sum(pc.struct_field(described.column(name), "size")).as_py() or 0 for name in blobs)
+    return sum(sizes) <= SMALL_BLOB_BYTES
+
+
 def _size(rows: int) -> int:
     return (max(rows, 1).bit_length() - 1) // 2
-
-
-def _is_blob(field: pa.Field) -> bool:
-    metadata = field.metadata or {}
-    return b"lance-encoding:blob" in metadata or b"blob" in metadata.get(b"ARROW:extension:name", b"") or "blob" in str(field.type)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from omnigraph.store.tables import Table
+
+_BATCH: Final = 65_536
 
 
 class Fragment(msgspec.Struct, frozen=True, array_like=True):
@@ -22,10 +26,6 @@ class Fragment(msgspec.Struct, frozen=True, array_like=True):
     deletions: tuple[int, int, int] | None
     """Version and id of the deletion file, and how many rows it names; None when all rows are there."""
 
-    def holds_rows_of(self, other: Fragment) -> bool:
-        """Whether both are the same rows, of which this one may have lost some more or some fewer."""
-        return self.id == other.id and self.files == other.files
-
 
 def fragments(table: Table) -> tuple[Fragment, ...]:
     """The fragments in the order in which a scan meets them. From the open version alone: nothing is read."""
@@ -38,8 +38,18 @@ def fragments(table: Table) -> tuple[Fragment, ...]:
 
 def _files(part: Any) -> tuple[str, ...]:
     # An overlay replaces values of some rows in place: to be safe, a fragment that has any equals only itself.
-    return (*(file.path for file in part.files), *map(repr, part.overlays))
+    return (*(str(file.path) for file in part.files), *map(repr, part.overlays))
 
 
 def _deletions(file: Any) -> tuple[int, int, int] | None:
     return None if file is None else (file.read_version, file.id, file.num_deleted_rows)
+
+
+def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """All rows of some fragments, with their addresses, in order."""
+    try:
+        chosen = [table.dataset.get_fragment(part.id) for part in parts]
+        scanner = table.dataset.scanner(columns=list(columns), fragments=chosen, with_row_address=True, batch_size=_BATCH)
+        yield from scanner.to_reader()
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="scan") from error

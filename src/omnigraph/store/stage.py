@@ -24,9 +24,10 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
+from omnigraph.store.blobs import blob_names, stored
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
-from omnigraph.store.fold import fold, foldable
+from omnigraph.store.fold import fold, foldable, light
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.tables import KEY, Table, Where, one_of, open_dataset, uuid_in_doubt
 
@@ -164,6 +165,8 @@ def commit(staged: Staged) -> Table:
     refuse_forked_child()
     table, base = staged.table, staged.table.ref.version
     reach(Fault.STAGE_BEFORE_COMMIT)
+    if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
+        raise _lost(table)  # no fence holds an index: on top of rows that came since, it would move HEAD past what the graph shows
     try:
         moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
     except CommitConflictError as error:
@@ -180,8 +183,9 @@ def commit(staged: Staged) -> Table:
 def fence(table: Table, transaction: Any) -> Any:
     """The transaction, made to collide with every other one from the same base (P-05..P-07)."""
     operation, fragments = transaction.operation, table.dataset.get_fragments()
-    if isinstance(operation, (LanceOperation.CreateIndex, LanceOperation.Restore)):
-        return transaction  # an index changes no rows; restores are for recovery
+    if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Merge, LanceOperation.CreateIndex, LanceOperation.Restore)):
+        # The first two are strict by themselves when nothing is retried; an index changes no rows; restores are for recovery.
+        return transaction
     if not fragments:
         new = operation.fragments if isinstance(operation, LanceOperation.Append) else operation.new_fragments
         return dataclasses.replace(transaction, operation=LanceOperation.Merge(list(new), table.dataset.lance_schema))
@@ -207,7 +211,9 @@ def _taking_along(table: Table, operation: Any) -> Any:
     if not group:
         return operation
     try:
-        rows = table.dataset.scanner(fragments=list(group)).to_table()
+        if not light(table.dataset, group, blob_names(table.schema)):
+            return operation
+        rows = stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
     except (OSError, ValueError) as error:
         raise table.failed(error, doing="fold small fragments of") from error
     return dataclasses.replace(
@@ -304,20 +310,20 @@ def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def fitted(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows in the table's own schema, each with a key of its own."""
-    cast = conformed(table, rows)
-    _refuse_bad_keys(cast)
-    return cast
+    """The rows as the table stores them, each with a key of its own."""
+    ready = conformed(table, rows)
+    _refuse_bad_keys(ready)
+    return ready
 
 
 def conformed(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows in the table's own schema."""
+    """The rows as the table stores them: its columns, in its types, with bytes as blobs."""
     if missing := [name for name in table.schema.names if name not in rows.schema.names]:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns of one name", columns=rows.schema.names)
     try:
-        return rows.select(table.schema.names).cast(table.schema)
+        return stored(rows.select(table.schema.names).cast(table.schema))
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
 

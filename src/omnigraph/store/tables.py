@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -18,13 +18,15 @@ from lance.debug import list_transactions
 
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.ids import new_ulid
+from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error, missing_table
+from omnigraph.store.failure import lance_error, missing_table, reclaimed
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
 KEY: Final = "id"
 ADDRESS: Final = "_rowaddr"
+PLACE: Final = "__place"
 PRIMARY_KEY: Final = {b"lance-schema:unenforced-primary-key": b"true"}
 FILE_FORMAT: Final = "2.2"
 HANDLES: Final = 64
@@ -74,7 +76,8 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.dataset.schema
+        """The columns as callers see them: blobs are plain bytes."""
+        return plain_schema(self.dataset.schema)
 
     def count(self, where: Where | None = None) -> int:
         try:
@@ -110,16 +113,21 @@ class Table:
         self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool, batch_rows: int | None = None
     ) -> pa.RecordBatchReader:
         try:
-            scanner = self.dataset.scanner(columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows)
+            scanner = self.dataset.scanner(
+                columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows, blob_handling="all_binary"
+            )
             reader = scanner.to_reader()
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        known = self.schema
+        schema = pa.schema([known.field(field.name) if field.name in blob_names(reader.schema) else field for field in reader.schema])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema))
 
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """A scan fails where it reads, long after it began: there too with an error of ours."""
         try:
-            yield from reader
+            for batch in reader:
+                yield plain(batch, schema)
         except (OSError, ValueError) as error:
             raise self.failed(error, doing="scan") from error
 
@@ -158,6 +166,9 @@ class Table:
             raise self.failed(error, doing="read rows of") from error
 
     def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
+        """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""
+        if "not found" in str(error).lower() and _is_reclaimed(self.root, self.ref):
+            return reclaimed(self.ref.path, branch=self.ref.branch, version=self.ref.version)
         return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
 
 
@@ -187,13 +198,19 @@ class Tables:
                 self._open.popitem(last=False)
         return table
 
+    def forget(self, refs: Iterable[TableRef]) -> None:
+        """Let go of handles whose versions were removed: Lance goes on reading from what it has in memory."""
+        with self._mutex:
+            for ref in refs:
+                self._open.pop(ref, None)
+
 
 def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None = None) -> Table:
     """An empty table at a fresh path: no stable row ids, `id` marked as the key. The one commit without a staged base.
 
     It is visible to nobody until a publish names it, so it needs no fence; a path is minted once and never shared.
     """
-    keyed = key_annotated(schema)
+    keyed = stored_schema(key_annotated(schema))
     uri = root.of(path)
     try:
         birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []), uuid=uuid or str(uuid4()))
@@ -210,9 +227,19 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
     try:
         return _lance(root, home(ref.path, ref.branch), ref.version)
     except (OSError, ValueError) as error:
+        if _is_reclaimed(root, ref):
+            raise reclaimed(ref.path, branch=ref.branch, version=ref.version) from error
         if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
             raise missing_table(ref.path, branch=ref.branch, version=ref.version) from error
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
+
+
+def _is_reclaimed(root: Root, ref: TableRef) -> bool:
+    """Is this version gone while newer ones are there? Names of versions count down: the first one listed is the newest."""
+    if ref.version < 1 or root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+        return False
+    files = [name for name in root.objects.list(f"{ref.home}/_versions") if name.endswith(".manifest")]
+    return bool(files) and files[0] < f"{ref.home}/{version_file(ref.version)}"
 
 
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
@@ -281,8 +308,13 @@ def matching(rows: pa.Table, where: Where | None) -> pa.Table:
     """Pending rows under a filter, judged by the engine that judges committed rows, so that both mean the same."""
     if where is None:
         return rows
-    held = lance.write_dataset(rows, f"memory://{new_ulid()}")
-    return held.to_table(columns=rows.schema.names, filter=where)
+    if not (blobs := blob_names(rows.schema)):
+        held = lance.write_dataset(rows, f"memory://{new_ulid()}")
+        return held.to_table(columns=rows.schema.names, filter=where)
+    # No filter speaks of a blob: the bytes stay where they are, and the rows that match are named by their place.
+    others = rows.select([name for name in rows.schema.names if name not in blobs])
+    placed = others.append_column(PLACE, pa.array(range(len(rows)), pa.int64()))
+    return rows.take(matching(placed, where).column(PLACE))
 
 
 def one_of(column: str, values: pa.Array) -> str:

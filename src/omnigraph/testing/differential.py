@@ -120,12 +120,6 @@ def stages(graph: RandomGraph, folder: Path) -> Iterator[tuple[Stage, Graph]]:
     yield Stage("past", graph.first, at=loaded), real
 
 
-def build_indexes(real: Graph) -> None:
-    build = getattr(real, "ensure_indices", None)
-    if build is not None:
-        build()
-
-
 def compared(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) -> tuple[str, Table | None] | None:
     """Nothing, or what is wrong with the engine's answer."""
     try:
@@ -175,7 +169,7 @@ def _again(case: Case, failure: Failure, stage: str) -> Failure | None:
     with tempfile.TemporaryDirectory() as folder:
         real = land(Path(folder) / "graph", case.schema, case.data)
         if stage == "indexed":
-            build_indexes(real)
+            real.ensure_indices()
         found = compared(real, query, Stage(stage, case.data), failure.route)
     if found is None or (found[1] is None) != (failure.actual is None):
         return None

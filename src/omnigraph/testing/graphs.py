@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, cast
 
 from omnigraph.catalog.model import TypeKind
-from omnigraph.errors import Kind, Unsupported
 from omnigraph.graph import Graph, init
 from omnigraph.testing.engine import Counts, Table
 
@@ -49,10 +48,10 @@ class RealGraph:
         return nodes | {(TypeKind.EDGE, name): count for name, count in receipt.edges.items()}
 
     def export(self, types: tuple[str, ...]) -> Iterable[str]:
-        raise Unsupported(Kind.UNSUPPORTED, "there is no export yet")
+        return self.graph.export(types=types or None)
 
     def apply_schema(self, source: str, *, allow_data_loss: bool) -> None:
-        raise Unsupported(Kind.UNSUPPORTED, "there is no schema apply yet")
+        self.graph.apply_schema(source, allow_data_loss=allow_data_loss)
 
     def close(self) -> None:
         shutil.rmtree(self._place, ignore_errors=True)

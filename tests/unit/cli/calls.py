@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SCHEMA = "node Person {\n  name: String @key\n  born: I32?\n}\n\nedge Knows: Person -> Person\n"
+NEXT_SCHEMA = """node Person {
+  name: String @key
+  birth_year: I32? @rename_from("born")
+  email: String?
+}
+
+edge Knows: Person -> Person
+"""
 QUERIES = """query add_person($name: String, $born: I32?) {
   insert Person { name: $name, born: $born }
 }

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from omnigraph.cli import main
-from tests.unit.cli.calls import QUERIES, SCHEMA, Call, Said
+from tests.unit.cli.calls import NEXT_SCHEMA, QUERIES, SCHEMA, Call, Said
 
 
 @pytest.fixture
@@ -27,6 +27,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to stand in, with a schema and queries."""
     (tmp_path / "people.pg").write_text(SCHEMA)
+    (tmp_path / "people-next.pg").write_text(NEXT_SCHEMA)
     (tmp_path / "people.gq").write_text(QUERIES)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from omnigraph.faults import ENVIRONMENT, Fault
-from tests.unit.cli.calls import QUERIES, SCHEMA, Call
+from tests.unit.cli.calls import NEXT_SCHEMA, QUERIES, SCHEMA, Call
 
 REFERENCE = (Path(__file__).parents[3] / "docs/user/cli.md").read_text("utf-8")
 INTRODUCE = ("mutate", "introduce", "--query", "people.gq", "--params", '{"from": "Grace", "to": "Ada"}', "--store", "graph.omni")
@@ -23,6 +23,7 @@ VOLATILE = (
     (r"review-[0-9a-f]{16}", "review-NATIVE"),
     (r"(?m)^uri: .*/", "uri: /"),
     (r"python: .*", "python"),
+    (r"graph_manifest_version: \d+", "VERSION"),
 )
 
 
@@ -48,6 +49,7 @@ def interrupt_a_write(call: Call) -> None:
 
 def test_the_files_are_as_shown() -> None:
     assert f"```\n{SCHEMA}```" in REFERENCE
+    assert f"```\n{NEXT_SCHEMA}```" in REFERENCE
     assert f"```\n{QUERIES}```" in REFERENCE
 
 

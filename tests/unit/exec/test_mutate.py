@@ -707,12 +707,3 @@ def test_ids_and_ends_are_looked_up_by_their_indexes(graph: Graph) -> None:
     assert run(graph, 'delete Person where name = "Ada"').affected_edges == 4
     assert edges(graph, "Knows") == [("Cy", "Ben")]
     assert graph.verify() == []
-
-
-def test_a_blob_is_refused_until_blobs_are_stored_as_such(tmp_path: Path) -> None:
-    """Its text must not be taken for its bytes."""
-    graph = og.init(tmp_path / "g", schema="node Doc { name: String @key  body: Blob? }")
-    with pytest.raises(og.Unsupported) as caught:
-        graph.mutate('query q($b: Blob) { insert Doc { name: "a", body: $b } }', params={"b": "base64:eA=="})
-    assert "Doc.body" in caught.value.message
-    assert graph.mutate('query q() { insert Doc { name: "a" } }').affected_nodes == 1

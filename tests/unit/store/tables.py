@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.store import stage
+from omnigraph.store.alter import COLUMN_MARK, alter
 from omnigraph.store.refs import create_ref
 from omnigraph.store.root import FSYNC_ENVIRONMENT, Root, open_root
 from omnigraph.store.stage import Counts, Staged
@@ -40,9 +41,15 @@ def rows(values: Mapping[str, int], schema: pa.Schema = SCHEMA) -> pa.Table:
         "n": list(values.values()),
         "nickName": [f"{key}-{n}" for key, n in values.items()],
         "tags": [[key, str(n)] for key, n in values.items()],
+        "body": [body(key, n) for key, n in values.items()],
         "added": [f"{key}+{n}" for key, n in values.items()],
     }
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def body(key: str, n: int) -> bytes | None:
+    """A blob that follows from its row: none, an empty one, one that lies in the data file, or one that has its own."""
+    return (None, b"", f"{key}={n}".encode(), f"{key}={n}".encode() * 30_000)[n % 4]
 
 
 def content(table: Table) -> dict[str, int]:
@@ -56,7 +63,8 @@ def numbers(read: pa.Table) -> dict[str, int]:
         key, n = row["id"], row["n"]
         assert key not in found, f"{key} is there twice"
         assert (row["nickName"], row["tags"]) == (f"{key}-{n}", [key, str(n)])
-        assert row.get("added", "old") in ("old", f"{key}+{n}")
+        assert "body" not in row or row["body"] == body(key, n)
+        assert row.get("added") in (None, "old", f"{key}+{n}")
         found[key] = n
     return found
 
@@ -119,8 +127,53 @@ def branched_twice(root: Root) -> Table:
     return stage.commit(some(stage.delete_keys(second, pa.array(["q"]))))
 
 
+def marked(name: str, type_: pa.DataType, property_: str) -> pa.Field:
+    """A column that is told by its identity."""
+    return pa.field(name, type_, metadata={COLUMN_MARK: property_.encode()})
+
+
+BEFORE = pa.schema(
+    [
+        SCHEMA.field("id"),
+        marked("gone", pa.int64(), "p-gone"),
+        marked("label", pa.string(), "p-nick"),
+        marked("marks", pa.list_(pa.string()), "p-tags"),
+        marked("n", pa.int32(), "p-n"),
+    ]
+)
+AFTER = pa.schema(
+    [
+        SCHEMA.field("id"),
+        marked("added", pa.string(), "p-added"),
+        marked("n", pa.int32(), "p-n"),
+        marked("nickName", pa.string(), "p-nick"),
+        marked("tags", pa.list_(pa.string()), "p-tags"),
+    ]
+)
+"""One column dropped, one added, two renamed, and all in another order."""
+
+
+def before_change(root: Root) -> Table:
+    """Two fragments with a deletion, in the columns of old."""
+    table = create_table(root, PATH, BEFORE)
+    for values in ({"w": 7, "a": 1, "b": 2}, {"c": 3, "d": 4}):
+        named = rows(values, pa.schema([*SCHEMA, ALTERED.field("gone")])).rename_columns({"nickName": "label", "tags": "marks"})
+        table = stage.commit(some(stage.append(table, named)))
+    return stage.commit(some(stage.delete_keys(table, pa.array(["w"]))))
+
+
+def changed(root: Root) -> Table:
+    """All its rows were written before its columns were changed."""
+    return stage.commit(some(alter(before_change(root), AFTER)))
+
+
+def changed_on_branch(root: Root) -> Table:
+    """The same, on a native branch, whose parent goes on as it was."""
+    return stage.commit(some(alter(create_ref(before_change(root), "changed-0000000000000001"), AFTER)))
+
+
 def altered(root: Root) -> Table:
-    """One column dropped, another added, in Lance itself: schema changes are not this layer's."""
+    """One column dropped, another added with a value, by Lance itself."""
     table = create_table(root, PATH, ALTERED)
     table = added(table, FOUR)
     by_hand = lance.dataset(root.of(PATH))
@@ -137,7 +190,8 @@ def reopened(table: Table, version: int) -> Table:
 
 
 SHAPES: Mapping[str, Callable[[Root], Table]] = {
-    shape.__name__: shape for shape in (empty, emptied, two_fragments, with_deletions, first_gone, branched, branched_twice, altered)
+    shape.__name__: shape
+    for shape in (empty, emptied, two_fragments, with_deletions, first_gone, branched, branched_twice, altered, changed, changed_on_branch)
 }
 
 

@@ -31,10 +31,10 @@ from omnigraph.store.tables import create_table
 from tests.unit.store.tables import rows, SCHEMA
 from tests.unit.store.test_ledger import entries, head
 
-BLOBS = pa.schema([pa.field("id", pa.string()), lance.blob_field("data")])
+BLOBS = pa.schema([pa.field("id", pa.string()), pa.field("data", pa.large_binary())])
 
 def pictures(**data):
-    return pa.table({"id": list(data), "data": lance.blob_array(list(data.values()))}, schema=BLOBS)
+    return pa.table({"id": list(data), "data": list(data.values())}, schema=BLOBS)
 
 root = open_root(sys.argv[1])
 flushed = []

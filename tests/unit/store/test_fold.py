@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,6 @@ from omnigraph.store.root import open_root
 from omnigraph.store.tables import Table, create_table
 
 Steps = list[tuple[str, set[int]]]
-BLOBS = pa.schema([pa.field("id", pa.string()), lance.blob_field("data")])
 COLUMNS = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("text", pa.string()), pa.field("n", pa.int64())])
 
 
@@ -129,15 +127,11 @@ def test_two_writes_from_one_base_collide_although_both_take_along(tmp_path: Pat
     assert set(content(winner)) == {*(f"k{n}" for n in range(8)), "x"}
 
 
-def test_large_fragments_and_tables_with_blobs_are_left_alone(tmp_path: Path) -> None:
+def test_large_fragments_are_left_alone(tmp_path: Path) -> None:
     table = start(tmp_path)
     for at in range(FOLD + 1):
         table = put(table, rows(*(f"{at}-{n}" for n in range(SMALL_ROWS))))
     assert foldable(table.dataset, touched=set()) == []
-    album = lance.write_dataset(
-        pa.table({"id": ["a"], "data": lance.blob_array([b"x"])}, schema=BLOBS), str(tmp_path / "album"), data_storage_version="2.2"
-    )
-    assert foldable(album, touched=set()) == []
 
 
 def test_a_fragment_the_write_itself_touches_is_not_taken_along(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pytest
 from lance.query import MatchQuery
 
-from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError
+from omnigraph.errors import ConflictError, InvalidInput, Kind
 from omnigraph.store import maintain, stage
-from omnigraph.store.index import BuiltIndex, IndexKind, IndexSpec, build, existing
+from omnigraph.store.index import BuiltIndex, IndexKind, IndexSpec, build, existing, fits, write_index
 from omnigraph.store.refs import create_ref, write_before_ref
 from omnigraph.store.tables import Table, create_table
 from tests.unit.store.tables import PATH, place, reopened, some
@@ -27,12 +28,12 @@ SCHEMA = pa.schema(
         pa.field("flag", pa.string()),
     ]
 )
-SMALL_PQ = {"num_partitions": 1, "num_sub_vectors": 2, "num_bits": 4, "metric": "l2"}
+SMALL = {"num_partitions": 1, "metric": "l2"}
 SPECS = (
     IndexSpec("id", IndexKind.BTREE, "id_idx"),
     IndexSpec("n", IndexKind.BTREE, "n_idx"),
     IndexSpec("txt", IndexKind.INVERTED, "txt_idx"),
-    IndexSpec("v", IndexKind.VECTOR, "v_idx", SMALL_PQ),
+    IndexSpec("v", IndexKind.VECTOR, "v_idx", SMALL),
 )
 
 
@@ -150,24 +151,116 @@ def test_an_index_that_does_not_fit_its_column_is_refused(tmp_path: Path, spec: 
         build(library(tmp_path), [spec])
 
 
-def test_of_two_index_builds_from_one_base_none_is_lost_silently(tmp_path: Path) -> None:
-    """Index builds are not fenced: the second lands a version late and says so, or is refused; it never reports success."""
+def test_a_vector_index_with_nothing_to_learn_from_is_left_out(tmp_path: Path) -> None:
+    """X-08: its siblings are built; alone, it is nothing to build."""
+    table = create_table(place(tmp_path), PATH, SCHEMA)
+    nowhere = words({f"k{n}": n for n in range(300)}).set_column(3, "v", pa.nulls(300, SCHEMA.field("v").type))
+    table = stage.commit(some(stage.append(table, nowhere)))
+    assert write_index(table, SPECS[3]) is None
+    assert build(table, SPECS[3:]) is None
+    after = stage.commit(some(build(table, SPECS)))
+    assert [index.name for index in existing(after)] == ["id_idx", "n_idx", "txt_idx"]
+
+
+@pytest.mark.parametrize("where", ["here", "on a branch"])
+def test_an_index_takes_the_place_of_an_older_one_of_its_kind(tmp_path: Path, where: str) -> None:
+    """X-03: whatever its name was, and wherever its files lie; one index is left, and covers every row."""
+    table = stage.commit(some(build(library(tmp_path), SPECS)))
+    if where == "on a branch":
+        table = create_ref(table, "child")
+    table = stage.commit(some(stage.upsert(table, words({"k3": 500, "new": 501}))))
+    again = [IndexSpec(spec.column, spec.kind, f"new_{spec.name}", spec.options) for spec in SPECS[:2]]
+    after = stage.commit(some(build(table, [*again, *SPECS[2:]])))
+    assert [(index.name, index.uncovered_rows) for index in existing(after)] == [
+        ("new_id_idx", 0),
+        ("new_n_idx", 0),
+        ("txt_idx", 0),
+        ("v_idx", 0),
+    ]
+    for step in (lambda same: same, _compacted, _optimised):
+        after = step(after)
+        for key, n in {"k3": 500, "new": 501, "k17": 17}.items():
+            assert_found(after, key, n)
+        assert_gone(after, 3)
+
+
+# -- files written ahead of the commit
+
+AFTER_WRITING: dict[str, tuple[Callable[[Table], Table], int]] = {
+    # what happens between writing an index and committing it, and how many rows it does not cover then
+    "nothing": (lambda t: t, 0),
+    "an append": (lambda t: stage.commit(some(stage.append(t, words({"new": 500})))), 1),
+    "an update": (lambda t: stage.commit(some(stage.upsert(t, words({"k3": 500})))), 1),
+    "a delete": (lambda t: stage.commit(some(stage.delete_keys(t, pa.array(["k3", "k35"])))), 0),
+    "a fragment gone": (lambda t: stage.commit(some(stage.delete_where(t, "n < 30"))), 0),
+    "appends that fold": (
+        lambda t: functools.reduce(lambda u, n: stage.commit(some(stage.append(u, words({f"new{n}": 500 + n})))), range(12), t),
+        22,
+    ),
+    "a compaction": (lambda t: _compacted(stage.commit(some(stage.append(t, words({"new": 500}))))), 0),
+    "an overwrite": (lambda t: stage.commit(stage.overwrite(t, words({f"k{n}": n + 1000 for n in range(40)}))), 0),
+    "every row gone": (lambda t: stage.commit(some(stage.delete_where(t, "true"))), 0),
+}
+
+
+@pytest.mark.parametrize("between", AFTER_WRITING)
+def test_an_index_written_earlier_tells_the_truth_later(tmp_path: Path, between: str) -> None:
+    """RT-47, X-03: what it covers it finds, what it does not is scanned, and it claims nothing that it never saw."""
+    table = library(tmp_path)
+    ready = [segment for spec in SPECS if (segment := write_index(table, spec)) is not None]
+    change, uncovered = AFTER_WRITING[between]
+    table = change(table)
+    shown = table.scan(["id", "n"]).read_all()
+    expected = dict(zip(shown["id"].to_pylist(), shown["n"].to_pylist(), strict=True))
+    after = stage.commit(some(build(table, SPECS, ready=ready)))
+    assert [index.name for index in existing(after)] == ["id_idx", "n_idx", "txt_idx", "v_idx"]
+    assert_coverage_is_what_lance_says(after)
+    assert {index.uncovered_rows for index in existing(after)} == {uncovered}
+    for key, n in expected.items():
+        assert_found(after, key, n)
+    for n in {3, 17, 35} - set(expected.values()):
+        assert_gone(after, n)
+
+
+def test_an_index_of_another_branch_is_not_taken(tmp_path: Path) -> None:
+    table = library(tmp_path)
+    segment = write_index(table, SPECS[0])
+    assert segment is not None
+    child = create_ref(table, "child")
+    assert fits(segment, table)
+    assert not fits(segment, child)
+    assert_found(stage.commit(some(build(child, SPECS, ready=[segment]))), "k17", 17)
+
+
+def test_of_two_index_builds_from_one_base_one_lands(tmp_path: Path) -> None:
     table = library(tmp_path)
     first, second = some(build(table, SPECS[:1])), some(build(table, SPECS[1:2]))
     stage.commit(first)
-    with pytest.raises(OmniGraphError) as told:
+    with pytest.raises(ConflictError) as refused:
         stage.commit(second)
-    assert told.value.kind is Kind.DRIFT or isinstance(told.value, ConflictError)
+    assert refused.value.kind is Kind.VERSION_MISMATCH
+    assert table.head() == table.ref.version + 1
 
 
-def test_an_index_staged_before_rows_came_is_found_out(tmp_path: Path) -> None:
-    """RT-47, O-10: the plan was made on another version. What it leaves is sound: the newer rows are found without it."""
+def test_an_index_staged_before_rows_came_is_refused(tmp_path: Path) -> None:
+    """RT-52: Lance would let it pass over them, and HEAD would be a version that nobody shows."""
+    table = library(tmp_path)
+    staged = some(build(table, SPECS))
+    newest = stage.commit(some(stage.upsert(table, words({"k3": 503, "new": 500}))))
+    with pytest.raises(ConflictError) as refused:
+        stage.commit(staged)
+    assert refused.value.kind is Kind.VERSION_MISMATCH
+    assert table.head() == newest.ref.version
+    assert_found(newest, "new", 500)
+
+
+def test_an_index_committed_over_newer_rows_is_sound(tmp_path: Path) -> None:
+    """RT-47: what Lance itself does when nobody looks: it lands two versions on, and the newer rows are found without it."""
     table = library(tmp_path)
     staged = some(build(table, SPECS))
     stage.commit(some(stage.upsert(table, words({"k3": 503, "new": 500}))))
-    with pytest.raises(OmniGraphError) as found:
-        stage.commit(staged)
-    assert found.value.kind is Kind.DRIFT
+    late = lance.LanceDataset.commit(table.dataset, staged.transaction, max_retries=0)
+    assert late.version == table.ref.version + 2
     newest = reopened(table, table.head())
     assert_found(newest, "new", 500)
     assert_found(newest, "k3", 503)

@@ -227,7 +227,7 @@ NESTED = pa.schema(
         pa.field("v", pa.list_(pa.float32(), 4)),
         pa.field("point", pa.struct([pa.field("x", pa.int32()), pa.field("ys", pa.list_(pa.int64())), pa.field("name", pa.string())])),
         pa.field("structs", pa.list_(pa.struct([pa.field("k", pa.string()), pa.field("w", pa.float64())]))),
-        lance.blob_field("data"),
+        pa.field("data", pa.large_binary()),
         pa.field("n", pa.int64()),
         pa.field("m", pa.int64()),
     ]
@@ -249,8 +249,7 @@ def test_nested_lists_vectors_and_blobs_written_early_land_in_their_columns(tmp_
     }
 
     def table_of(schema: pa.Schema, key: str, blob: bytes) -> pa.Table:
-        columns = {name: [{**row, "id": key}[name]] for name in schema.names if name != "data"}
-        return pa.table({name: lance.blob_array([blob]) if name == "data" else columns[name] for name in schema.names}, schema=schema)
+        return pa.table({name: [{**row, "id": key, "data": blob}[name]] for name in schema.names}, schema=schema)
 
     parent = create_table(place(tmp_path), PATH, NESTED)
     parent = stage.commit(some(stage.append(parent, table_of(NESTED, "old", b"old"))))
@@ -263,7 +262,7 @@ def test_nested_lists_vectors_and_blobs_written_early_land_in_their_columns(tmp_
     large = bytes(range(256)) * 400
     written = write_before_ref(parent, "side", table_of(parent.schema, "a", large))
     child = stage.commit(some(stage.put_files(create_ref(parent, "side"), written)))
-    read = reopened(child, child.ref.version).dataset.scanner(blob_handling="all_binary", filter="id = 'a'").to_table()
+    read = reopened(child, child.ref.version).scan(where="id = 'a'").read_all()
     assert read.to_pylist() == [{name: large if name == "data" else row[name] for name in parent.schema.names}]
     assert child.count("point.x = 7 AND n = 10") == (2)
     assert child.count() == 2

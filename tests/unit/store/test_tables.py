@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -454,30 +453,3 @@ def test_an_overlay_reads_like_its_commit(
 
 
 _law: Table | None = None
-
-
-# -- blobs are columns of rows, too
-
-
-BLOBS = pa.schema([pa.field("id", pa.string()), lance.blob_field("data")])
-
-
-def test_blobs_are_staged_by_every_kind(tmp_path: Path) -> None:
-    """W-38: large ones lie in files of their own, and travel with their rows."""
-
-    def pictures(**data: bytes) -> pa.Table:
-        return pa.table({"id": list(data), "data": lance.blob_array(list(data.values()))}, schema=BLOBS)
-
-    def seen(table: Table) -> dict[str, bytes]:
-        read = table.dataset.scanner(blob_handling="all_binary").to_table().to_pydict()
-        return dict(zip(read["id"], read["data"], strict=True))
-
-    large = os.urandom(100_000)
-    table = create_table(place(tmp_path), PATH, BLOBS)
-    table = stage.commit(some(stage.append(table, pictures(a=b"small", b=large))))
-    table = stage.commit(some(stage.upsert(table, pictures(a=large[::-1], c=b"new"))))
-    assert seen(table) == {"a": large[::-1], "b": large, "c": b"new"}
-    table = stage.commit(some(stage.upsert_and_delete(table, pictures(c=large), pa.array(["b"]))))
-    assert seen(table) == {"a": large[::-1], "c": large}
-    table = stage.commit(stage.overwrite(table, pictures(z=large)))
-    assert seen(table) == {"z": large}

@@ -1,36 +1,98 @@
-"""Ends of edges as node numbers -> both directions of an adjacency."""
+"""Ends of edges as node numbers -> one direction of an adjacency: sorted anew, or merged into one that is sorted already."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from omnigraph.exec.adjacency.kernels import Csr, Ints, Narrow, Neighbours
+from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks, Narrow, Neighbours
 
 _WIDE: Final = 1 << 31
+_ROOM: Final = 63
 
 
-def csr(near: Ints, far: Ints, edges: Ints, *, rows: int, columns: int, square: bool) -> Csr:
-    """Edges `near[i] -> far[i]`, numbered `edges[i]`, as a Csr over `rows` nodes that reach `columns` others."""
-    order = _grouped(far, columns)
-    order = order[_grouped(near[order], rows)]
-    return sorted_csr(near[order], far[order], edges[order], rows=rows, square=square)
+class Arcs(msgspec.Struct, frozen=True):
+    """Edges as three columns of numbers: the node one stands at, the node one reaches, the edge."""
+
+    near: Ints
+    far: Ints
+    edges: Ints
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    def where(self, which: Marks | Ints) -> Arcs:
+        return Arcs(self.near[which], self.far[which], self.edges[which])
+
+    def turned(self) -> Arcs:
+        return Arcs(self.far, self.near, self.edges)
 
 
-def sorted_csr(near: Ints, far: Ints, edges: Ints, *, rows: int, square: bool) -> Csr:
-    """The same from edges that are sorted already, by the near end and then by the far one."""
-    stored = Neighbours(_offsets(near, rows), _narrow(far))
+class Shape(msgspec.Struct, frozen=True):
+    """How many numbers the nodes have at either end; `square` when both are of one type."""
+
+    rows: int
+    columns: int
+    square: bool
+
+    def turned(self) -> Shape:
+        return Shape(self.columns, self.rows, self.square)
+
+
+def csr(arcs: Arcs, shape: Shape) -> Csr:
+    """Edges in any order."""
+    order = _grouped(arcs.far, shape.columns)
+    order = order[_grouped(arcs.near[order], shape.rows)]
+    return _csr(arcs.where(order), shape)
+
+
+def merged(ascending: Arcs, more: Arcs, shape: Shape) -> Csr:
+    """Many edges that are sorted by both ends, and a few more in any order."""
+    if not len(more):
+        return _csr(ascending, shape)
+    if shape.rows.bit_length() + shape.columns.bit_length() > _ROOM:
+        return csr(joined([ascending, more]), shape)
+    keys, others = ascending.near * shape.columns + ascending.far, more.near * shape.columns + more.far
+    order = np.argsort(others, kind="stable")
+    at = np.searchsorted(keys, others[order], side="right")
+    near = np.insert(ascending.near, at, more.near[order])
+    far = np.insert(ascending.far, at, more.far[order])
+    return _csr(Arcs(near, far, np.insert(ascending.edges, at, more.edges[order])), shape)
+
+
+def joined(parts: Sequence[Arcs]) -> Arcs:
+    columns = zip(*((part.near, part.far, part.edges) for part in parts), strict=True)
+    return Arcs(*map(np.concatenate, columns)) if len(parts) > 1 else parts[0]
+
+
+def arcs(of: Csr) -> Arcs:
+    """The edges of an adjacency, sorted by both ends."""
+    near = np.repeat(np.arange(of.size), np.diff(of.stored.offsets))
+    return Arcs(near, of.stored.targets.astype(np.int64), of.edges.astype(np.int64))
+
+
+def narrowed(numbers: Narrow) -> Narrow:
+    """Half the bytes where the numbers allow it."""
+    fits = not len(numbers) or int(numbers.max()) < _WIDE
+    return numbers.astype(np.int32) if fits else numbers
+
+
+def _csr(ascending: Arcs, shape: Shape) -> Csr:
+    near, far = ascending.near, ascending.far
+    stored = Neighbours(_offsets(near, shape.rows), narrowed(far))
     first = np.ones(len(near), np.bool_)
     np.logical_or(near[1:] != near[:-1], far[1:] != far[:-1], out=first[1:])
-    once = stored if first.all() else Neighbours(_offsets(near[first], rows), _narrow(far[first]))
-    return Csr(stored, _narrow(edges), once, square)
+    once = stored if first.all() else Neighbours(_offsets(near[first], shape.rows), narrowed(far[first]))
+    return Csr(stored, narrowed(ascending.edges), once, shape.square)
 
 
 def _grouped(keys: Ints, size: int) -> Ints:
-    """A stable order by small keys: sorting key and position as one integer takes a fifth of what argsort takes."""
-    bits = max(1, len(keys)).bit_length()
-    if max(1, size).bit_length() + bits > 63:
+    """A stable order by small keys. Sorted with its position as one integer a key takes a fifth of what argsort needs."""
+    bits = len(keys).bit_length()
+    if size.bit_length() + bits > _ROOM:
         return np.argsort(keys, kind="stable")
     packed = np.sort((keys << bits) | np.arange(len(keys)))
     return packed & ((1 << bits) - 1)
@@ -40,9 +102,3 @@ def _offsets(near: Ints, rows: int) -> Ints:
     offsets = np.zeros(rows + 1, np.int64)
     np.cumsum(np.bincount(near, minlength=rows), out=offsets[1:])
     return offsets
-
-
-def _narrow(numbers: Ints) -> Narrow:
-    """Half the bytes where the numbers allow it."""
-    fits = not len(numbers) or int(numbers.max()) < _WIDE
-    return numbers.astype(np.int32) if fits else numbers

@@ -1,14 +1,14 @@
 """Adjacency and starting nodes, all as integers -> the nodes a search reaches. Arrays in, arrays out; loops over hops only.
 
-Pairs (which start, which node) are packed into one integer: the start's position above the node's number. Few of them are
-kept apart by sorting; many by a table of marks with one cell for each possible pair, a block of starts at a time.
+Pairs (which start, which node) are packed into one integer, a key: the start's position above the node's number. A hop runs
+a few starts at a time. Their new keys are told apart by sorting; when there are many, by a mark for every possible key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,20 +16,21 @@ import numpy.typing as npt
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Narrow: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+AnyInts: TypeAlias = npt.NDArray[Any]
+"""Integers of one width or the other, as they come."""
 Marks: TypeAlias = npt.NDArray[np.bool_]
 
 _NOTHING: Final = np.empty(0, np.int64)
+_WIDE: Final = 1 << 31
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How much memory a search may use for itself, and when marks pay. Answers do not depend on it."""
+    """How a search goes about its work. Answers do not depend on it."""
 
-    cells: int = 1 << 24
-    """Marks for a block of starts: 16 MiB, and as much for the hop under way."""
-    step: int = 1 << 17
+    step: int = 1 << 16
     """How many neighbours are gathered at once: the temporaries stay in the processor's cache."""
-    cells_per_sorted: int = 32
-    """Keeping one more pair apart by sorting costs as much as clearing and reading this many marks."""
+    cells_per_pair: int = 8
+    """Sorting one more pair costs as much as clearing and reading this many marks."""
 
 
 BUDGET: Final = Budget()
@@ -79,8 +80,9 @@ def reach(
     if low > high or not len(sources):
         return _NOTHING, _NOTHING
     starts, copies = _distinct(sources)
-    if high == 1:
-        origin, reached = _one_hop(csrs, starts)
+    if high == 1 and len(csrs) == 1:
+        origin, at = _slots(csrs[0].near.offsets, starts)
+        reached = csrs[0].near.targets[at].astype(np.int64, copy=False)
     else:
         origin, reached = _walk(_Search(csrs, low, high, reverse, budget), starts)
     if copies is None:
@@ -111,16 +113,6 @@ def _last_hop(csrs: tuple[Csr, ...], high: int) -> int:
 # -- one hop
 
 
-def _one_hop(csrs: tuple[Csr, ...], starts: Ints) -> tuple[Ints, Ints]:
-    if len(csrs) == 1:
-        near = csrs[0].near
-        origin, at = _slots(near.offsets, starts)
-        return origin, near.targets[at].astype(np.int64, copy=False)
-    bits = _bits(csrs)
-    keys = np.concatenate([_keys(csr.near, np.arange(len(starts)) << bits, starts) for csr in csrs])
-    return _unpacked(_sorted_once(keys), bits)
-
-
 def _linked(near: Neighbours, lefts: Ints, rights: Ints) -> Marks:
     """Whether each right node is among its left node's neighbours: all pairs halve their ranges together."""
     low, high = near.offsets[lefts], near.offsets[lefts + 1]
@@ -140,7 +132,7 @@ def _linked(near: Neighbours, lefts: Ints, rights: Ints) -> Marks:
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """What stays the same through all hops and blocks of one call."""
+    """What stays the same through all hops of one call."""
 
     csrs: tuple[Csr, ...]
     low: int
@@ -152,73 +144,73 @@ class _Search(msgspec.Struct, frozen=True):
     def bits(self) -> int:
         return _bits(self.csrs)
 
-    def on_themselves(self, starts: Ints, frontier: Ints) -> Ints:
-        """The pairs of the frontier entering the first hop within bounds that an edge from a node to itself emits.
+    def on_themselves(self, starts: Ints, frontier: Ints) -> Marks:
+        """Which pairs of the frontier entering the first hop within bounds are emitted by an edge from a node to itself.
 
         Later ones are emitted by their distance. The edge is where the search ends: at the node found, or, walked in
         reverse, at the start. It stands in both directions, so one of them tells.
         """
         nodes = starts[frontier >> self.bits] if self.reverse else frontier & _mask(self.bits)
-        return frontier[_linked(self.csrs[0].near, nodes, nodes)]
+        return _linked(self.csrs[0].near, nodes, nodes)
 
 
 def _walk(search: _Search, starts: Ints) -> tuple[Ints, Ints]:
-    """Sorted sets while few pairs are on the way, else blocks of starts with marks."""
-    bits = search.bits
-    frontier = (np.arange(len(starts)) << bits) | starts
-    seen, emitted = np.sort(frontier), [_NOTHING]
+    """`seen` are all keys met so far, `early` those of them that are too near to be emitted, `kept` those to emit."""
+    frontier = (np.arange(len(starts)) << search.bits) | starts
+    seen, early, kept = frontier, _NOTHING, _NOTHING
     for number in range(1, search.high + 1):
         if number == search.low:
-            emitted.append(search.on_themselves(starts, frontier))
-        above, nodes = frontier & ~_mask(bits), frontier & _mask(bits)
-        if _degrees(search.csrs, nodes) * search.budget.cells_per_sorted > len(starts) << bits:
-            return _marked(search, starts)
-        keys = _sorted_once(np.concatenate([_keys(csr.near, above, nodes) for csr in search.csrs]))
-        frontier = keys[~_contains(seen, keys)]
-        if not len(frontier):
-            break
-        if number >= search.low:
-            emitted.append(frontier)
-        seen = np.sort(np.concatenate([seen, frontier]))
-    return _unpacked(np.sort(np.concatenate(emitted)), bits)
-
-
-def _marked(search: _Search, starts: Ints) -> tuple[Ints, Ints]:
-    bits = search.bits
-    rows = max(1, search.budget.cells >> bits)
-    origins, nodes = [], []
-    for first in range(0, len(starts), rows):
-        found = np.flatnonzero(_marks(search, starts[first : first + rows]))
-        origins.append((found >> bits) + first)
-        nodes.append(found & _mask(bits))
-    return np.concatenate(origins), np.concatenate(nodes)
-
-
-def _marks(search: _Search, starts: Ints) -> Marks:
-    """One mark for each pair (start, node) that the search emits."""
-    bits = search.bits
-    frontier = (np.arange(len(starts)) << bits) | starts
-    seen = np.zeros(len(starts) << bits, np.bool_)
-    seen[frontier] = True
-    fresh, early, themselves = np.zeros_like(seen), seen, _NOTHING
-    for number in range(1, search.high + 1):
-        if number == search.low:
-            early, themselves = seen.copy(), search.on_themselves(starts, frontier)
-        above, nodes = frontier & ~_mask(bits), frontier & _mask(bits)
-        for csr in search.csrs:
-            for part in _steps(csr.near.offsets, nodes, search.budget.step):
-                fresh[_keys(csr.near, above[part], nodes[part])] = True
-        np.greater(fresh, seen, out=fresh)
-        np.logical_or(seen, fresh, out=seen)
+            themselves = search.on_themselves(starts, frontier)
+            kept, early = frontier[themselves], frontier[~themselves] if number == 1 else _without(seen, frontier[themselves])
         if number == search.high:
             break
-        frontier = np.flatnonzero(fresh)
+        origin, node = _joined(_hops(search, frontier, len(starts), keep=_NOTHING, drop=seen), search.bits)
+        frontier = (origin << search.bits) | node
         if not len(frontier):
-            break
-        fresh[:] = False
-    np.greater(seen, early, out=seen)
-    seen[themselves] = True
-    return seen
+            return _unpacked(kept, search.bits)
+        if number >= search.low:
+            kept = _both(kept, frontier)
+        seen = _both(seen, frontier)
+    return _joined(_hops(search, frontier, len(starts), keep=kept, drop=early), search.bits)
+
+
+def _hops(search: _Search, frontier: Ints, rows: int, *, keep: Ints, drop: Ints) -> Iterator[tuple[int, AnyInts]]:
+    """(first start, keys counted from there) of a few starts at a time: the neighbours of the frontier and those to `keep`,
+    without those to `drop`, ascending."""
+    bits = search.bits
+    firsts = _runs(search, frontier, rows)
+    cuts = [np.searchsorted(keys, firsts << bits).tolist() for keys in (frontier, keep, drop)]
+    for at, (first, last) in enumerate(pairwise(firsts.tolist())):
+        mine, kept, dropped = (keys[cut[at] : cut[at + 1]] for keys, cut in zip((frontier, keep, drop), cuts, strict=True))
+        yield first, _hop(search, mine, first, last - first, keep=kept, drop=dropped)
+
+
+def _hop(search: _Search, frontier: Ints, first: int, rows: int, *, keep: Ints, drop: Ints) -> AnyInts:
+    bits = search.bits
+    narrow = np.int32 if rows << bits < _WIDE else np.int64
+    lead = first << bits
+    nodes, above = frontier & _mask(bits), ((frontier & ~_mask(bits)) - lead).astype(narrow)
+    pairs = sum(int((csr.near.offsets[nodes + 1] - csr.near.offsets[nodes]).sum()) for csr in search.csrs)
+    if pairs * search.budget.cells_per_pair < rows << bits:
+        found = [_keys(csr.near, above, nodes) for csr in search.csrs]
+        return _without(_sorted_once(np.concatenate([*found, (keep - lead).astype(narrow)])), drop - lead)
+    marks = np.zeros(rows << bits, np.bool_)
+    for csr in search.csrs:
+        for part in _steps(csr.near.offsets, nodes, search.budget.step):
+            marks[_keys(csr.near, above[part], nodes[part])] = True
+    marks[keep - lead] = True
+    marks[drop - lead] = False
+    return np.flatnonzero(marks)
+
+
+def _runs(search: _Search, frontier: Ints, rows: int) -> Ints:
+    """Where to cut the starts so that a run of them has about a step of neighbours; a single start is never cut."""
+    nodes = frontier & _mask(search.bits)
+    degrees = sum((csr.near.offsets[nodes + 1] - csr.near.offsets[nodes] for csr in search.csrs), np.zeros(len(nodes), np.int64))
+    ends = np.cumsum(degrees)
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = frontier[np.searchsorted(ends, np.arange(search.budget.step, total, search.budget.step))] >> search.bits
+    return np.array(list(dict.fromkeys([0, *cuts.tolist(), rows])), np.int64)
 
 
 # -- pairs as one integer
@@ -236,7 +228,17 @@ def _unpacked(keys: Ints, bits: int) -> tuple[Ints, Ints]:
     return keys >> bits, keys & _mask(bits)
 
 
-def _keys(near: Neighbours, above: Ints, nodes: Ints) -> Ints:
+def _joined(runs: Iterator[tuple[int, AnyInts]], bits: int) -> tuple[Ints, Ints]:
+    """Runs of keys -> (start, node)."""
+    origins, nodes = [_NOTHING], [_NOTHING]
+    for first, keys in runs:
+        origin, node = _unpacked(keys, bits)
+        origins.append(np.add(origin, first, dtype=np.int64))
+        nodes.append(node.astype(np.int64, copy=False))
+    return np.concatenate(origins), np.concatenate(nodes)
+
+
+def _keys(near: Neighbours, above: AnyInts, nodes: Ints) -> AnyInts:
     """The neighbours of `nodes`, each below the upper part of the pair it was reached from."""
     first = near.offsets[nodes]
     degrees = near.offsets[nodes + 1] - first
@@ -244,7 +246,7 @@ def _keys(near: Neighbours, above: Ints, nodes: Ints) -> Ints:
     at = np.repeat(first - ends + degrees, degrees)
     at += np.arange(len(at))
     keys = np.repeat(above, degrees)
-    keys += near.targets[at]
+    keys += near.targets[at].astype(keys.dtype, copy=False)
     return keys
 
 
@@ -272,10 +274,6 @@ def _steps(offsets: Ints, nodes: Ints, step: int) -> Iterator[slice]:
             yield slice(start, stop)
 
 
-def _degrees(csrs: tuple[Csr, ...], nodes: Ints) -> int:
-    return sum(int((csr.near.offsets[nodes + 1] - csr.near.offsets[nodes]).sum()) for csr in csrs)
-
-
 def _offsets(origin: Ints, rows: int) -> Ints:
     counted: Ints = np.searchsorted(origin, np.arange(rows + 1))
     return counted
@@ -297,7 +295,7 @@ def _distinct(sources: Ints) -> tuple[Ints, Ints | None]:
     return ascending[first], copies
 
 
-def _sorted_once(keys: Ints) -> Ints:
+def _sorted_once(keys: AnyInts) -> AnyInts:
     keys = np.sort(keys)
     if len(keys) < 2:
         return keys
@@ -305,6 +303,21 @@ def _sorted_once(keys: Ints) -> Ints:
     first[0] = True
     np.not_equal(keys[1:], keys[:-1], out=first[1:])
     return keys[first]
+
+
+def _both(ascending: Ints, others: Ints) -> Ints:
+    """Two ascending arrays as one. A stable sort finds the two runs and merges them."""
+    return np.sort(np.concatenate([ascending, others]), kind="stable")
+
+
+def _without(ascending: AnyInts, others: Ints) -> AnyInts:
+    """Ascending keys without those of some others, each of which stands there at most once."""
+    if not len(ascending) or not len(others):
+        return ascending
+    at = np.minimum(np.searchsorted(ascending, others.astype(ascending.dtype)), len(ascending) - 1)
+    stays = np.ones(len(ascending), np.bool_)
+    stays[at[ascending[at] == others]] = False
+    return ascending[stays]
 
 
 def _contains(ascending: Ints, keys: Ints) -> Marks:

@@ -13,33 +13,34 @@ from omnigraph.exec.problems import Code, Problem
 
 LINE_LIMIT_BYTES: Final = 32 << 20
 """No line may be longer. It bounds what one record can take of memory, whatever a file holds."""
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_NEWLINE: Final = 10
 _SCAN_BYTES: Final = 1 << 20  # comparing a piece that stays in the cache
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Lines `first_line` and on; each ends with a newline. `ends[i]` is where line i ends in `text`, newline included."""
+    """Lines `first_line` and on. Line i of the block is `text[starts[i]:ends[i]]`, its newline included."""
 
     text: bytes
+    starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     first_line: int
 
-    @property
-    def starts(self) -> npt.NDArray[np.int64]:
-        """Where each line begins in `text`."""
-        return np.concatenate((np.zeros(1, np.int64), self.ends[:-1]))
-
     def line(self, index: int) -> bytes:
         """One line with its newline."""
-        return self.text[self.ends[index - 1] if index else 0 : self.ends[index]]
+        return self.text[self.starts[index] : self.ends[index]]
 
 
-def blocks(chunks: Iterator[bytes]) -> Iterator[Block | Problem]:
+def blocks(chunks: Iterator[bytes], *, first_line: int = 1) -> Iterator[Block | Problem]:
     """Cut at newlines. Never holds more than one line's limit and one chunk besides the block it hands out."""
-    line = 1
+    line = first_line
     kept: list[bytes] = []
     held = 0
     passed = 0  # bytes of a line that is over its limit already
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks):
+        if number == 0 and (problem := _not_utf_8(chunk)) is not None:
+            yield problem
+            return
         rest = chunk
         if passed:
             end = rest.find(b"\n") + 1
@@ -67,15 +68,29 @@ def blocks(chunks: Iterator[bytes]) -> Iterator[Block | Problem]:
 
 def too_long(block: Block) -> npt.NDArray[np.bool_]:
     """The lines of a block over the limit: a block may begin with one whose end came with its last chunk."""
-    return np.diff(block.ends, prepend=0) - 1 > LINE_LIMIT_BYTES
+    return block.ends - block.starts - 1 > LINE_LIMIT_BYTES
+
+
+def long_lines(block: Block) -> list[Problem]:
+    """The problems of those lines."""
+    places = np.flatnonzero(too_long(block)).tolist()
+    return [long_line(block.first_line + place, int(block.ends[place] - block.starts[place] - 1)) for place in places]
 
 
 def _block(text: bytes, line: int) -> Block:
     data = np.frombuffer(text, np.uint8)
-    parts = [np.flatnonzero(data[at : at + _SCAN_BYTES] == 10) + (at + 1) for at in range(0, len(data), _SCAN_BYTES)]
-    return Block(text, np.concatenate(parts), line)
+    parts = [np.flatnonzero(data[at : at + _SCAN_BYTES] == _NEWLINE) + (at + 1) for at in range(0, len(data), _SCAN_BYTES)]
+    ends = np.concatenate(parts)
+    return Block(text, np.concatenate((np.zeros(1, np.int64), ends[:-1])), ends, line)
 
 
 def long_line(line: int, size: int) -> Problem:
     message = f"line {line} has {size} bytes; at most {LINE_LIMIT_BYTES} are allowed"
     return Problem(Code.LINE_LIMIT, message, line=line)
+
+
+def _not_utf_8(chunk: bytes) -> Problem | None:
+    """The one problem of a text in UTF-16, in which every line would have several."""
+    if not chunk.startswith(_UTF_16) and 0 not in chunk[:2]:
+        return None
+    return Problem(Code.ENCODING, "line 1 is not UTF-8: the data begins as UTF-16 does; save it as UTF-8", line=1, column=1)

@@ -182,6 +182,8 @@ def _milliseconds(values: pa.Array, zone: str | None) -> pa.Array:
 
 
 def _blobs(values: pa.Array) -> pa.Array:
+    if pa.types.is_large_binary(values.type):
+        return values
     if pc.all(pc.starts_with(values, BASE64)).as_py() is False:
         raise Unsure
     try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +19,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.load.read import Data, Report, read_batches, rereadable
-from omnigraph.exec.load.staging import KEY_BYTES, StagedType, Staging
+from omnigraph.exec.load.staging import KEY_BYTES, StagedType, Staging, Target, target_of
 from omnigraph.exec.problems import REPORTED, Problem
 from omnigraph.exec.validate.delta import CommittedTables, Delta
 from omnigraph.exec.validate.findings import Found, error, label
@@ -62,6 +63,37 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 OnProgress = Callable[[Progress], None]
+Advance = Callable[[int, int | None, int], None]
+"""Told the bytes read so far, how many there are if that is known, and the rows so far."""
+
+
+class Intake(Protocol):
+    """Where the rows of a load come from, and who reads them: this process, or many."""
+
+    @property
+    def rereadable(self) -> bool:
+        """Can the same rows be read again?"""
+        ...
+
+    def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
+        """Read everything into `staging` and what is wrong with it into `report`. Rows that stand alone are checked here."""
+        ...
+
+
+class LocalIntake(msgspec.Struct, frozen=True):
+    """Data that this process reads."""
+
+    data: Data
+
+    @property
+    def rereadable(self) -> bool:
+        return rereadable(self.data)
+
+    def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
+        for batch in read_batches(self.data, catalog, report, check=check_values, progress=advance):
+            if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
+                staging.add(batch)
+        staging.finish()
 
 
 def run_load(manifest: Manifest, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
@@ -90,7 +122,7 @@ class Load:
 
     def __init__(
         self,
-        data: Data,
+        intake: Intake,
         mode: LoadMode,
         *,
         tables: Tables,
@@ -100,7 +132,7 @@ class Load:
         on_progress: OnProgress | None = None,
         key_bytes: int = KEY_BYTES,
     ) -> None:
-        self._data = data
+        self._intake = intake
         self._mode = mode
         self.tables: Final = tables
         self._catalog_of = catalog_of
@@ -142,25 +174,24 @@ class Load:
         if self._staging is None or schema != self._schema:
             self._staging, self._schema = self._read_all(snapshot), schema
         for staged in list(self._staging.types.values()):
-            row = snapshot.table_of(staged.entity.id, name=staged.entity.name)
-            if not self._staging.fits(staged, row, snapshot):
-                self._staging.move(staged, row, snapshot)
+            target = target_of(snapshot, staged.entity)
+            if target.same_place(staged.target):
+                staged.target = Target(target.row, staged.target.native)
+            else:
+                self._staging.move(staged, target)
         return self._staging
 
     def _read_all(self, snapshot: Snapshot) -> Staging:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
-            if not rereadable(self._data):
+            if not self._intake.rereadable:
                 changed = "the schema was changed while this was loaded, and the input can be read only once; nothing was written"
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}, try again", branch=snapshot.branch.name)
         catalog, report = self._catalog_of(snapshot), Report(self._report_errors)
-        self._staging = Staging(self.tables, write=self._write, key_bytes=self._key_bytes)
-        for batch in read_batches(self._data, catalog, report, check=check_values, progress=self._advance):
-            if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
-                self._staging.add(batch, snapshot.table_of(batch.entity.id, name=batch.entity.name), snapshot)
+        self._staging = Staging(self.tables, partial(target_of, snapshot), write=self._write, key_bytes=self._key_bytes)
+        self._intake.fill(self._staging, catalog, report, self._advance)
         if report.problems:
             raise error(report.problems, more=report.more)
-        self._staging.finish()
         return self._staging
 
     def _advance(self, read_bytes: int, total_bytes: int | None, rows: int) -> None:
@@ -198,11 +229,11 @@ class Load:
             if staged.shelf is not None:
                 whole = self._mode is LoadMode.OVERWRITE
                 replaced = self._replaced(staged) if self._mode is LoadMode.MERGE else None
-                yield staged.row.id, Files(tuple(staged.shelf.fragments), replaced=replaced, whole=whole, native=staged.shelf.native)
+                yield staged.target.row.id, Files(tuple(staged.shelf.fragments), replaced=replaced, whole=whole, native=staged.shelf.native)
 
     def _replaced(self, staged: StagedType) -> pa.Array | None:
         """The ids whose rows go when these come; none when the table is empty, or no id of ours can be there."""
-        if staged.minted or not staged.row.rows:
+        if staged.minted or not staged.target.row.rows:
             return None
         return pa.chunked_array([batch.column(ID) for batch in staged.read([ID])], pa.string()).combine_chunks()
 
@@ -213,8 +244,7 @@ def _placed(found: Found, staging: Staging) -> Problem:
     staged = of.get(found.type)
     if staged is None or found.row is None:
         return found.problem()
-    source, line = staged.place.of(found.row)
-    return found.problem(source=source, line=line)
+    return found.problem(**staged.places.of(found.row)._asdict())
 
 
 def _counts(staging: Staging) -> Mapping[str, int]:

@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
+from omnigraph.exec.load.parts import Part, read_part
 
 Records: TypeAlias = (
     str
     | os.PathLike[str]
+    | Part
     | bytes
     | bytearray
     | memoryview
@@ -40,8 +42,17 @@ _ONE_TYPE: Final = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 class Stream:
     """Bytes of one source, read once. `position` and `total_bytes` count what lies on disk, before decompression."""
 
-    def __init__(self, name: str, pieces: Iterator[bytes], *, total_bytes: int | None = None, counts_records: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        pieces: Iterator[bytes],
+        *,
+        total_bytes: int | None = None,
+        counts_records: bool = False,
+        first_line: int = 1,
+    ) -> None:
         self.name = name
+        self.first_line = first_line
         self.total_bytes = total_bytes
         self.counts_records = counts_records
         """A line of the stream is a record of the caller, who never saw the line."""
@@ -50,10 +61,8 @@ class Stream:
 
     def chunks(self) -> Iterator[bytes]:
         """The text in chunks of any size. Raises `InvalidInput` when compressed bytes are damaged or cut short."""
-        pieces = self._counted()
+        pieces = _evened(self._counted())
         first = next(pieces, b"")
-        while 0 < len(first) < 8 and (piece := next(pieces, b"")):
-            first += piece
         _refuse_one_type(self.name, first)
         codec = next((codec for magic, codec in _COMPRESSION.items() if first.startswith(magic)), None)
         joined = chain([first], pieces)
@@ -78,6 +87,8 @@ def open_stream(data: Records) -> Stream:
     """The bytes behind `data`. Raises `NotFound` or `InvalidInput` for what cannot be read at all."""
     if isinstance(data, str | os.PathLike):
         return _open_path(os.fspath(data))
+    if isinstance(data, Part):
+        return Stream(data.path, read_part(data), total_bytes=data.end - data.start, first_line=data.first_line)
     if isinstance(data, bytes | bytearray | memoryview):
         whole = bytes(data)
         return Stream("<bytes>", _sliced(whole), total_bytes=len(whole))
@@ -92,7 +103,7 @@ def open_stream(data: Records) -> Stream:
 
 def rereadable(data: object) -> bool:
     """Whether the same rows can be read from `data` again. Files that are open and iterators are used up by one reading."""
-    if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
+    if isinstance(data, str | os.PathLike | Part | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
         return True
     if isinstance(data, Mapping):
         return all(map(rereadable, data.values()))
@@ -137,6 +148,20 @@ def _encoded(piece: bytes | str) -> bytes:
 def _sliced(whole: bytes) -> Iterator[bytes]:
     for start in range(0, len(whole), CHUNK_BYTES):
         yield whole[start : start + CHUNK_BYTES]
+
+
+def _evened(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks of one size, whatever the caller's pieces were: a block costs the same whether it holds little or much."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= CHUNK_BYTES:
+            yield from _sliced(held[0] if len(held) == 1 else b"".join(held))
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
 
 
 def _name_of(file: object) -> str:

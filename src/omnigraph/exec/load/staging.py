@@ -6,15 +6,16 @@ columns stay in memory up to a budget; past it they are read back from the files
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
-import numpy as np
+import msgspec
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.exec.load.read import Batch
+from omnigraph.exec.load.read import Batch, Unit
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
@@ -30,37 +31,71 @@ KEY_BYTES: Final = 512 << 20
 """How many bytes of key columns stay in memory; past it they are read back."""
 
 
-class Place:
-    """Where the rows of one type came from: for each batch its source, and its lines as a range when they are one."""
+class Origin(NamedTuple):
+    """Where one row came from, from 1; one of the two is known."""
+
+    source: str
+    line: int | None
+    record: int | None
+
+
+class Places(Protocol):
+    """Where the rows of one type came from."""
+
+    def of(self, row: int) -> Origin:
+        """The place of one row, by its number from 0."""
+        ...
+
+
+class BatchPlaces:
+    """The places of rows that came in batches: for each its source, and its lines, as a range when they are one."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._parts: list[tuple[str, int | pa.Array]] = []
+        self._parts: list[tuple[str, Unit, int | pa.Array]] = []
         self._rows = 0
 
-    def add(self, source: str, lines: pa.Array) -> None:
-        numbers = lines.to_numpy(zero_copy_only=False)
+    def add(self, batch: Batch) -> None:
+        numbers = batch.lines.to_numpy(zero_copy_only=False)
         straight = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
         self._starts.append(self._rows)
-        self._parts.append((source, int(numbers[0]) if straight else pa.array(numbers)))
+        self._parts.append((batch.source, batch.unit, int(numbers[0]) if straight else batch.lines))
         self._rows += len(numbers)
 
-    def of(self, row: int) -> tuple[str, int]:
-        """The source and line of one row."""
-        at = int(np.searchsorted(self._starts, row, side="right")) - 1
-        source, lines = self._parts[at]
+    def of(self, row: int) -> Origin:
+        at = bisect_right(self._starts, row) - 1
+        source, unit, lines = self._parts[at]
         offset = row - self._starts[at]
-        return source, lines + offset if isinstance(lines, int) else lines[offset].as_py()
+        number = lines + offset if isinstance(lines, int) else int(lines[offset].as_py())
+        return Origin(source, number, None) if unit is Unit.LINE else Origin(source, None, number)
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where the files of one type go: beside the table's own, or to `native`, a branch of it that will be made for them."""
+
+    row: TableRow
+    native: str | None = None
+
+    def same_place(self, other: Target) -> bool:
+        """Would files written for the other be found by a commit to this one? Names of branches to be made do not matter."""
+        mine, theirs = self.row, other.row
+        return (mine.id, mine.native, mine.owner) == (theirs.id, theirs.native, theirs.owner) and bool(self.native) == bool(other.native)
+
+
+def target_of(snapshot: Snapshot, entity: EntityType) -> Target:
+    """Where the rows of a type go on this snapshot's branch: a table that another branch owns is forked first."""
+    row = snapshot.table_of(entity.id, name=entity.name)
+    return Target(row, fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None)
 
 
 class StagedType:
-    """All rows of one type so far: `shelf` holds what is written, `keys` what the checks will read. None: nothing is to be written."""
+    """All rows of one type so far: `shelf` holds what is written, `keys` what the checks will read. No shelf: nothing is to be written."""
 
-    def __init__(self, entity: EntityType, row: TableRow, shelf: Shelf | None) -> None:
+    def __init__(self, entity: EntityType, target: Target, shelf: Shelf | None) -> None:
         self.entity: Final = entity
-        self.row = row
+        self.target = target
         self.shelf = shelf
-        self.place: Final = Place()
+        self.places: Places = BatchPlaces()
         self.rows = 0
         self.minted = True
         self.waiting: list[pa.Table] = []
@@ -69,9 +104,10 @@ class StagedType:
         self.key_columns: Final = _key_columns(entity)
 
     def add(self, batch: Batch) -> None:
+        assert isinstance(self.places, BatchPlaces), "rows come in batches, or all at once from elsewhere"
         self.rows += len(batch.rows)
         self.minted = self.minted and batch.minted
-        self.place.add(batch.source, batch.lines)
+        self.places.add(batch)
         if self.keys is not None:
             # An id minted here collides with none, so it is only ever asked for to name a row: from the file, then.
             kept = [name for name in self.key_columns if name != ID or not batch.minted or self.shelf is None]
@@ -99,19 +135,18 @@ class StagedType:
 
 
 class Staging:
-    """One load's rows, by type, for one snapshot of one branch."""
+    """One load's rows, by type."""
 
-    def __init__(self, tables: Tables, *, write: bool, key_bytes: int = KEY_BYTES) -> None:
+    def __init__(self, tables: Tables, target: Callable[[EntityType], Target], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
         self._tables = tables
+        self._target_for = target
+        self._targets: dict[TypeId, Target] = {}
         self._write = write
         self._key_bytes = key_bytes
         self.types: Final[dict[TypeId, StagedType]] = {}
 
-    def add(self, batch: Batch, row: TableRow, snapshot: Snapshot) -> None:
-        staged = self.types.get(batch.entity.id)
-        if staged is None:
-            staged = StagedType(batch.entity, row, self._shelf(row, snapshot) if self._write else None)
-            self.types[batch.entity.id] = staged
+    def add(self, batch: Batch) -> None:
+        staged = self.of(batch.entity)
         staged.add(batch)
         if staged.waiting_bytes > FLUSH_BYTES:
             staged.flush()
@@ -120,27 +155,29 @@ class Staging:
         if self._write:
             self._forget_keys()
 
+    def of(self, entity: EntityType) -> StagedType:
+        """What is staged of a type; nothing, if it was not asked for before."""
+        if entity.id not in self.types:
+            target = self.target_of(entity)
+            self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
+        return self.types[entity.id]
+
+    def target_of(self, entity: EntityType) -> Target:
+        """Where the files of a type go, decided once."""
+        return self._targets.setdefault(entity.id, self._target_for(entity))
+
     def finish(self) -> None:
         """Write what still waits."""
         for staged in self.types.values():
             staged.flush()
 
-    def fits(self, staged: StagedType, row: TableRow, snapshot: Snapshot) -> bool:
-        """Do the files lie where a commit on this snapshot wants them?"""
-        if staged.shelf is None:
-            return True
-        first_touch = row.owner != snapshot.branch.native
-        same_place = (row.id, row.native, row.owner) == (staged.row.id, staged.row.native, staged.row.owner)
-        return same_place and first_touch == (staged.shelf.native is not None)
-
-    def move(self, staged: StagedType, row: TableRow, snapshot: Snapshot) -> None:
-        """Put the same rows in another place: somebody made the branch's own copy of the table before us."""
-        assert staged.shelf is not None, "a dry run writes nothing that could lie in the wrong place"
-        old, new = staged.shelf, self._shelf(row, snapshot)
-        for rows in _gathered(old.read(old.table.schema.names)):
-            new.put(rows)
-        staged.row, staged.shelf = row, new
-        old.clear()
+    def move(self, staged: StagedType, target: Target) -> None:
+        """Put the same files in another place: somebody made the branch's own copy of the table before us."""
+        if staged.shelf is not None:
+            new = self._shelf(target)
+            new.take_over(staged.shelf)
+            staged.shelf = new
+        staged.target = target
 
     def discard(self) -> None:
         """Remove every file: the load was refused."""
@@ -149,27 +186,14 @@ class Staging:
             if staged.shelf is not None:
                 staged.shelf.clear()
 
-    def _shelf(self, row: TableRow, snapshot: Snapshot) -> Shelf:
-        native = fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None
-        return Shelf(self._tables.open(row.ref), native=native)
+    def _shelf(self, target: Target) -> Shelf:
+        return Shelf(self._tables.open(target.row.ref), native=target.native)
 
     def _forget_keys(self) -> None:
         while sum(staged.key_bytes for staged in self.types.values()) > self._key_bytes:
             largest = max(self.types.values(), key=lambda staged: staged.key_bytes)
             largest.flush()
             largest.keys = None
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Small batches as tables of the size of a file."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(part.nbytes for part in waiting) > FLUSH_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def _key_columns(entity: EntityType) -> list[str]:

@@ -65,10 +65,11 @@ def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most:
     return Exact(pieces, tuple(problems))
 
 
-def written_as_numbers(raw: str) -> frozenset[str]:
-    """The members of a line's `data` that are whole numbers or lists of them: how a file writes its dates."""
+def written_as_numbers(text: str, *, enveloped: bool) -> frozenset[str]:
+    """The members of a record's data that are whole numbers or lists of them: how a file writes its dates."""
     try:
-        data = _loads(raw).get("data")
+        data = loads(text)
+        data = data.get("data") if enveloped else data  # type: ignore[assignment]  # whatever it is, it is looked at below
     except (Refused, ValueError, RecursionError, AttributeError):
         return frozenset()
     members = data.items() if isinstance(data, dict) else ()
@@ -116,19 +117,19 @@ def _convert(entity: EntityType, data: dict[str, object], values: dict[str, obje
 
 def _piece(entity: EntityType, records: list[_Record]) -> Piece:
     schema = piece_schema(entity)
-    columns = [pa.array([record.values[field.name] for record in records], _plain(field.type)).cast(field.type) for field in schema]
+    columns = [pa.array([record.values[field.name] for record in records], plain_type(field.type)).cast(field.type) for field in schema]
     lines = np.fromiter((record.line for record in records), np.int64, len(records))
     return Piece(entity, lines, pa.Table.from_arrays(columns, schema=schema))
 
 
-def _plain(type_: pa.DataType) -> pa.DataType:
+def plain_type(type_: pa.DataType) -> pa.DataType:
     """The type under dates and times: days and milliseconds are numbers here."""
     if pa.types.is_date32(type_):
         return pa.int32()
     if pa.types.is_date64(type_):
         return pa.int64()
     if pa.types.is_list(type_):
-        return pa.list_(pa.field("item", _plain(type_.value_type)))
+        return pa.list_(pa.field("item", plain_type(type_.value_type)))
     return type_
 
 
@@ -165,11 +166,11 @@ def _count(text: bytes) -> int:
 
 
 def _object(line: int, text: str) -> dict[str, object]:
-    if text.startswith(_BOM):
+    if text.startswith(_BOM):  # Python would call it an unexpected character
         message = f"invalid strict JSON at line {line}: it begins with a byte order mark; save the data as UTF-8 without one"
         raise _Placed(Problem(Code.ENCODING, message, line=line, column=1))
     try:
-        record = _loads(text)
+        record = loads(text)
     except json.JSONDecodeError as error:
         message = f"invalid strict JSON at line {line}: {error.msg} at column {error.pos + 1}"
         raise _Placed(Problem(Code.JSON, message, line=line, column=error.pos + 1)) from error
@@ -182,7 +183,8 @@ def _object(line: int, text: str) -> dict[str, object]:
     return record
 
 
-def _loads(text: str) -> dict[str, object]:
+def loads(text: str) -> dict[str, object]:
+    """Strict JSON as Python has it, numbers as they were written. Raises `Refused`, `ValueError` or `RecursionError`."""
     value = _DECODER.decode(text)
     if "\\ud" in text or "\\uD" in text:
         _refuse_surrogates(value)

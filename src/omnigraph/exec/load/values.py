@@ -22,7 +22,7 @@ URI_LIMIT_BYTES: Final = 64 << 10
 _SHOWN_CHARACTERS: Final = 120
 _SHOWN_DEPTH: Final = 8
 _LONGEST_INTEGER: Final = 20  # digits and sign of the longest number that any integer type holds
-_ARROW_NAMES: Final = {
+ARROW_NAMES: Final = {
     Scalar.STRING: "Utf8",
     Scalar.BOOL: "Boolean",
     Scalar.I32: "Int32",
@@ -106,7 +106,7 @@ def _scalar(name: str, scalar: Scalar, value: object) -> object:
         case ((Scalar.DATE | Scalar.DATETIME), str()) if type(value) is str:
             return _temporal(scalar, value)
         case _:
-            raise Refused(Code.TYPE, f"strict property '{name}' expects {_ARROW_NAMES[scalar]}, got {shown(value)}")
+            raise Refused(Code.TYPE, f"strict property '{name}' expects {ARROW_NAMES[scalar]}, got {shown(value)}")
 
 
 def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) -> int:
@@ -118,6 +118,8 @@ def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) ->
 
 def _float(name: str, scalar: Scalar, text: str) -> float:
     wide = float(text)
+    if math.isnan(wide) or text in ("inf", "-inf"):  # from a table: JSON has no text for them
+        raise Refused(Code.TYPE, f"property '{name}' value {text} must be finite")
     number = wide if scalar is Scalar.F64 else narrowed(wide)
     if math.isinf(number):
         _overflow(name, scalar, text)
@@ -125,7 +127,7 @@ def _float(name: str, scalar: Scalar, text: str) -> float:
 
 
 def _overflow(name: str, scalar: Scalar, text: str) -> NoReturn:
-    raise Refused(Code.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {_ARROW_NAMES[scalar]} range")
+    raise Refused(Code.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {ARROW_NAMES[scalar]} range")
 
 
 def _temporal(scalar: Scalar, text: str) -> int:
@@ -136,6 +138,8 @@ def _temporal(scalar: Scalar, text: str) -> int:
 
 
 def _blob(name: str, value: object) -> bytes:
+    if isinstance(value, bytes):  # from a table, where bytes need no text
+        return value
     if type(value) is not str:
         raise Refused(Code.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
     if not value.startswith(BASE64):

@@ -9,7 +9,6 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.exec.tables_of import table_of
 from omnigraph.manifest.read import Snapshot
 from omnigraph.store.tables import Tables
 
@@ -74,7 +73,7 @@ class CommittedTables:
         self._tables = tables
 
     def rows(self, entity: EntityType) -> int:
-        return table_of(self._snapshot, entity).rows
+        return self._snapshot.table_of(entity.id, name=entity.name).rows
 
     def scan(self, entity: EntityType, columns: Sequence[str], *, where: str | None = None) -> Iterator[pa.RecordBatch]:
-        yield from self._tables.open(table_of(self._snapshot, entity).ref).scan(columns, where=where)
+        yield from self._tables.open(self._snapshot.table_of(entity.id, name=entity.name).ref).scan(columns, where=where)

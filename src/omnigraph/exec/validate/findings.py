@@ -43,6 +43,22 @@ class Findings(msgspec.Struct, frozen=True):
         return len(self.found) + self.more
 
 
+def told(
+    code: Code,
+    entity: EntityType,
+    rows: Iterable[int | None],
+    messages: Iterable[str],
+    ids: Iterable[str | None],
+    *,
+    total: int,
+    property_: str | None = None,
+) -> Findings:
+    """The first of `total` rows of a type that break one rule, in order: a row, a message and an id each."""
+    one_by_one = zip(rows, messages, ids, strict=True)
+    found = tuple(Found(code, message, label(entity), row, property_, id_) for row, message, id_ in one_by_one)
+    return Findings(found, total - len(found))
+
+
 def by_row(findings: Iterable[Findings], *, limit: int) -> Findings:
     """Findings of the same rows as one: in the order of the rows, those of one row in the order given."""
     parts = tuple(findings)

@@ -1,22 +1,60 @@
-"""The change of every touched type and what is committed -> what would be wrong among the rows after it."""
+"""The change of every touched type and what is committed -> what would be wrong among the rows after it.
+
+The one judge of ids, `@unique`, endpoints and `@card`: for a mutation, a load, and whatever else changes rows. It judges the final
+image: a row that a later one replaces was never there. Its cost follows the change (V-16): committed rows are asked for by the keys
+of the change, and only a change that is large beside a table makes one pass over the table's key columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from omnigraph.catalog.model import Catalog
+import msgspec
+
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.validate.cardinality import check_cardinality
 from omnigraph.exec.validate.delta import Added, Committed, CommittedTables, Delta, Held
-from omnigraph.exec.validate.findings import Findings
+from omnigraph.exec.validate.endpoints import check_endpoints
+from omnigraph.exec.validate.findings import Findings, in_turn
+from omnigraph.exec.validate.ground import Ground
+from omnigraph.exec.validate.identity import check_identity
+from omnigraph.exec.validate.uniqueness import check_uniques
 
 __all__ = ["BUDGET_BYTES", "Added", "Committed", "CommittedTables", "Delta", "Held", "check_integrity"]
 
 BUDGET_BYTES: Final = 512 << 20
+"""How many bytes of key columns are held at once; beyond it the same checks take several passes."""
+MOST_BYTES: Final = 1 << 30
+"""Keys are joined into arrays whose offsets are 32 bits wide."""
 
 
 def check_integrity(
     deltas: Sequence[Delta], catalog: Catalog, committed: Committed, *, budget_bytes: int = BUDGET_BYTES, limit: int = REPORTED
 ) -> Findings:
-    """Repeated ids, key conflicts, `@unique`, endpoints and `@card` of the graph as the change would leave it. One delta a type."""
-    return Findings()
+    """Repeated ids, key conflicts, `@unique`, endpoints and `@card` of the graph as the change would leave it. One delta a type.
+
+    `limit` problems are put in words, and all are counted. The rows are numbered in the order in which `added` reads them.
+    """
+    by_type = {delta.entity.id: _without_empty(delta) for delta in deltas}
+    ground = Ground(catalog, committed, by_type, min(budget_bytes, MOST_BYTES), limit)
+    return in_turn(_all(ground), limit=limit)
+
+
+def _without_empty(delta: Delta) -> Delta:
+    added = None if delta.added is None or not delta.added.rows else delta.added
+    deleted = None if delta.deleted is None or not len(delta.deleted) else delta.deleted
+    return msgspec.structs.replace(delta, added=added, deleted=deleted)
+
+
+def _all(ground: Ground) -> Iterator[Findings]:
+    for kind in (NodeType, EdgeType):
+        for delta in ground.deltas.values():
+            if isinstance(delta.entity, kind):
+                yield check_identity(ground, delta)
+                yield from check_uniques(ground, delta)
+    yield from check_endpoints(ground)
+    for delta in ground.deltas.values():
+        if isinstance(delta.entity, EdgeType):
+            yield check_cardinality(ground, delta)

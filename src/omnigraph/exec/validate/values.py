@@ -7,10 +7,9 @@ nulls; only rows that are wrong are looked at one by one, and no more of them th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,10 +18,9 @@ from omnigraph.catalog.model import Check, EntityType, NodeType, Property, Range
 from omnigraph.catalog.tables import ID, identity_columns
 from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.exec.problems import REPORTED, Code
-from omnigraph.exec.validate.findings import Findings, Found, by_row, label
+from omnigraph.exec.validate.arrays import Numbers, true_at
+from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.lang.tree import Scalar
-
-Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class _Broken(NamedTuple):
@@ -45,9 +43,7 @@ def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Fi
 def _told(entity: EntityType, rows: Rows, broken: _Broken, limit: int) -> Findings:
     first = broken.rows[:limit]
     ids = rows.column(ID).take(pa.array(first)).to_pylist() if ID in rows.schema.names else [None] * len(first)
-    told = zip(first.tolist(), broken.say(first), ids, strict=True)
-    found = (Found(broken.code, message, label(entity), row, broken.property, id_) for row, message, id_ in told)
-    return Findings(tuple(found), len(broken.rows) - len(first))
+    return told(broken.code, entity, first.tolist(), broken.say(first), ids, total=len(broken.rows), property_=broken.property)
 
 
 def _broken(entity: EntityType, rows: Rows) -> Iterator[_Broken]:
@@ -91,12 +87,12 @@ def _noun(type_: ValueType) -> str:
 
 def _required(name: str, noun: str, column: Column) -> Iterator[_Broken]:
     if column.null_count:
-        yield _Broken(Code.REQUIRED, name, _true(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values"))
+        yield _Broken(Code.REQUIRED, name, true_at(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values"))
 
 
 def _finite(name: str, column: Column) -> Iterator[_Broken]:
     if not _all_finite(column):
-        wrong = _true(pc.invert(pc.is_finite(column)))
+        wrong = true_at(pc.invert(pc.is_finite(column)))
         if len(wrong):
             yield _Broken(
                 Code.TYPE, name, wrong, lambda rows: [f"property '{name}' value {v} must be finite" for v in _shown(column, rows)]
@@ -109,7 +105,7 @@ def _enum(entity: EntityType, name: str, values: tuple[str, ...], column: Column
     if not pc.all(known).as_py():
         tail = f"for {entity.name}.{name} (expected: {', '.join(values)})"
         yield _Broken(
-            Code.ENUM, name, _true(pc.invert(known)), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
+            Code.ENUM, name, true_at(pc.invert(known)), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
         )
 
 
@@ -125,7 +121,7 @@ def _items(name: str, column: Column) -> Iterator[_Broken]:
 def _vectors(name: str, dimension: int, column: Column) -> Iterator[_Broken]:
     if not pa.types.is_fixed_size_list(column.type) or column.type.list_size != dimension:
         lengths = pc.list_value_length(column)
-        wrong = _true(pc.not_equal(lengths, dimension))
+        wrong = true_at(pc.not_equal(lengths, dimension))
         if len(wrong):
             head = f"vector property '{name}' expects {dimension} dimensions, got"
             yield _Broken(Code.VECTOR, name, wrong, lambda rows: [f"{head} {n}" for n in _shown(lengths, rows)])
@@ -152,11 +148,11 @@ def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_Broken]
     head = f"@range violation on {entity.name}.{name}: value"
     if range_.low is not None and not float(low) >= float(range_.low):
         least = _number(range_.low)
-        wrong = _true(pc.less(_doubles(column), float(range_.low)))
+        wrong = true_at(pc.less(_doubles(column), float(range_.low)))
         yield _Broken(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} < min {least}" for v in _shown(column, rows)])
     if range_.high is not None and not float(high) <= float(range_.high):
         most = _number(range_.high)
-        wrong = _true(pc.greater(_doubles(column), float(range_.high)))
+        wrong = true_at(pc.greater(_doubles(column), float(range_.high)))
         yield _Broken(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} > max {most}" for v in _shown(column, rows)])
 
 
@@ -174,7 +170,7 @@ def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_Broken]:
         return
     if pc.all(matched).as_py() is False:
         head, tail = f"@check violation on {entity.name}.{name}: value", f"does not match pattern '{pattern}'"
-        wrong = _true(pc.invert(matched))
+        wrong = true_at(pc.invert(matched))
         yield _Broken(Code.CHECK, name, wrong, lambda rows: [f"{head} '{v}' {tail}" for v in _shown(column, rows)])
 
 
@@ -196,12 +192,7 @@ def _parents(lists: Column, wrong: Column) -> Numbers:
     """The rows whose list holds one of the wrong items."""
     whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     parents = pc.list_parent_indices(whole).to_numpy(zero_copy_only=False)
-    return np.unique(parents[_true(wrong)]).astype(np.int64)
-
-
-def _true(mask: Column) -> Numbers:
-    """The places where a mask is true; null is not true."""
-    return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)
+    return np.unique(parents[true_at(wrong)]).astype(np.int64)
 
 
 def _doubles(column: Column) -> Column:

@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.adjacency.build import csr
+from omnigraph.exec.adjacency.build import Arcs, Shape, csr
 from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, connected, hop, reach
 
 from .naive import Edges, crowd, edges, emitted, neighbours
@@ -20,12 +20,12 @@ STARTS = st.lists(st.integers(0, 8), max_size=12)
 
 def out(given_: Edges, *, square: bool = True) -> Csr:
     near, far = columns(given_)
-    return csr(near, far, np.arange(len(near)), rows=given_.sources, columns=given_.targets, square=square)
+    return csr(Arcs(near, far, np.arange(len(near))), Shape(given_.sources, given_.targets, square))
 
 
 def into(given_: Edges, *, square: bool = True) -> Csr:
     near, far = columns(given_)
-    return csr(far, near, np.arange(len(near)), rows=given_.targets, columns=given_.sources, square=square)
+    return csr(Arcs(far, near, np.arange(len(near))), Shape(given_.targets, given_.sources, square))
 
 
 def columns(given_: Edges) -> tuple[np.ndarray, np.ndarray]:
@@ -40,15 +40,18 @@ def pairs(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:
 
 
 WAYS = {
-    "sorted": Budget(cells_per_sorted=0),
-    "marked": Budget(cells_per_sorted=1 << 40),
-    "marked, a block and a step at a time": Budget(cells=40, step=3, cells_per_sorted=1 << 40),
+    "sorted": Budget(cells_per_pair=0),
+    "sorted, a start at a time": Budget(step=1, cells_per_pair=0),
+    "marked": Budget(cells_per_pair=1 << 40),
+    "marked, a few at a time": Budget(step=3, cells_per_pair=1 << 40),
     "as it comes": BUDGET,
 }
+quickly = settings(max_examples=60, deadline=None)
 each_way = pytest.mark.parametrize("budget", WAYS.values(), ids=WAYS)
 
 
 @each_way
+@quickly
 @given(edges(square=True), STARTS, BOUNDS)
 def test_a_search_emits_what_the_book_says(budget: Budget, given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
     """X-12: with parallel edges, edges to oneself and cycles; a start that stands twice gets its own copy."""
@@ -60,6 +63,7 @@ def test_a_search_emits_what_the_book_says(budget: Budget, given_: Edges, starts
 
 
 @each_way
+@quickly
 @given(edges(square=True), STARTS, BOUNDS)
 def test_an_undirected_search_takes_edges_both_ways(budget: Budget, given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
     low, high = bounds
@@ -70,6 +74,7 @@ def test_an_undirected_search_takes_edges_both_ways(budget: Budget, given_: Edge
 
 
 @each_way
+@quickly
 @given(edges(square=True), BOUNDS)
 def test_a_search_in_reverse_finds_the_starts_that_emit_a_node(budget: Budget, given_: Edges, bounds: tuple[int, int]) -> None:
     """The pairs are those of the search from the left, whichever end is known first."""
@@ -80,6 +85,7 @@ def test_a_search_in_reverse_finds_the_starts_that_emit_a_node(budget: Budget, g
     assert Counter(pairs(found)) == Counter((right, left) for left, right in forward)
 
 
+@quickly
 @given(edges(square=False), STARTS, BOUNDS)
 def test_no_second_hop_follows_between_different_types(given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
     low, high = bounds
@@ -89,6 +95,7 @@ def test_no_second_hop_follows_between_different_types(given_: Edges, starts: li
     assert Counter(pairs(found)) == Counter(expected)
 
 
+@quickly
 @given(edges(square=False), STARTS)
 def test_a_hop_gives_every_stored_edge_of_every_start(given_: Edges, starts: list[int]) -> None:
     starts = [start for start in starts if start < given_.sources]
@@ -100,6 +107,7 @@ def test_a_hop_gives_every_stored_edge_of_every_start(given_: Edges, starts: lis
     assert (np.diff(origin) >= 0).all()
 
 
+@quickly
 @given(edges(square=True), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=20), BOUNDS, st.booleans())
 def test_connected_pairs_are_those_that_a_search_emits(
     given_: Edges, asked: list[tuple[int, int]], bounds: tuple[int, int], undirected: bool

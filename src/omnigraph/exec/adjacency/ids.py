@@ -1,0 +1,140 @@
+"""The `id` column of one node table version, by row number, and a sorted order over it: id -> number and number -> id.
+
+A deleted row has no id. The order is kept in a few sorted runs, so that a change sorts what it added and not the whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.adjacency.build import narrowed
+from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
+from omnigraph.exec.numbering import Numbers
+from omnigraph.store.fragments import Fragment, scan_fragments
+from omnigraph.store.tables import ADDRESS, KEY, Table
+
+FEW: Final = 64
+"""Up to so many ids are looked for one by one, 30 µs each; a hash table over all ids costs 80 ns for each of those."""
+RUNS: Final = 4
+_LARGE: Final = 1 << 31
+_NONE: Final = np.empty(0, np.int64)
+
+
+class Ids(msgspec.Struct, frozen=True):
+    """`texts` holds the id of each number; each of `runs` are numbers in the order of their ids, and every row is in one."""
+
+    numbers: Numbers
+    texts: pa.Array
+    runs: tuple[Narrow, ...]
+
+    def find(self, texts: pa.Array) -> Ints:
+        """The number of each id, or -1 where no row has it."""
+        if len(texts) <= FEW:
+            return np.array([-1 if text is None else self._number(text) for text in texts.to_pylist()], np.int64)
+        found = pc.index_in(texts.cast(self.texts.type), value_set=self.texts, skip_nulls=True)
+        numbers: Ints = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+
+    def _number(self, text: str) -> int:
+        for run in self.runs:
+            at = bisect_left(run, text, key=self._text)
+            if at < len(run) and self._text(run[at]) == text:
+                return int(run[at])
+        return -1
+
+    def _text(self, number: int) -> str:
+        text: str = self.texts[number].as_py()
+        return text
+
+    def take(self, numbers: Ints) -> pa.Array:
+        return self.texts.take(pa.array(numbers))
+
+
+def ids_of(table: Table, numbers: Numbers, older: Ids | None = None) -> Ids:
+    """Read the ids of a table: all, or those of the fragments that an older state of it did not have."""
+    if older is None:
+        texts = _read(table, numbers.fragments)
+        return Ids(numbers, texts, (_sorted(texts, np.arange(len(texts))),))
+    unread = tuple(part for part in numbers.fragments if older.numbers.base(part) is None)
+    texts = _joined([*_pieces(table, numbers, unread, older)])
+    valid: Marks = pc.is_valid(texts).to_numpy(zero_copy_only=False)
+    changed = older.numbers.changed(numbers)
+    still = alive(table, changed)
+    places = numbers.places(changed)
+    if (still > valid[places]).any():  # rows that had gone are there again: a state from before the deletion
+        return ids_of(table, numbers)
+    valid[places] &= still
+    texts = _only(texts, valid)
+    return Ids(numbers, texts, _runs(texts, valid, numbers, numbers.places(unread), older))
+
+
+def alive(table: Table, parts: tuple[Fragment, ...]) -> Marks:
+    """Which rows of some fragments are there, by their numbers among these. Only what has deletions is read."""
+    local, holed = Numbers(parts), tuple(part for part in parts if part.deletions is not None)
+    marks = np.ones(local.size, np.bool_)
+    marks[local.places(holed)] = False
+    if holed:
+        for batch in scan_fragments(table, holed, []):
+            marks[local.from_addresses(batch.column(ADDRESS).to_numpy())] = True
+    return marks
+
+
+def _pieces(table: Table, numbers: Numbers, unread: tuple[Fragment, ...], older: Ids) -> Iterator[pa.Array]:
+    read, local = _read(table, unread), Numbers(unread)
+    for part in numbers.fragments:
+        if (start := local.base(part)) is not None:
+            yield read.slice(start, part.rows)
+        else:
+            yield older.texts.slice(older.numbers.base(part), part.rows)
+
+
+def _read(table: Table, parts: tuple[Fragment, ...]) -> pa.Array:
+    """The ids of some fragments by their numbers among these, null where a row is deleted."""
+    if not parts:
+        return pa.array([], pa.string())
+    local, batches = Numbers(parts), [*scan_fragments(table, parts, [KEY])]
+    texts = _joined([batch.column(KEY) for batch in batches])
+    at = np.concatenate([_NONE, *(local.from_addresses(batch.column(ADDRESS).to_numpy()) for batch in batches)])
+    slots = np.full(local.size, -1, np.int64)
+    slots[at] = np.arange(len(at))
+    return texts if np.array_equal(slots, np.arange(len(texts))) else texts.take(pa.array(slots, mask=slots < 0))
+
+
+def _joined(pieces: list[pa.Array]) -> pa.Array:
+    if not pieces:
+        return pa.array([], pa.string())
+    wide = sum(piece.nbytes for piece in pieces) >= _LARGE or any(pa.types.is_large_string(piece.type) for piece in pieces)
+    return pa.concat_arrays([piece.cast(pa.large_string()) for piece in pieces] if wide else pieces)
+
+
+def _only(texts: pa.Array, valid: Marks) -> pa.Array:
+    """The same texts, those that are not valid made null."""
+    _, offsets, data = texts.buffers()
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(texts.type, len(texts), [bitmap, offsets, data])
+
+
+def _runs(texts: pa.Array, valid: Marks, numbers: Numbers, fresh: Ints, older: Ids) -> tuple[Narrow, ...]:
+    """The older runs without what has gone, and one more of what is new; or all in one when there are too many."""
+    if len(older.runs) >= RUNS or len(fresh) * RUNS > numbers.size:
+        return (_sorted(texts, np.arange(len(texts))),)
+    moves, kept = older.numbers.moved(numbers), []
+    for run in older.runs:
+        moved = run if moves is None else moves[run]
+        here = moved >= 0
+        here[here] = valid[moved[here]]
+        kept.append(narrowed(moved[here]))
+    return (*kept, _sorted(texts, fresh)) if len(fresh) else tuple(kept)
+
+
+def _sorted(texts: pa.Array, numbers: Ints) -> Narrow:
+    mine = texts if len(numbers) == len(texts) else texts.take(pa.array(numbers))
+    order = pc.array_sort_indices(mine, null_placement="at_end").to_numpy()
+    return narrowed(numbers[order[: len(mine) - mine.null_count].astype(np.int64)])

@@ -1,0 +1,182 @@
+"""Table rows of a snapshot -> the ids of its nodes and the adjacency of its edges: from memory, from the cache, or built.
+
+What is derived is named by the fragments it was derived from. So graph branches that see the same rows share it, a version
+that changed no row (an index was built) needs nothing new, and a change reads only the fragments that differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from omnigraph.exec.adjacency.cache import Array, Folder
+from omnigraph.exec.adjacency.edges import Adjacency, Between, build, extend
+from omnigraph.exec.adjacency.ids import Ids, ids_of
+from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
+from omnigraph.exec.numbering import Numbers
+from omnigraph.manifest.model import TableRow
+from omnigraph.store.fragments import Fragment
+from omnigraph.store.tables import TableRef, Tables
+
+ADJACENCIES: Final = 8
+"""How many stay in memory: 16 bytes an edge each, most of it mapped."""
+COLUMNS_OF_IDS: Final = 16
+VERSIONS: Final = 256
+CANDIDATES: Final = 4
+"""How many older files are looked at for one to extend."""
+WORTH_WRITING: Final = 8
+"""What was extended is written down again when one row in so many is another than in the file it came from."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Kept(Generic[K, V]):
+    """Values that are made once, also when several threads ask at once. The least recently used are forgotten."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._gates: dict[K, threading.Lock] = {}
+        self._mutex = threading.Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        with self._mutex:
+            if (value := self._values.get(key)) is not None:
+                self._values.move_to_end(key)
+                return value
+            gate = self._gates.setdefault(key, threading.Lock())
+        with gate:
+            with self._mutex:
+                if (value := self._values.get(key)) is not None:
+                    return value
+            try:
+                value = make()
+                with self._mutex:
+                    self._values[key] = value
+                    while len(self._values) > self._limit:
+                        self._values.popitem(last=False)
+            finally:
+                with self._mutex:
+                    self._gates.pop(key, None)
+            return value
+
+    def values(self) -> list[V]:
+        with self._mutex:
+            return list(self._values.values())
+
+    def __contains__(self, key: K) -> bool:
+        with self._mutex:
+            return key in self._values
+
+
+class _Name(msgspec.Struct, frozen=True):
+    """A derived thing: of which table, and from exactly which fragments of which tables, its own first."""
+
+    prefix: str
+    parts: tuple[Numbers, ...]
+    full: str
+
+    @property
+    def rows(self) -> Numbers:
+        return self.parts[0]
+
+    @property
+    def facts(self) -> list[tuple[Fragment, ...]]:
+        return [part.fragments for part in self.parts]
+
+    @staticmethod
+    def of(prefix: str, *parts: Numbers) -> _Name:
+        listed = msgspec.json.encode([part.fragments for part in parts])
+        return _Name(prefix, parts, f"{prefix}{hashlib.sha256(listed).hexdigest()[:32]}")
+
+
+class _Held(msgspec.Struct, Generic[V], frozen=True):
+    """A derived thing, and how many of its rows are others than in the file that was last written."""
+
+    name: _Name
+    value: V
+    unwritten: int
+
+
+class Topology:
+    """Derived integers of one graph, shared by all its snapshots. Safe to use from many threads."""
+
+    def __init__(self, tables: Tables, folder: Path) -> None:
+        self._tables: Final = tables
+        self._folder: Final = Folder(folder)
+        self._numbers: Final[_Kept[TableRef, Numbers]] = _Kept(VERSIONS)
+        self._names: Final[_Kept[tuple[TableRef, ...], _Name]] = _Kept(VERSIONS)
+        self._ids: Final[_Kept[str, _Held[Ids]]] = _Kept(COLUMNS_OF_IDS)
+        self._adjacencies: Final[_Kept[str, _Held[Adjacency]]] = _Kept(ADJACENCIES)
+
+    def ids(self, row: TableRow) -> Ids:
+        """The ids of a node type, both ways."""
+        name = self._name(f"ids-{row.id}-", row)
+        return self._ids.get(name.full, lambda: self._make_ids(name, row)).value
+
+    def adjacency(self, edge: TableRow, source: TableRow, target: TableRow) -> Adjacency:
+        """The edges of a type between the nodes of its two ends. Made, and kept, by the first call that needs it."""
+        name = self._name(f"edges-{edge.id}-", edge, source, target)
+        return self._adjacencies.get(name.full, lambda: self._make_adjacency(name, edge, source, target)).value
+
+    def ready(self, edge: TableRow, source: TableRow, target: TableRow) -> bool:
+        """Whether `adjacency` would answer at once: from memory, or from a file."""
+        name = self._name(f"edges-{edge.id}-", edge, source, target)
+        return name.full in self._adjacencies or self._folder.has(name.full)
+
+    def _name(self, prefix: str, *rows: TableRow) -> _Name:
+        return self._names.get(tuple(row.ref for row in rows), lambda: _Name.of(prefix, *map(self._numbers_of, rows)))
+
+    def _numbers_of(self, row: TableRow) -> Numbers:
+        return self._numbers.get(row.ref, lambda: Numbers.of(self._tables.open(row.ref)))
+
+    def _make_ids(self, name: _Name, row: TableRow) -> _Held[Ids]:
+        def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Ids:
+            return stored_ids(arrays, *parts)
+
+        if (stored := self._folder.read(name.full)) is not None:
+            return _Held(name, restored(stored.arrays, name.parts), 0)
+        older = self._closest(name, self._ids.values(), restored)
+        made = ids_of(self._tables.open(row.ref), name.rows, older.value if older is not None else None)
+        return self._written(name, made, ids_arrays, older)
+
+    def _make_adjacency(self, name: _Name, edge: TableRow, source: TableRow, target: TableRow) -> _Held[Adjacency]:
+        square = source.id == target.id
+
+        def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Adjacency:
+            return stored_adjacency(arrays, *parts, square=square)
+
+        if (stored := self._folder.read(name.full)) is not None:
+            return _Held(name, restored(stored.arrays, name.parts), 0)
+        between = Between(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
+        older = self._closest(name, self._adjacencies.values(), restored)
+        if older is not None and (extended := extend(older.value, between)) is not None:
+            return self._written(name, extended, adjacency_arrays, older)
+        return self._written(name, build(between), adjacency_arrays, None)
+
+    def _closest(
+        self, name: _Name, held: list[_Held[V]], restored: Callable[[Mapping[str, Array], tuple[Numbers, ...]], V]
+    ) -> _Held[V] | None:
+        """Of the same thing made from other fragments, in memory or else in a file, the one that shares most rows."""
+        if mine := [one for one in held if one.name.prefix == name.prefix]:
+            return min(mine, key=lambda one: one.name.rows.unlike(name.rows))
+        found: list[_Held[V]] = []
+        for file in self._folder.names(name.prefix)[:CANDIDATES]:
+            if (stored := self._folder.read(file)) is not None:
+                parts = tuple(map(Numbers, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))
+                found.append(_Held(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0))
+        return min(found, key=lambda one: one.name.rows.unlike(name.rows), default=None)
+
+    def _written(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Held[V] | None) -> _Held[V]:
+        unwritten = 0 if older is None else older.unwritten + older.name.rows.unlike(name.rows)
+        if older is None or unwritten * WORTH_WRITING > name.rows.size:
+            self._folder.write(name.full, name.facts, arrays(value))
+            unwritten = 0
+        return _Held(name, value, unwritten)

@@ -1,0 +1,130 @@
+"""Texts that stand for blobs -> bytes, or a refusal; and one blob of a snapshot -> its size, its tag and any part of it."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.tables import ID
+from omnigraph.catalog.types import scalar_of
+from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
+from omnigraph.exec.load.columns import BASE64, decode_base64
+from omnigraph.exec.load.values import URI_LIMIT_BYTES
+from omnigraph.exec.problems import Code
+from omnigraph.ids import content_hash
+from omnigraph.lang.tree import Scalar
+from omnigraph.manifest.read import Snapshot
+from omnigraph.store.tables import ADDRESS, Table, Tables, Where, one_of
+from omnigraph.store.take import blob_file, blob_sizes, read_blob
+
+MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
+"""How many bytes of blobs one statement may carry along in rows whose other properties it changes."""
+
+_ETAG_LENGTH: Final = 32
+
+
+class Blob:
+    """One blob as a snapshot showed it. It keeps its bytes whatever is written after (B-23)."""
+
+    def __init__(self, table: Table, column: str, address: int, *, size: int) -> None:
+        self._table = table
+        self._column = column
+        self._address = address
+        self.size: Final = size
+        # The data file has a name that nobody else has, so this changes whenever the bytes may have.
+        owner = f"{table.root.of(table.ref.path)}:{blob_file(table, column, address)}:{column}:{address & 0xFFFFFFFF}:{size}"
+        self.etag: Final = content_hash(owner.encode())[:_ETAG_LENGTH]
+
+    def __repr__(self) -> str:
+        return f"Blob(size={self.size}, etag={self.etag!r})"
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes from `start` up to, not including, `end`; both are cut at the end of the blob. Only these are read."""
+        stop = self.size if end is None else min(end, self.size)
+        if start < 0 or (end is not None and end < start):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"bytes {start} to {end} are no part of a blob", start=start, end=end)
+        if start > self.size or (start == self.size and self.size and end != start):
+            raise InvalidInput(
+                Kind.BLOB_RANGE, f"the blob has {self.size} bytes; there are none from byte {start} on", start=start, size=self.size
+            )
+        return read_blob(self._table, self._column, self._address, start=start, length=stop - start)
+
+
+def find_blob(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str) -> Blob:
+    """The blob of one property of one node or edge."""
+    entity = _entity(catalog, kind, type_)
+    if property_ not in blob_properties(entity):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{type_} has no Blob property '{property_}'", type=type_, property=property_)
+    table = tables.open(snapshot.table_of(entity.id, name=entity.name).ref)
+    found = blob_sizes(table, [property_], where=one_of(ID, pa.array([id_], pa.string())))
+    what = f"{kind} {type_} '{id_}'"
+    if not len(found):
+        raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no {what} on branch {snapshot.branch.name!r}", type=type_, id=id_)
+    size = found.column(property_)[0].as_py()
+    if size is None:
+        raise NotFound(Kind.OBJECT_NOT_FOUND, f"{what} has no {property_}: it is null", type=type_, id=id_, property=property_)
+    return Blob(table, property_, found.column(ADDRESS)[0].as_py(), size=size)
+
+
+def _entity(catalog: Catalog, kind: str, type_: str) -> EntityType:
+    if kind not in ("node", "edge"):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"a blob belongs to a 'node' or an 'edge', not to {kind!r}")
+    entity = catalog.node(type_) if kind == "node" else catalog.edge_named(type_)
+    if entity is None:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"unknown {kind} type '{type_}'", type=type_)
+    return entity
+
+
+def blob_properties(entity: EntityType) -> list[str]:
+    """The properties of a type that are blobs."""
+    return [property_.name for property_ in entity.properties if scalar_of(property_.type) is Scalar.BLOB]
+
+
+# -- blobs in what is written
+
+
+def is_external(text: str) -> bool:
+    """Does a text name a place where bytes are, instead of holding them?"""
+    return not text.startswith(BASE64)
+
+
+def decode_blob(text: str) -> bytes:
+    """The bytes that a `base64:` text holds; none after the colon is an empty blob."""
+    try:
+        return decode_base64(text)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {error}", code=Code.BLOB.value) from error
+
+
+def refuse_external(uri: str) -> None:
+    """W-40: before anybody looks at the place it names. No graph has a policy that would allow one yet."""
+    if (size := len(uri.encode())) > URI_LIMIT_BYTES:
+        raise ResourceLimitExceeded(
+            Kind.RESOURCE_LIMIT,
+            f"a blob URI has {size} bytes, and may have {URI_LIMIT_BYTES}; bytes are given as base64:...",
+            resource="blob_uri_bytes",
+            limit=URI_LIMIT_BYTES,
+            actual=size,
+        )
+    why = "this graph has no policy that allows any; give the bytes themselves, as base64:..."
+    raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=Code.BLOB.value)
+
+
+def charge_carried(table: Table, blobs: list[str], where: Where | None, *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:
+    """W-37: refuse to carry along more bytes of blobs than a write may hold, by their sizes, before one of them is read."""
+    if not blobs:
+        return
+    sizes = blob_sizes(table, blobs, where=where)
+    carried = sum(pc.sum(sizes.column(name)).as_py() or 0 for name in blobs)
+    if carried > limit_bytes:
+        raise ResourceLimitExceeded(
+            Kind.RESOURCE_LIMIT,
+            f"the rows to change hold {carried} bytes of blobs, and one statement may carry {limit_bytes}; change fewer rows at once",
+            resource="carried_blob_bytes",
+            limit=limit_bytes,
+            actual=carried,
+        )

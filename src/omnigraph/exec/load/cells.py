@@ -1,0 +1,264 @@
+"""A column of somebody's table and the property it is for -> the column as the graph stores it, and which values cannot be.
+
+Whole columns are converted at once; where that is not plainly right, the column's values are judged one by one with the rules
+and words of a JSON record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Property
+from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
+from omnigraph.exec.load.columns import Unsure, column
+from omnigraph.exec.load.sorting import Places
+from omnigraph.exec.load.strict import loads, plain_type
+from omnigraph.exec.load.values import ARROW_NAMES, Real, Refused, Whole, stored
+from omnigraph.exec.problems import Code
+from omnigraph.lang.tree import Scalar
+
+_PER_MILLISECOND: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
+_WHOLE: Final = r"^-?(0|[1-9][0-9]*)$"
+_NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+
+
+class Converted(NamedTuple):
+    """The column, null where a value was refused, and those rows with the reason."""
+
+    values: pa.Array
+    refused: list[tuple[int, Refused]]
+
+
+def suits(type_: ValueType, found: pa.DataType) -> bool:
+    """Whether a column of this Arrow type can be a property of that type at all, whatever its values."""
+    if pa.types.is_dictionary(found):
+        return suits(type_, found.value_type)
+    if pa.types.is_null(found):
+        return True
+    match type_:
+        case Plain(scalar):
+            return _suits(scalar, found)
+        case EnumOf():
+            return _is_text(found)
+        case ListOf(item):
+            return _is_list(found) and suits(Plain(item), found.value_type) and not _is_fine(found.value_type)
+        case VectorOf(dimension):
+            width = found.list_size if pa.types.is_fixed_size_list(found) else dimension
+            return _is_list(found) and width == dimension and suits(Plain(Scalar.F32), found.value_type)
+        case _:
+            assert_never(type_)
+
+
+def expected(type_: ValueType) -> str:
+    """A type as a problem of a whole column names it."""
+    return ARROW_NAMES[type_.scalar] if isinstance(type_, Plain) else display(type_)
+
+
+def from_arrow(property_: Property, values: pa.Array) -> Converted:
+    """A column that suits its property."""
+    read = _decoded(values)
+    if pa.types.is_timestamp(read.type):
+        return _from_timestamps(property_, read)
+    try:
+        read = _as_read(property_.type, read)
+        return Converted(column(property_, read), [])
+    except (Unsure, pa.ArrowInvalid):
+        return _one_by_one(property_, read.to_pylist(), _from_python)
+
+
+def from_text(property_: Property, cells: pa.Array) -> Converted:
+    """A column of a CSV file, where everything is text: it is read by the type of its property."""
+    try:
+        return Converted(column(property_, _parsed(property_.type, cells)), [])
+    except (Unsure, pa.ArrowInvalid):
+        return _one_by_one(property_, cells.to_pylist(), lambda text: _from_cell(property_, str(text)))
+
+
+def texts(values: pa.Array) -> pa.Array:
+    """A column of ids, which suits a String, as strings."""
+    return pc.cast(_decoded(values), pa.string())
+
+
+# -- which Arrow types
+
+
+def _suits(scalar: Scalar, found: pa.DataType) -> bool:
+    match scalar:
+        case Scalar.STRING:
+            return _is_text(found)
+        case Scalar.BLOB:
+            return _is_text(found) or bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
+        case Scalar.BOOL:
+            return bool(pa.types.is_boolean(found))
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return bool(pa.types.is_integer(found))
+        case Scalar.F32 | Scalar.F64:
+            return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+        case Scalar.DATE:
+            return _is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date32(found))
+        case Scalar.DATETIME:
+            return _is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date(found) or pa.types.is_timestamp(found))
+        case _:
+            assert_never(scalar)
+
+
+def _is_text(found: pa.DataType) -> bool:
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+
+
+def _is_fine(found: pa.DataType) -> bool:
+    """A time with digits that would be lost. In a list nobody could say which item it was, so the column is refused."""
+    return bool(pa.types.is_timestamp(found)) and found.unit in ("us", "ns")
+
+
+def _is_list(found: pa.DataType) -> bool:
+    return bool(pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found))
+
+
+# -- whole columns
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def _as_read(type_: ValueType, values: pa.Array) -> pa.Array:
+    """A column in a form that `column` takes. Raises ArrowInvalid where a number would change."""
+    match type_:
+        case Plain(scalar):
+            return _scalar_as_read(scalar, values)
+        case EnumOf():
+            return pc.cast(values, pa.string())
+        case ListOf(item):
+            return _items_as_read(item, values)
+        case VectorOf():
+            return _items_as_read(Scalar.F64, values)
+        case _:
+            assert_never(type_)
+
+
+def _scalar_as_read(scalar: Scalar, values: pa.Array) -> pa.Array:
+    match scalar:
+        case Scalar.DATE | Scalar.DATETIME:
+            if _is_text(values.type):
+                return pc.cast(values, pa.string())
+            days = pa.types.is_date32(values.type)
+            numbers = pc.cast(pc.cast(values, pa.int32()) if days else values, pa.int64())
+            return pc.multiply_checked(numbers, 86_400_000) if days and scalar is Scalar.DATETIME else numbers
+        case Scalar.F32:
+            return pc.cast(values, pa.float64())
+        case Scalar.BLOB:
+            return pc.cast(values, pa.string() if _is_text(values.type) else pa.large_binary())
+        case _:
+            return pc.cast(values, arrow_type(Plain(scalar)))
+
+
+def _items_as_read(item: Scalar, values: pa.Array) -> pa.Array:
+    lists = pc.cast(values, pa.list_(values.type.value_type))
+    items = _decoded(lists.values)
+    items = _scalar_as_read(item, _milliseconds(items)[0] if pa.types.is_timestamp(items.type) else items)
+    validity, offsets = lists.buffers()[:2]
+    return pa.Array.from_buffers(pa.list_(items.type), len(lists), [validity, offsets], offset=lists.offset, children=[items])
+
+
+def _from_timestamps(property_: Property, values: pa.Array) -> Converted:
+    numbers, finer = _milliseconds(values)
+    message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds first"
+    refused = [(int(row), Refused(Code.TEMPORAL, message)) for row in finer]
+    converted = from_arrow(property_, numbers)
+    return Converted(converted.values, [*refused, *converted.refused])
+
+
+def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:
+    """Milliseconds since the epoch, and the rows where that would lose something. A time without a zone is UTC."""
+    per = _PER_MILLISECOND[values.type.unit]
+    numbers = values.view(pa.int64())
+    if per <= 1:
+        return pc.multiply_checked(numbers, int(1 / per)), np.zeros(0, np.int64)
+    whole, finer = np.divmod(numbers.fill_null(0).to_numpy(), per)
+    return pa.array(whole, mask=np.asarray(values.is_null())), np.flatnonzero(finer)
+
+
+def _parsed(type_: ValueType, cells: pa.Array) -> pa.Array:
+    """Cells as `column` takes them, when all are spelled as JSON would spell them."""
+    match type_:
+        case Plain(Scalar.BOOL):
+            _require(pc.is_in(cells, value_set=pa.array(["true", "false", None])))
+            return pc.equal(cells, "true")
+        case Plain(Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64):
+            _require(pc.match_substring_regex(cells, _WHOLE))
+            return pc.cast(cells, arrow_type(type_))
+        case Plain(Scalar.F32 | Scalar.F64):
+            _require(pc.match_substring_regex(cells, _NUMBER))
+            return pc.cast(cells, pa.float64())
+        case Plain() | EnumOf():
+            return cells
+        case ListOf() | VectorOf():
+            raise Unsure  # JSON inside a cell is read one by one
+        case _:
+            assert_never(type_)
+
+
+def _require(mask: pa.Array) -> None:
+    if pc.all(mask).as_py() is False:
+        raise Unsure
+
+
+# -- one by one
+
+
+def _one_by_one(property_: Property, values: Iterable[object], token: Callable[[object], object]) -> Converted:
+    kept: list[object] = []
+    refused: list[tuple[int, Refused]] = []
+    for row, value in enumerate(values):
+        try:
+            kept.append(stored(property_, None if value is None else token(value)))
+        except Refused as error:
+            kept.append(None)
+            refused.append((row, error))
+    type_ = arrow_type(property_.type)
+    return Converted(pa.array(kept, plain_type(type_)).cast(type_), refused)
+
+
+def _from_python(value: object) -> object:
+    """A value of an Arrow column as a JSON record would hold it."""
+    match value:
+        case bool() | str() | bytes() | None:
+            return value
+        case int():
+            return Whole(value)
+        case float():
+            return Real(repr(value))
+        case list():
+            return [_from_python(item) for item in value]
+        case _:
+            raise Refused(Code.TYPE, f"a value of type {type(value).__name__} cannot be stored")
+
+
+def _from_cell(property_: Property, text: str) -> object:
+    match property_.type:
+        case Plain(Scalar.BOOL):
+            return {"true": True, "false": False}.get(text, text)
+        case Plain(Scalar.STRING | Scalar.BLOB) | EnumOf():
+            return text
+        case Plain():
+            return _number(text) or text
+        case ListOf() | VectorOf():
+            try:
+                return loads(text)
+            except (ValueError, RecursionError) as error:
+                raise Refused(Code.JSON, f"property '{property_.name}' expects a JSON array in its cell: {error}") from error
+        case _:
+            assert_never(property_.type)
+
+
+def _number(text: str) -> Whole | Real | None:
+    if re.fullmatch(_WHOLE, text, re.ASCII):
+        return Whole(text)
+    return Real(text) if re.fullmatch(_NUMBER, text, re.ASCII) else None

@@ -1,0 +1,193 @@
+"""A table of one type, from Arrow, Parquet or CSV -> pieces of typed rows, or what is wrong with a column or a record.
+
+A table has a column per property, `id` if rows bring ids, and `from` and `to` (or `src` and `dst`) of edges. Values keep what they
+are: numbers may change their width when nothing is lost, and only CSV, which knows nothing but text, has its text read by type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.catalog.types import Plain
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.load.cells import Converted, expected, from_arrow, from_text, suits, texts
+from omnigraph.exec.load.pieces import Piece, piece_schema
+from omnigraph.exec.load.sources import existing_file
+from omnigraph.exec.load.values import Refused
+from omnigraph.exec.problems import Code, Problem
+from omnigraph.lang.tree import Scalar
+
+Table: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str]
+"""The rows of one type: an Arrow table or stream, or the path of a `.parquet` or `.csv` file."""
+
+_ENDS: Final = {"from": SOURCE, "to": TARGET}
+_ROWS: Final = 1 << 18
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """Some rows of a table that could be read, and what is wrong with the others."""
+
+    source: str
+    piece: Piece | None
+    problems: list[Problem]
+
+
+class _Opened(NamedTuple):
+    """A table on its way: what to call it, its columns, its rows, and whether its values are text that is read by type."""
+
+    source: str
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    text: bool = False
+
+
+def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> Iterator[Slice]:
+    """The tables in the order given, each in slices. A table without rows is one slice without rows: it names its type."""
+    for name, table in tables.items():
+        entity = entity_named(name, catalog)
+        opened = _opened(name, table)
+        if problems := list(_wrong_columns(entity, opened.schema, text=opened.text)):
+            yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
+            continue
+        record = 1
+        for batch in opened.batches:
+            if batch.num_rows:
+                yield _slice(entity, opened, batch, record, most=most)
+                record += batch.num_rows
+        if record == 1:
+            yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
+
+
+def entity_named(name: str, catalog: Catalog) -> EntityType:
+    """A table names its type as records do; `node:` or `edge:` before it tells two of one name apart."""
+    kind, _, bare = name.rpartition(":")
+    node = catalog.node(bare) if kind in ("", "node") else None
+    edge = catalog.edge(bare) if kind in ("", "edge") else None
+    if node is not None and edge is not None:
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{name}'", type=name
+        )
+    if (entity := node or edge) is None:
+        raise InvalidInput(Kind.VALIDATION, f"unknown type '{name}': the schema has no node or edge type of that name", type=name)
+    return entity
+
+
+def _opened(name: str, table: object) -> _Opened:
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if isinstance(table, pa.Table):
+        return _Opened(f"<{name}>", table.schema, iter(table.to_batches(max_chunksize=_ROWS)))
+    if isinstance(table, pa.RecordBatchReader):
+        return _Opened(f"<{name}>", table.schema, iter(table))
+    if isinstance(table, str | os.PathLike):
+        return _open_file(os.fspath(table))
+    raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot load {name} from {type(table).__name__}; give an Arrow table or a path", type=name)
+
+
+def _open_file(path: str) -> _Opened:
+    suffixes = {suffix.lower() for suffix in existing_file(path).suffixes}
+    try:
+        if ".parquet" in suffixes:
+            file = pq.ParquetFile(path)
+            return _Opened(path, file.schema_arrow, _guarded(path, file.iter_batches(batch_size=_ROWS)))
+        if ".csv" in suffixes:
+            return _open_csv(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+    raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is no table that can be loaded: name a .parquet or .csv file", path=path)
+
+
+def _open_csv(path: str) -> _Opened:
+    parse = pv.ParseOptions(newlines_in_values=True)
+    with pv.open_csv(path, parse_options=parse) as first:
+        names = first.schema.names
+    # Nothing between two commas is null, quoted or not: CSV has no other way to say it.
+    convert = pv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""])
+    reader = pv.open_csv(path, parse_options=parse, convert_options=convert)
+    return _Opened(path, reader.schema, _guarded(path, iter(reader)), text=True)
+
+
+def _guarded(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> InvalidInput:
+    return InvalidInput(Kind.VALIDATION, f"{path}: cannot be read: {error}; nothing was written", source=path)
+
+
+def _slice(entity: EntityType, opened: _Opened, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
+    columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
+    label = f"{entity.kind}:{entity.name}"
+    schema = piece_schema(entity)
+    convert = from_text if opened.text else from_arrow
+    done: list[pa.Array] = []
+    problems: list[Problem] = []
+    good = np.ones(batch.num_rows, bool)
+    for field in schema:
+        values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
+        property_ = entity.property(field.name)
+        converted = _identity(field.name, values) if property_ is None else convert(property_, values)
+        done.append(converted.values)
+        good[[row for row, _ in converted.refused]] = False
+        problems += [
+            Problem(error.code, error.message, label, field.name, source=opened.source, record=record + row)
+            for row, error in converted.refused[:most]
+        ]
+    rows = pa.Table.from_arrays(done, schema=schema)
+    numbers = np.arange(record, record + batch.num_rows)
+    if not good.all():
+        rows, numbers = rows.filter(pa.array(good)), numbers[good]
+    problems.sort(key=lambda problem: problem.record or 0)
+    return Slice(opened.source, Piece(entity, numbers, rows), problems)
+
+
+def _named(entity: EntityType, column: str) -> str:
+    """A column by its name in the table of the graph: `from` and `to` of an edge are `src` and `dst` there."""
+    return _ENDS.get(column, column) if isinstance(entity, EdgeType) else column
+
+
+def _wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
+    """What makes a whole table unusable: columns that are unknown, come twice, are missing or of a type that cannot be meant."""
+    label = f"{entity.kind}:{entity.name}"
+    ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()
+    seen: set[str] = set()
+    for field in schema:
+        name = _named(entity, field.name)
+        property_ = entity.property(name)
+        if name in seen:
+            yield Problem(Code.DUPLICATE_MEMBER, f"there are two columns for '{name}'", label, name)
+        elif property_ is None and name not in (ID, *ends):
+            yield Problem(Code.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'", label, name)
+        elif property_ is None and not suits(Plain(Scalar.STRING), field.type):
+            yield Problem(Code.ID, f"column '{field.name}' must hold strings, not {field.type}", label, name)
+        elif property_ is not None and not text and not suits(property_.type, field.type):
+            message = f"strict property '{name}' expects {expected(property_.type)}, got a column of {field.type}"
+            yield Problem(Code.TYPE, message, label, name)
+        seen.add(name)
+    for name, end in zip(ends, _ENDS, strict=False):
+        if name not in seen:
+            yield Problem(Code.ENVELOPE, f"edge missing '{end}'", label, name)
+    for property_ in entity.properties:
+        if not property_.nullable and property_.name not in seen:
+            yield Problem(Code.REQUIRED, f"no column for the non-nullable property '{property_.name}'", label, property_.name)
+
+
+def _identity(name: str, values: pa.Array) -> Converted:
+    ids = texts(values)
+    if name == ID or not ids.null_count:
+        return Converted(ids, [])
+    refused = Refused(Code.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
+    return Converted(ids, [(int(row), refused) for row in np.flatnonzero(np.asarray(ids.is_null()))])

@@ -1,0 +1,156 @@
+"""A wanted schema -> the plan that leads to it, and one commit that carries the plan out, on any branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from omnigraph.catalog import Catalog, encode
+from omnigraph.catalog.evolve import Evolution, SchemaPlan, plan_schema
+from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
+from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.tables import table_schema
+from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
+from omnigraph.exec.reclaim import reclaim
+from omnigraph.exec.write import Alter, Change, GiveUp, Prepared, Request, write
+from omnigraph.ids import MAIN, BranchName, TableId, new_hex16
+from omnigraph.lang import Source, located, parse_schema
+from omnigraph.manifest.birth import NewTable, new_table_id, write_schema_copy
+from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.store.tables import Tables
+
+CatalogOf = Callable[[Snapshot], Catalog]
+
+
+class Wanted(NamedTuple):
+    """The schema somebody wants, and whether what it drops may be lost with its past."""
+
+    source: Source
+    allow_data_loss: bool
+
+
+class AppliedSchema(msgspec.Struct, frozen=True):
+    """What became of a wanted schema. Not applied: it is the accepted one already, and nothing was written."""
+
+    supported: bool
+    applied: bool
+    steps: tuple[Step, ...]
+    commit: Commit | None
+    manifest_version: int
+
+
+def apply(
+    manifest: Manifest, tables: Tables, wanted: Wanted, *, catalog_of: CatalogOf, branch: BranchName, actor: str | None
+) -> AppliedSchema:
+    """Make the wanted schema the accepted one of a branch, and its tables what it says, in one commit."""
+    steps: tuple[Step, ...] = ()
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        nonlocal steps  # planned anew on every snapshot: a handle knows no schema but the branch's own (S-10)
+        accepted = catalog_of(snapshot)
+        evolution = evolve(wanted, accepted)
+        _refuse_unsupported(evolution.plan)
+        steps = evolution.plan.steps
+        return prepare_migration(wanted, accepted, evolution, snapshot)
+
+    commit = write(manifest, tables, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
+    snapshot = manifest.snapshot(branch)
+    if branch == MAIN:
+        write_schema_copy(manifest.root, manifest.schema(snapshot.state.head.schema))
+    if wanted.allow_data_loss:
+        _reclaim(manifest, tables, branch, commit)
+    version = commit.manifest_version if commit is not None else snapshot.version
+    return AppliedSchema(supported=True, applied=commit is not None, steps=steps, commit=commit, manifest_version=version)
+
+
+def evolve(wanted: Wanted, accepted: Catalog) -> Evolution:
+    """What lies between an accepted schema and a wanted one. A `LanguageError` when the text has no meaning."""
+    with located(wanted.source):
+        tree = parse_schema(wanted.source.text, name=wanted.source.name)
+        return plan_schema(accepted, tree, mint=new_hex16, allow_data_loss=wanted.allow_data_loss)
+
+
+def _refuse_unsupported(plan: SchemaPlan) -> None:
+    """A plan is carried out whole or not at all (S-01, S-04)."""
+    for step in plan.steps:
+        if isinstance(step, UnsupportedChange):
+            raise Unsupported(Kind.UNSUPPORTED, step.message, entity=step.entity, code=step.code)
+
+
+def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, snapshot: Snapshot) -> Prepared:
+    """The write of a supported plan. Nothing at all when the schema stays what it is (S-01).
+
+    Most steps are in the schema alone and touch no table; they are a commit all the same, so that a write prepared before
+    it finds that the schema has moved (S-03).
+    """
+    if not evolution.plan.steps:
+        return Prepared({})
+    after = evolution.catalog
+    kept = [(old, new, _row(snapshot, old)) for new in _entities(after) if (old := accepted.by_id(new.id)) is not None]
+    dropped = [_row(snapshot, old) for old in _entities(accepted) if after.by_id(old.id) is None]
+    changes: dict[TableId, Change] = {row.id: change for old, new, row in kept if (change := _change(wanted, old, new, row, snapshot))}
+    if wanted.allow_data_loss:
+        changes |= {row.id: GiveUp(None) for row in dropped if _owns(snapshot, row)}
+    return Prepared(
+        changes,
+        schema=SchemaText(wanted.source.text, encode(after).decode()),
+        creates=tuple(new_table(entity) for entity in _entities(after) if accepted.by_id(entity.id) is None),
+        drops=frozenset(row.id for row in dropped),
+        renames={row.id: alias_of(new) for _, new, row in kept if row.alias != alias_of(new)},
+    )
+
+
+def _reclaim(manifest: Manifest, tables: Tables, branch: BranchName, commit: Commit | None) -> None:
+    """Also when nothing was applied now: an earlier apply may have been stopped after its commit."""
+    try:
+        reclaim(manifest, tables, branch)
+    except OmniGraphError as error:
+        if commit is None:
+            raise
+        raise StorageError(
+            error.kind,
+            f"the schema was applied as commit {commit.id}, but not all versions that it gives up could be removed ({error.message}); "
+            "apply it once more to go on removing",
+            outcome=Outcome.HAPPENED,
+            commit=commit.id,
+            branch=branch,
+        ) from error
+
+
+def new_table(entity: EntityType) -> NewTable:
+    """The table of a type that had none, at a path nobody has used."""
+    return NewTable(new_table_id(entity.id), alias_of(entity), f"{entity.kind}s", table_schema(entity))
+
+
+def alias_of(entity: EntityType) -> str:
+    """What people call a type's table."""
+    return f"{entity.kind}:{entity.name}"
+
+
+def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, snapshot: Snapshot) -> Change | None:
+    """What a type's new columns do to its table.
+
+    A hard drop lays the rows down anew, because the files they are in hold the dropped values too. A table that this branch
+    inherits is another branch's past as well, and stays as it is.
+    """
+    columns = table_schema(new)
+    if table_schema(old).equals(columns, check_metadata=True):
+        return None
+    lost = {property_.id for property_ in old.properties} - {property_.id for property_ in new.properties}
+    return GiveUp(columns) if lost and wanted.allow_data_loss and _owns(snapshot, row) else Alter(columns)
+
+
+def _owns(snapshot: Snapshot, row: TableRow) -> bool:
+    return row.owner == snapshot.branch.native
+
+
+def _entities(catalog: Catalog) -> Iterator[EntityType]:
+    yield from catalog.nodes
+    yield from catalog.edges
+
+
+def _row(snapshot: Snapshot, entity: EntityType) -> TableRow:
+    return snapshot.table_of(entity.id, name=entity.name)

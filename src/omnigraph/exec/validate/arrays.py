@@ -1,0 +1,66 @@
+"""Arrow columns -> places, distinct values and memberships, all rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.keys import Column
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class Distinct(NamedTuple):
+    """Texts without their repetitions: text `i` of the whole is `texts[places[i]]`, and it stood at `first[places[i]]` first."""
+
+    texts: pa.Array
+    places: Numbers
+    first: Numbers
+
+    def again(self) -> Numbers:
+        """Where a text stands that stood before."""
+        if len(self.texts) == len(self.places):
+            return np.zeros(0, np.int64)
+        repeated = np.ones(len(self.places), np.bool_)
+        repeated[self.first] = False
+        return np.flatnonzero(repeated)
+
+
+def distinct(texts: pa.Array) -> Distinct:
+    """Of texts without nulls."""
+    encoded = texts.dictionary_encode()
+    places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    # A text gets the next free number when it is first seen.
+    seen = np.maximum.accumulate(places) if len(places) else places
+    first = np.flatnonzero(np.diff(seen, prepend=-1))
+    return Distinct(encoded.dictionary, places, first)
+
+
+def whole(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def true_at(mask: Column) -> Numbers:
+    """The places where a mask is true; null is not true."""
+    return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)
+
+
+def among(texts: Column, keys: pa.Array | None) -> Column:
+    """Which texts are keys."""
+    return pc.is_in(texts, value_set=pa.array([], pa.string()) if keys is None else keys)
+
+
+def joined(columns: Iterable[Column]) -> pa.Array:
+    """Columns of texts, one after the other."""
+    chunks = [chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
+    return pa.chunked_array(chunks, pa.string()).combine_chunks()
+
+
+def at(texts: pa.Array, places: Numbers) -> pa.Array:
+    """The texts at these places."""
+    return texts.take(pa.array(places))

@@ -1,0 +1,105 @@
+"""Edges that come and go -> sources that would have too many or too few edges of a type.
+
+Only sources that the change touches are counted: where an edge is added, removed or moved away (V-12). A node that never had
+an edge owes none, and a node that goes with the change owes none either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import Cardinality, EdgeType
+from omnigraph.catalog.tables import ID, SOURCE
+from omnigraph.exec.problems import Code
+from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined, true_at, whole
+from omnigraph.exec.validate.delta import Delta
+from omnigraph.exec.validate.findings import Findings, by_row, told
+from omnigraph.exec.validate.ground import Ground, added_among, ids_at
+from omnigraph.exec.validate.keys import KEY, Part, holding_texts, in_part, pick
+
+UNBOUNDED = np.iinfo(np.int64).max
+NO_ROW = -1
+
+
+class _Counted(NamedTuple):
+    """Touched sources: how many edges each will have, and the last added row that starts there, or NO_ROW."""
+
+    sources: pa.Array
+    edges: Numbers
+    rows: Numbers
+
+
+def check_cardinality(ground: Ground, edges: Delta) -> Findings:
+    """The `@card` of one edge type, at the sources that its change touches."""
+    entity = edges.entity
+    assert isinstance(entity, EdgeType)
+    bounds = entity.cardinality
+    if bounds == Cardinality() or (edges.added is None and not bounds.low):  # edges that go break no maximum
+        return Findings()
+    removed = joined(_removed(ground, edges, entity))
+    if not len(removed) and bounds.high is None and bounds.low <= 1:  # a source with an added edge has one
+        return Findings()
+    parts = ground.parts((edges.added, [SOURCE]))
+    return by_row((_in_part(ground, edges, entity, removed, part) for part in parts), limit=ground.limit)
+
+
+def _removed(ground: Ground, edges: Delta, entity: EdgeType) -> Iterator[pa.ChunkedArray]:
+    """The source of every committed edge that goes or is replaced; of an overwrite each source once, if it may have too few now."""
+    if edges.whole:
+        if entity.cardinality.low:
+            yield pc.unique(joined(batch.column(SOURCE) for batch in ground.committed.scan(entity, [SOURCE])))
+        return
+    keys = [] if edges.deleted is None else [edges.deleted]
+    if edges.added is not None and not edges.minted and edges.replaces and ground.remaining(edges):
+        added = edges.added
+        keys += (whole(pick(added, [ID], by=[ID], part=part).table.column(ID)) for part in ground.parts((added, [ID])))
+    for some in keys:
+        for group in holding_texts(ground.committed, entity, [ID, SOURCE], by=ID, keys=some):
+            yield group.column(SOURCE)
+
+
+def _in_part(ground: Ground, edges: Delta, entity: EdgeType, removed: pa.Array, part: Part) -> Findings:
+    counted = _count(ground, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
+    low, high = entity.cardinality.low, entity.cardinality.high
+    wrong = np.flatnonzero((counted.edges < low) | (counted.edges > (UNBOUNDED if high is None else high)))
+    wrong = wrong[true_at(pc.invert(_lost(ground, entity, at(counted.sources, wrong))))]
+    wrong = wrong[np.argsort(counted.rows[wrong], kind="stable")]
+    first = wrong[: ground.limit]
+    rows = counted.rows[first]
+    facts = zip(at(counted.sources, first).to_pylist(), counted.edges[first].tolist(), strict=True)
+    head = f"@card violation on edge {entity.name}: source"
+    messages = [f"{head} '{source}' has {count} edges ({f'min {low}' if count < low else f'max {high}'})" for source, count in facts]
+    ids = [*(None for row in rows if row == NO_ROW), *ids_at(edges, rows[rows != NO_ROW])]
+    numbers = [None if row == NO_ROW else row for row in rows.tolist()]
+    return told(Code.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)
+
+
+def _count(ground: Ground, edges: Delta, removed: pa.Array, part: Part) -> _Counted:
+    """Committed, less removed, plus added."""
+    picked = None if edges.added is None else pick(edges.added, [SOURCE], by=[SOURCE], part=part)
+    added = pa.array([], pa.string()) if picked is None else whole(picked.table.column(SOURCE))
+    touched = distinct(joined([added, removed]))
+    starting, ending, size = touched.places[: len(added)], touched.places[len(added) :], len(touched.texts)
+    count = np.bincount(starting, minlength=size)
+    rows = np.full(size, NO_ROW)
+    if picked is not None:
+        rows[starting] = picked.rows(np.arange(len(added)))
+    if not edges.whole:
+        count -= np.bincount(ending, minlength=size)
+        for group in holding_texts(ground.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):
+            places = pc.index_in(group.column(KEY), value_set=touched.texts)
+            count += np.bincount(np.asarray(places), minlength=size)
+    return _Counted(touched.texts, count, rows)
+
+
+def _lost(ground: Ground, entity: EdgeType, sources: pa.Array) -> pa.Array:
+    """Which sources are nodes that go with the change."""
+    node = ground.catalog.node(entity.source)
+    assert node is not None
+    nodes = ground.of(node)
+    return pc.invert(among(sources, added_among(nodes, sources))) if nodes.whole else among(sources, nodes.deleted)

@@ -1,0 +1,55 @@
+"""The ids of added rows -> those that stand twice among them, and those that an append finds there already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from omnigraph.catalog.model import EntityType, NodeType
+from omnigraph.catalog.tables import ID
+from omnigraph.exec.problems import Code
+from omnigraph.exec.validate.arrays import among, at, distinct, joined, true_at, whole
+from omnigraph.exec.validate.delta import Added, Delta
+from omnigraph.exec.validate.findings import Findings, by_row, told
+from omnigraph.exec.validate.ground import Ground
+from omnigraph.exec.validate.keys import Part, holding_texts, pick
+from omnigraph.exec.validate.uniqueness import violation
+
+
+def check_identity(ground: Ground, delta: Delta) -> Findings:
+    """One row for an id, in every mode; an append finds none that is there."""
+    added = delta.added
+    appends = not delta.replaces and bool(ground.remaining(delta))
+    if added is None or delta.minted or (added.rows == 1 and not appends):
+        return Findings()
+    found = (one for part in ground.parts((added, [ID])) for one in _in_part(ground, delta, added, part, appends=appends))
+    return by_row(found, limit=ground.limit)
+
+
+def _in_part(ground: Ground, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
+    picked = pick(added, [ID], by=[ID], part=part)
+    ids = whole(picked.table.column(ID))
+    once = distinct(ids)
+    again = once.again()
+    if len(again):
+        first = again[: ground.limit]
+        named = at(ids, first).to_pylist()
+        messages = [_repeated(delta.entity, id_) for id_ in named]
+        yield told(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
+    if appends:
+        there = joined(group.column(ID) for group in holding_texts(ground.committed, delta.entity, [ID], by=ID, keys=once.texts))
+        met = true_at(among(ids, there))
+        first = met[: ground.limit]
+        named = at(ids, first).to_pylist()
+        messages = [f"{delta.entity.kind} type '{delta.entity.name}' already has this id: '{id_}'" for id_ in named]
+        yield told(Code.KEY_CONFLICT, delta.entity, picked.rows(first).tolist(), messages, named, total=len(met))
+
+
+def _repeated(entity: EntityType, id_: str) -> str:
+    """A key is unique like any other tuple that is, and is told in the same words."""
+    if not isinstance(entity, NodeType) or entity.key is None:
+        return f"{entity.kind} type '{entity.name}' has id '{id_}' twice in one input"
+    values = [id_] if len(entity.key.columns) == 1 else json.loads(id_)
+    named = dict(zip(entity.key.columns, values, strict=True))
+    columns = tuple(sorted(named))
+    return violation(entity, columns, [named[name] for name in columns], id_, id_)

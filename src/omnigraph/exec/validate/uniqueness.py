@@ -1,0 +1,103 @@
+"""The `@unique` tuples of added rows -> those held twice among them, or by another row that remains.
+
+Tuples are compared by the spelling that makes ids, so -0.0 is 0.0 and no separator can make two tuples one (V-07).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.keys import spell, spell_tuples
+from omnigraph.catalog.model import EntityType, NodeType, Unique
+from omnigraph.catalog.tables import ID
+from omnigraph.errors import InvalidInput
+from omnigraph.exec.problems import Code
+from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined, true_at, whole
+from omnigraph.exec.validate.delta import Added, Delta
+from omnigraph.exec.validate.findings import Findings, Found, by_row, label, told
+from omnigraph.exec.validate.ground import Ground, leaving
+from omnigraph.exec.validate.keys import KEY, Picked, holding, pick
+
+
+def check_uniques(ground: Ground, delta: Delta) -> Iterator[Findings]:
+    """Every `@unique` of the type. One over the key's own columns says nothing that the ids do not."""
+    entity, added = delta.entity, delta.added
+    key = entity.key if isinstance(entity, NodeType) else None
+    if added is not None:
+        for unique in entity.uniques:
+            if key is None or set(unique.columns) != set(key.columns):
+                yield _check(ground, delta, added, unique)
+
+
+def violation(entity: EntityType, columns: Sequence[str], values: Sequence[str], holder: str, other: str) -> str:
+    """The words for two rows with one tuple."""
+    named, value = (columns[0], values[0]) if len(columns) == 1 else (f"({', '.join(columns)})", f"({', '.join(values)})")
+    return f"@unique violation on {entity.name}.{named}: value '{value}' held by '{holder}' and '{other}'"
+
+
+def _check(ground: Ground, delta: Delta, added: Added, unique: Unique) -> Findings:
+    columns = [ID, *unique.columns]
+    parts = ground.parts((added, columns))
+    try:
+        found = (_in_part(ground, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
+        return by_row(found, limit=ground.limit)
+    except InvalidInput as error:  # a list or a vector has no spelling: such a constraint can be declared, never met
+        return Findings((Found(Code.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
+
+
+def _in_part(ground: Ground, delta: Delta, unique: Unique, picked: Picked) -> Findings:
+    spelled = whole(spell_tuples(unique.columns, picked.table))
+    present = true_at(spelled.is_valid())  # a null exempts its row
+    rows = picked.table if len(present) == len(spelled) else picked.table.take(pa.array(present))
+    ids, tuples = whole(rows.column(ID)), distinct(spelled.drop_null())
+    held = _held(ground, delta, unique, rows, tuples)
+    met = _met(delta, ids, tuples, held)
+    again = tuples.again()
+    # Two rows with one id are told as such, not as holders of one tuple.
+    again = again[true_at(pc.not_equal(at(ids, again), at(ids, tuples.first[tuples.places[again]])))]
+    wrong = np.union1d(met, again)
+    first = wrong[: ground.limit]
+    if not len(first):
+        return Findings()
+    places = tuples.places[first]
+    holder = np.where(np.isin(first, met), held.slots[places], len(held.ids) + tuples.first[places])
+    holders = at(pa.concat_arrays([held.ids, ids]), holder).to_pylist()
+    return _told(delta.entity, unique, rows.take(pa.array(first)), holders, picked.rows(present[first]), total=len(wrong))
+
+
+class _Held(NamedTuple):
+    """Which committed row holds a tuple: the one at `ids[slots[place]]`; the slot of a tuple that nobody holds is -1."""
+
+    ids: pa.Array
+    slots: Numbers
+
+
+def _held(ground: Ground, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Held:
+    slots = np.full(len(tuples.texts), -1)
+    if not ground.remaining(delta):
+        return _Held(pa.array([], pa.string()), slots)
+    wanted = rows.select(unique.columns).take(pa.array(tuples.first))
+    found = list(holding(ground.committed, delta.entity, [ID, *unique.columns], by=unique.columns, wanted=wanted))
+    places = pc.index_in(joined(group.column(KEY) for group in found), value_set=tuples.texts).to_numpy(zero_copy_only=False)
+    slots[places] = np.arange(len(places))
+    return _Held(joined(group.column(ID) for group in found), slots)
+
+
+def _met(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Held) -> Numbers:
+    """The rows whose tuple is held by another row, one that remains."""
+    slots = held.slots[tuples.places]
+    met = np.flatnonzero(slots >= 0)
+    met = met[true_at(pc.not_equal(at(held.ids, slots[met]), at(ids, met)))]  # V-05: a row does not collide with itself
+    return met[true_at(pc.invert(leaving(delta, at(held.ids, slots[met]))))]
+
+
+def _told(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Numbers, *, total: int) -> Findings:
+    ids = rows.column(ID).to_pylist()
+    values = zip(*(spell(name, rows).to_pylist() for name in unique.columns), strict=True)
+    messages = [violation(entity, unique.columns, *one) for one in zip(values, holders, ids, strict=True)]
+    return told(Code.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])

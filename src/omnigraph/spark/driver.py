@@ -1,0 +1,67 @@
+"""Settings -> a Spark session on which our jobs run: the executors' Python is ours, nothing listens to the network that need not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from omnigraph.errors import Kind, Unsupported
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA: Final = 17
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def session(
+    *, master: str | None = None, app: str = "omnigraph", memory: str = "2g", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session to run our jobs on, or the one that is there. `master` is `local[*]` unless said, or told to `spark-submit`."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
+        raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    remote = os.environ.get("SPARK_REMOTE") if master is None else None
+    if remote is None:
+        require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app)
+    if remote is not None:
+        builder = builder.remote(remote)
+    elif master is not None or "spark.master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        builder = builder.master(master or "local[*]")
+    for key, value in {**_SETTINGS, "spark.driver.memory": memory, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    made: SparkSession = builder.getOrCreate()
+    return made
+
+
+def require_java() -> None:
+    """Spark would fail with a page of Java's own words."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    remedy = "install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if java is None or not os.path.exists(java):
+        raise Unsupported(Kind.UNSUPPORTED, f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java here; {remedy}", java=java)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    if found is None or int(found[1]) < OLDEST_JAVA:
+        is_ = f"Java {found[1]}" if found is not None else "no Java that tells its version"
+        raise Unsupported(Kind.UNSUPPORTED, f"Spark needs Java {OLDEST_JAVA} or newer, {java} is {is_}; {remedy}", java=java)

@@ -1,0 +1,83 @@
+"""Data frames or files and a graph -> one commit, the work done by Spark: the same rules, receipts and errors as `Graph.load`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.load.load import Intake, OnProgress
+from omnigraph.exec.problems import REPORTED
+from omnigraph.graph import Graph, LoadReceipt, open_
+from omnigraph.ids import MAIN
+from omnigraph.spark.intake import FilesIntake, FramesIntake
+from omnigraph.spark.runner import Runner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class GraphLoad:
+    """A load on Spark: name the data frames of each type, or the files, then `commit`. Nothing happens before."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: str | os.PathLike[str] | Graph,
+        *,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        mode: str = "merge",
+        actor: str | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._graph = graph if isinstance(graph, Graph) else open_(graph, actor=actor, storage_options=storage_options)
+        self._branch = branch
+        self._from_branch = from_branch
+        self._mode = mode
+        self._token = token
+        self._message = message
+        self._frames: dict[str, DataFrame] = {}
+        self._files: list[str] = []
+
+    def nodes(self, type_: str, frame: DataFrame) -> Self:
+        """Rows of a node type: a column a property, and `id` if rows bring theirs."""
+        return self._add(f"node:{type_}", frame)
+
+    def edges(self, type_: str, frame: DataFrame) -> Self:
+        """Rows of an edge type: `from` and `to` (or `src` and `dst`), a column a property, and `id` if rows bring theirs."""
+        return self._add(f"edge:{type_}", frame)
+
+    def ndjson(self, *paths: str | os.PathLike[str]) -> Self:
+        """Files of records, as `Graph.load` takes them; all executors must see them under these paths."""
+        self._files += [os.fspath(path) for path in paths]
+        return self
+
+    def commit(self, *, report_errors: int = REPORTED, on_progress: OnProgress | None = None) -> LoadReceipt:
+        """Read, check and write everything, then land it as one commit, or refuse it and land nothing."""
+        return self._graph._load(
+            self._intake(),
+            self._mode,
+            branch=self._branch,
+            from_branch=self._from_branch,
+            token=self._token,
+            message=self._message,
+            report_errors=report_errors,
+            on_progress=on_progress,
+        )
+
+    def _intake(self) -> Intake:
+        if bool(self._frames) == bool(self._files):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "a Spark load takes data frames (nodes, edges) or files (ndjson): one of the two")
+        runner, root = Runner(self._spark), self._graph._manifest.root
+        return FilesIntake(runner, root, self._files) if self._files else FramesIntake(runner, root, self._frames)
+
+    def _add(self, name: str, frame: DataFrame) -> Self:
+        if name in self._frames:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} is named twice; union the data frames first", type=name)
+        self._frames[name] = frame
+        return self

@@ -1,0 +1,69 @@
+"""Columns of bytes as the rest of the system sees them (`large_binary`) <-> the blob columns that Lance keeps beside the rows.
+
+Everywhere above the storage layer a blob is plain bytes, null when there is none. On disk it is a blob column: small ones
+lie in the data file, apart from the rows, larger ones in files of their own. A scan that does not ask for them reads none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+
+EXTENSION: Final = "lance.blob.v2"
+
+_PARTS: Final = tuple(lance.blob_field("blob").type.storage_type)
+"""What a blob is written as: its bytes, or a reference (uri, position, size), which this release never writes."""
+
+
+def is_stored_blob(field: pa.Field) -> bool:
+    """Is this column of a table a blob column?"""
+    return isinstance(field.type, pa.BaseExtensionType) and field.type.extension_name == EXTENSION
+
+
+def is_plain_blob(field: pa.Field) -> bool:
+    """Will this column become a blob column? Every `large_binary` one does: nothing else has that type."""
+    return bool(pa.types.is_large_binary(field.type))
+
+
+def blob_names(schema: pa.Schema) -> list[str]:
+    """The blob columns of a schema, in either form."""
+    return [field.name for field in schema if is_stored_blob(field) or is_plain_blob(field)]
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with blob columns in the place of bytes; their own metadata is kept."""
+    return pa.schema([_stored_field(field) if is_plain_blob(field) else field for field in schema], metadata=schema.metadata)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with bytes in the place of blob columns."""
+    fields = [field.with_type(pa.large_binary()) if is_stored_blob(field) else field for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def stored(rows: pa.Table) -> pa.Table:
+    """The rows as they are written. No byte is copied."""
+    for at, field in enumerate(rows.schema):
+        if is_plain_blob(field):
+            column = [_stored_array(chunk) for chunk in rows.column(at).chunks]
+            rows = rows.set_column(at, _stored_field(field), pa.chunked_array(column, _stored_field(field).type))
+    return rows
+
+
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch read as bytes, under the schema that callers know: Lance leaves marks of the blob column on it."""
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    made = lance.blob_field(field.name, nullable=field.nullable)
+    return made.with_metadata({**(field.metadata or {}), **(made.metadata or {})})
+
+
+def _stored_array(values: pa.Array) -> pa.Array:
+    nothing = [pa.nulls(len(values), part.type) for part in _PARTS[1:]]
+    parts = pa.StructArray.from_arrays([values, *nothing], fields=list(_PARTS), mask=pc.is_null(values))
+    return pa.ExtensionArray.from_storage(lance.blob_field("blob").type, parts)

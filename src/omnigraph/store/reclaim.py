@@ -1,0 +1,33 @@
+"""A table and a floor -> the versions below it, and their removal with every file that no other version or native branch needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from omnigraph.store.durable import version_file
+from omnigraph.store.tables import Table
+
+_NUMBERED: Final = len(version_file(0).rpartition("/")[2])
+
+
+def versions_below(table: Table, floor: int) -> list[int]:
+    """The versions of this native branch that are there and older than `floor`, by one listing of their names."""
+    names = {name.rpartition("/")[2] for name in table.root.objects.list(f"{table.ref.home}/_versions")}
+    newest = 2**64 - 1
+    found = (newest - int(name.removesuffix(".manifest")) for name in names if name.endswith(".manifest") and len(name) == _NUMBERED)
+    return sorted(version for version in found if version < floor)
+
+
+def remove_versions(table: Table, versions: Sequence[int]) -> None:
+    """Remove exactly these versions, and what only they needed. Those that are gone already are no obstacle.
+
+    Lance keeps a version that a native branch was made from. Files of a writer that has not committed yet are never touched:
+    they are unverified, and removing them would make its later commit unreadable.
+    """
+    if not versions:
+        return
+    try:
+        table.dataset.cleanup_old_versions(versions=list(versions), error_if_tagged_old_versions=False)
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="remove old versions of") from error

@@ -1,0 +1,69 @@
+"""A table and the addresses of rows -> those rows in that order, and the sizes and bytes of single blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import Kind, OmniGraphError, StorageError
+from omnigraph.store.blobs import blob_names
+from omnigraph.store.tables import ADDRESS, Table, Where
+
+
+def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
+    """The rows at these addresses, in this order; blobs are read whole."""
+    blobs = blob_names(table.schema)
+    try:
+        # Without stable row ids, which our tables never have, a row's id is its address.
+        rows = table.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=[name for name in columns if name not in blobs])
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="read rows of") from error
+    for name in columns:
+        if name in blobs:
+            rows = rows.append_column(table.schema.field(name), _whole_blobs(table, name, addresses))
+    return rows.select(list(columns))
+
+
+def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = None) -> pa.Table:
+    """For each row its address and, a column each, how many bytes its blobs have; null for no blob. No blob is read (W-37)."""
+    try:
+        scanner = table.dataset.scanner(columns=list(columns), filter=where, with_row_address=True, blob_handling="blobs_descriptions")
+        described = scanner.to_table()
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="read blob sizes of") from error
+    sizes = {name: pc.struct_field(described.column(name), "size") for name in columns}
+    return pa.table({ADDRESS: described.column(ADDRESS), **sizes})
+
+
+def blob_file(table: Table, column: str, address: int) -> str:
+    """The name of the data file that owns a row's blob: with the row's place in it, what a blob is known by."""
+    fragment = table.dataset.get_fragment(address >> 32)
+    field = next(field.id() for field in table.dataset.lance_schema.fields() if field.name() == column)
+    return str(next(file.path for file in fragment.metadata.files if field in file.fields))
+
+
+def read_blob(table: Table, column: str, address: int, *, start: int, length: int) -> bytes:
+    """A part of one blob, and no more of it than that."""
+    if not length:
+        return b""
+    try:
+        ((_, _, data),) = table.dataset.read_blob_ranges(column, [(address, start, length)], selector="addresses")
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="read a blob of") from error
+    if data is None or len(data) != length:
+        raise StorageError(Kind.BLOB_INTEGRITY, f"a blob of {table.ref.path} has fewer bytes than its row says", table=table.ref.path)
+    return bytes(data)
+
+
+def _whole_blobs(table: Table, column: str, addresses: Any) -> pa.Array:
+    try:
+        found = table.dataset.read_blobs(column, addresses=pa.array(addresses, pa.uint64()), preserve_order=True)
+    except (OSError, ValueError) as error:
+        raise table.failed(error, doing="read blobs of") from error
+    if not np.array_equal([address for address, _ in found], addresses):
+        raise OmniGraphError(Kind.BLOB_INTEGRITY, f"blobs of {table.ref.path} came in another order than asked for", table=table.ref.path)
+    return pa.array([data for _, data in found], pa.large_binary())

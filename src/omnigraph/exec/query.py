@@ -10,16 +10,16 @@ from typing import Final
 import msgspec
 
 from omnigraph.catalog import Catalog
-from omnigraph.errors import Kind, Unsupported
+from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.result import Result
-from omnigraph.exec.run import run
+from omnigraph.exec.run import Clause, run
 from omnigraph.exec.statistics import Surveyor
 from omnigraph.exec.view import Opened, View
 from omnigraph.exec.watch import Watch
 from omnigraph.ids import SchemaHash, TypeId
 from omnigraph.lang import Source, located, parse_queries, select_query
-from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Rrf, Search
+from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Read, Rrf, Search
 from omnigraph.lang.tree import Syntax
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan import ops
@@ -47,6 +47,7 @@ class Ask(msgspec.Struct, frozen=True):
 class Checked(msgspec.Struct, frozen=True):
     """A query that fits its schema."""
 
+    tree: Read
     read: TypedRead
     types: frozenset[TypeId]
     """Whose rows it reads."""
@@ -71,7 +72,10 @@ class Queries:
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
-        table = run(plan, view, watch=watch, route=route)
+        try:
+            table = run(plan, view, watch=watch, route=route)
+        except ResourceLimitExceeded as error:
+            raise _placed(error, checked.tree, ask.source) from error
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
     def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:
@@ -97,7 +101,8 @@ class Queries:
         query = select_query(parse_queries(ask.source.text, name=ask.source.name), ask.name)
         catalog = self._catalog_of(snapshot)
         read = check_read(query, catalog)
-        checked = Checked(read, frozenset(type_.id for type_ in touched(read, catalog).reads), next(_searches(query), None))
+        assert isinstance(query.body, Read)
+        checked = Checked(query.body, read, frozenset(type_.id for type_ in touched(read, catalog).reads), next(_searches(query), None))
         with self._mutex:
             self._checked[key] = checked
             while len(self._checked) > QUERIES:
@@ -118,6 +123,14 @@ def _unsupported(call: Syntax, source: Source) -> Unsupported:
         column=at.column,
         function=name,
     )
+
+
+def _placed(error: ResourceLimitExceeded, tree: Read, source: Source) -> ResourceLimitExceeded:
+    """The error with the place of the clause that asked for too much."""
+    part = {Clause.MATCH: tree.match, Clause.RETURN: tree.returns, Clause.ORDER: tree.order}[Clause(str(error.facts["clause"]))]
+    at = source.position(part[0].span.start)
+    message = f"{error.message} ({error.facts['clause']}, line {at.line}, column {at.column})"
+    return ResourceLimitExceeded(error.kind, message, **{**error.facts, "line": at.line, "column": at.column})
 
 
 def _searches(tree: object) -> Iterator[Syntax]:

@@ -7,6 +7,8 @@ Whoever needs all rows at once (an order, the right side of a join, the result) 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
+from functools import partial
 from typing import Final, assert_never
 
 import pyarrow as pa
@@ -33,6 +35,8 @@ from omnigraph.plan.typed import Direction
 
 HELD_BYTES: Final = 4 << 30
 """What one query may hold in memory at a time: rows that wait for an order or a partner, and the result."""
+MOST_PAIRS: Final = 1_000_000_000
+"""How many rows of a cross product one query looks at."""
 NEGATED: Final = 16 * BATCH
 """Rows that a negation looks at together: what stands inside it runs once for all of them."""
 
@@ -42,6 +46,14 @@ def run(plan: ops.ReadPlan, view: View, *, watch: Watch, route: Route | None = N
     return _Run(plan, view, watch, route, held_bytes).result()
 
 
+class Clause(StrEnum):
+    """The part of a query that asked for too much."""
+
+    MATCH = "match"
+    RETURN = "return"
+    ORDER = "order"
+
+
 class _Held:
     """What a query holds, counted."""
 
@@ -49,16 +61,16 @@ class _Held:
         self._limit = limit
         self._bytes = 0
 
-    def add(self, count: int, *, where: str) -> None:
+    def add(self, count: int, clause: Clause, what: str) -> None:
         self._bytes += count
         if self._bytes > self._limit:
             raise ResourceLimitExceeded(
                 Kind.RESOURCE_LIMIT,
-                f"{where} needs more than the {self._limit} bytes a query may hold; narrow the match, or add a limit",
+                f"{what} needs more than the {self._limit} bytes that a query may hold; narrow the match, or add a limit",
                 resource="query memory in bytes",
                 limit=self._limit,
                 actual=self._bytes,
-                clause=where,
+                clause=clause.value,
             )
 
     def drop(self, count: int) -> None:
@@ -109,7 +121,7 @@ class _Run:
         parts: list[list[Column]] = []
         for rows in self._rows(input_, None):
             columns = [self._value(output, rows) for output in outputs]
-            self._held.add(sum(column.nbytes for column in columns), where="the result")
+            self._held.add(sum(column.nbytes for column in columns), Clause.RETURN, "the result")
             parts.append(columns)
         if not parts:
             return None
@@ -119,8 +131,8 @@ class _Run:
         grouping = Grouping(outputs)
         before = 0
         for rows in self._rows(input_, None):
-            grouping.add(rows, lambda expr, rows=rows: self._value(expr, rows))  # type: ignore[misc]  # a default, not an argument
-            self._held.add(grouping.nbytes - before, where="grouping")
+            grouping.add(rows, partial(self._value, rows=rows))
+            self._held.add(grouping.nbytes - before, Clause.RETURN, "grouping")
             before = grouping.nbytes
         return grouping.columns(
             lambda field, numbers: self._entities(field.binding).read(numbers, (field.column,), check=self._watch.check)[field.column]
@@ -146,9 +158,10 @@ class _Run:
             case ops.Connect():
                 return connect(op, self._linked(op.link, op.choice), self._rows(op.input, outer))
             case ops.CrossProduct(left, right):
-                return product(self._rows(left, outer), self._all(right, outer, where=self._product_of(left, right)))
+                what = self._product_of(left, right)
+                return self._bounded(product(self._rows(left, outer), self._all(right, outer, what)), what)
             case ops.Join(left, right, on):
-                held = self._all(right, outer, where=self._product_of(left, right))
+                held = self._all(right, outer, self._product_of(left, right))
                 return equal_pairs(self._rows(left, outer), held, on, self._field)
             case ops.Filter(input_, where):
                 return (self._filtered(rows, where) for rows in self._rows(input_, outer))
@@ -172,6 +185,22 @@ class _Run:
             case _:
                 assert_never(op)
 
+    def _bounded(self, pairs: Iterator[Rows], what: str) -> Iterator[Rows]:
+        """Pairs are handed on and not held; but so many of them are a mistake, and would take for ever."""
+        count = 0
+        for rows in pairs:
+            count += rows.count
+            if count > MOST_PAIRS:
+                raise ResourceLimitExceeded(
+                    Kind.RESOURCE_LIMIT,
+                    f"{what} gives more than {MOST_PAIRS} pairs; link them by a traversal or an equality, or add a limit",
+                    resource="pairs of a cross product",
+                    limit=MOST_PAIRS,
+                    actual=count,
+                    clause=Clause.MATCH.value,
+                )
+            yield rows
+
     def _scan(self, op: ops.Scan, limit: int | None) -> Iterator[Rows]:
         names = op.columns if op.binding not in self._shown else (*op.columns, ID)
         for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
@@ -193,7 +222,7 @@ class _Run:
         waiting: list[Rows] = []
         due = max(16 * BATCH, 4 * op.limit) if op.limit is not None else None
         for batch in self._rows(op.input, outer):
-            self._held.add(batch.nbytes, where="order")
+            self._held.add(batch.nbytes, Clause.ORDER, "putting all rows in order")
             waiting.append(batch)
             if due is not None and sum(part.count for part in waiting) >= due:
                 before = sum(part.nbytes for part in waiting)
@@ -221,10 +250,10 @@ class _Run:
             rows = rows.with_columns({(read.binding, name): column for name, column in found.items()})
         return rows
 
-    def _all(self, op: ops.Op, outer: Rows | None, *, where: str) -> Rows:
+    def _all(self, op: ops.Op, outer: Rows | None, what: str) -> Rows:
         parts = []
         for rows in self._rows(op, outer):
-            self._held.add(rows.nbytes, where=where)
+            self._held.add(rows.nbytes, Clause.MATCH, what)
             parts.append(rows)
         return concat(parts) if parts else Rows(0, {})
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from omnigraph.errors import InvalidInput, LanguageError
+from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
 from omnigraph.exec.query import Ask
 from omnigraph.exec.watch import Watch
 from omnigraph.graph import Graph
@@ -231,6 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reports: list[Report] = []
     for seed in range(options.first, options.first + options.seeds):
         with tempfile.TemporaryDirectory() as folder:
+            os.environ[CACHE] = f"{folder}/cache"  # what is derived from a graph goes when the graph goes
             reports.append(check_seed(seed, Path(folder) / "graph", only=options.query))
         for failure in reports[-1].failures:
             print(f"{told_small(failure, seconds=options.shrink)}\n", flush=True)

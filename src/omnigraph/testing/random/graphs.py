@@ -178,7 +178,7 @@ class _Source:
     def _edge(self, edge: EdgeType, source: str, target: str) -> Row:
         self._edges_made += 1
         # Ids that do not grow in the order of making: ties must be broken by the id, not by the place in the table.
-        return {"id": f"{(self._edges_made * 7919) % 10007:05d}", "src": source, "dst": target, **self._values(edge)}
+        return {"id": f"{(self._edges_made * 7919) % 1_000_003:06d}", "src": source, "dst": target, **self._values(edge)}
 
     def edit(self, data: Data) -> Edit:
         """Some rows of every kind changed, added and removed; edges go with their ends."""

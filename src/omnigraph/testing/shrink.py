@@ -16,8 +16,9 @@ from omnigraph.catalog.tables import identity_columns
 from omnigraph.errors import LanguageError
 from omnigraph.lang import parse_queries, parse_schema
 from omnigraph.lang.printer import print_queries, print_schema
-from omnigraph.lang.query import Binding, Clause, Negation, Query, QueryFile, Read, Traversal
+from omnigraph.lang.query import Binding, Clause, Negation, Projection, Query, QueryFile, Read, Traversal, Variable
 from omnigraph.lang.schema import EdgeType, NodeType, Schema
+from omnigraph.lang.tree import Syntax
 from omnigraph.testing.brute.data import Data, Row
 
 _T = TypeVar("_T")
@@ -106,6 +107,8 @@ def _asking(case: Case, query: Query) -> Case:
 
 
 def _reads(read: Read) -> Iterator[Read]:
+    for name in sorted(set(_names(read.match))):
+        yield from _without_variable(read, name)
     for clauses in _clauses(read.match):
         if clauses:
             yield msgspec.structs.replace(read, match=clauses)
@@ -116,6 +119,31 @@ def _reads(read: Read) -> Iterator[Read]:
         yield msgspec.structs.replace(read, order=order)
     if read.limit is not None:
         yield msgspec.structs.replace(read, limit=None)
+
+
+def _without_variable(read: Read, name: str) -> Iterator[Read]:
+    """All that mentions a variable left out at once; something must be returned, so in doubt another one is."""
+    match = tuple(clause for clause in read.match if name not in _names(clause))
+    others = sorted({clause.variable.name for clause in match if isinstance(clause, Binding)})
+    if others:
+        kept = tuple(projection for projection in read.returns if name not in _names(projection))
+        order = tuple(ordering for ordering in read.order if name not in _names(ordering))
+        yield Read(match=match, returns=kept or (Projection(value=Variable(name=others[0])),), order=order, limit=read.limit)
+
+
+def _names(value: object) -> Iterator[str]:
+    """Every variable in a tree."""
+    match value:
+        case Variable(name=name):
+            yield name
+        case tuple():
+            for item in value:
+                yield from _names(item)
+        case Syntax():
+            for field in value.__struct_fields__:
+                yield from _names(getattr(value, field))
+        case _:
+            return
 
 
 def _clauses(clauses: tuple[Clause, ...]) -> Iterator[tuple[Clause, ...]]:

@@ -25,18 +25,34 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Cancellation, Explanation, Graph, LoadReceipt, Receipt, Recovery, Result, Snapshot, TableState, init
+    from omnigraph.catalog.evolve import SchemaPlan
+    from omnigraph.exec.migrate import AppliedSchema
+    from omnigraph.graph import (
+        Cancellation,
+        Explanation,
+        Graph,
+        Indexes,
+        LoadReceipt,
+        Receipt,
+        Recovery,
+        Result,
+        Snapshot,
+        TableState,
+        init,
+    )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AppliedSchema",
     "Cancellation",
     "ConflictError",
     "ExpectedVersionMismatch",
     "Explanation",
     "FormatError",
     "Graph",
+    "Indexes",
     "InvalidInput",
     "KeyConflict",
     "Kind",
@@ -55,6 +71,7 @@ __all__ = [
     "RecoveryRequired",
     "ResourceLimitExceeded",
     "Result",
+    "SchemaPlan",
     "Snapshot",
     "StorageError",
     "TableState",

@@ -16,6 +16,7 @@ from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.adjacency.cache import cache_folder
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.blobs import Blob, find_blob
+from omnigraph.exec.copy import copy_graph
 from omnigraph.exec.export import export_lines
 from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
 from omnigraph.exec.load.load import Intake, Load, LoadMode, LocalIntake, OnProgress, run_load
@@ -52,6 +53,7 @@ __all__ = [
     "Cancellation",
     "Explanation",
     "Graph",
+    "Indexes",
     "Info",
     "Receipt",
     "Recovery",
@@ -345,6 +347,13 @@ class Graph:
         """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
         snapshot = self._snapshot(branch, at)
         return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+    def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
+        """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
+        target = open_root(uri, storage_options=storage_options)
+        name = BranchName(branch) if branch is not None else None
+        made = copy_graph(self._manifest, self._tables, self._catalog, target, branch=name, actor=self.actor)
+        return Graph(made, mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.files import whole_file
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import HISTORY, opened, resolve
+from omnigraph.cli.whole_file import whole_file
 
 if TYPE_CHECKING:
     from omnigraph.exec.blobs import Blob

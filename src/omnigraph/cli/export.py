@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.files import whole_file
 from omnigraph.cli.flags import PATH, Flags, global_flags
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import DATA, opened, resolve
+from omnigraph.cli.whole_file import whole_file
 
 _LINES_AT_ONCE: Final = 1_000
 

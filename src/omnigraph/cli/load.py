@@ -116,7 +116,7 @@ def _drawn(progress: Progress, seconds: float) -> str:
 
 
 def _write_problems(refused: OmniGraphError, path: Path | None) -> None:
-    """The whole list, one problem a line: to a file for programs, else to stderr for the person."""
+    """The whole list, one problem a line: to a file for programs, else below the error for the person."""
     problems = refused.facts.get("problems")
     if not isinstance(problems, tuple):
         return
@@ -125,7 +125,7 @@ def _write_problems(refused: OmniGraphError, path: Path | None) -> None:
         output.note(f"{len(problems)} problems written to {path}")
         return
     for problem in problems[1:]:
-        output.note(f"  {problem} [{problem.code}]")
+        refused.add_note(f"{problem} [{problem.code}]")
 
 
 def _document(uri: str, receipt: LoadReceipt, *, made_from: str | None) -> dict[str, object]:

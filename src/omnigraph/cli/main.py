@@ -13,6 +13,7 @@ from omnigraph.cli import output
 from omnigraph.cli.blob import blob
 from omnigraph.cli.branch import branch
 from omnigraph.cli.commit import commit
+from omnigraph.cli.copy import copy
 from omnigraph.cli.ensure_indices import ensure_indices
 from omnigraph.cli.export import export
 from omnigraph.cli.flags import Flags, global_flags
@@ -34,7 +35,7 @@ LEGEND = """\b
 What commands reach:
   any     a graph, wherever it is   query, mutate, load, export, blob, schema,
                                     branch, commit, snapshot, ensure-indices
-  direct  a graph's storage         init, info, verify, recovery
+  direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
+    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
     *(schema, snapshot, verify, version),
 )
 for _command in _COMMANDS:

@@ -27,6 +27,9 @@ DATA: Final = Capability("data", frozenset({"--store", "--as", "--storage-option
 HISTORY: Final = Capability("data", frozenset({"--store", "--storage-option"}), "reading has no actor: leave it out")
 DIRECT: Final = Capability("direct (storage-native)", frozenset({"--store", "--storage-option"}), "pass a storage URI")
 BIRTH: Final = Capability("direct (storage-native)", frozenset({"--storage-option"}), "pass a storage URI, as the argument")
+COPYING: Final = Capability(
+    "direct (storage-native)", frozenset({"--as", "--storage-option"}), "give both graphs as arguments, SOURCE and TARGET"
+)
 LOCAL: Final = Capability("local", frozenset(), "it does not address a graph: leave it out")
 
 _ADDRESSES: Final = {

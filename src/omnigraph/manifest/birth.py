@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 from uuid import uuid4
 
@@ -16,14 +17,16 @@ from omnigraph.ids import MAIN, GraphId, TableId, new_commit_id, new_hex16, new_
 from omnigraph.manifest.model import FORMAT, Commit, CommitKind, Head, SchemaText, State, TableChange, TableRow, fact_rows, now, state_rows
 from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import list_branches
+from omnigraph.store.durable import sync_folder
 from omnigraph.store.ledger import Ledger, SwapLost, create_ledger, open_ledger
 from omnigraph.store.objects import probe_local
 from omnigraph.store.root import Root
-from omnigraph.store.tables import create_table
+from omnigraph.store.tables import Table, create_table
 
 FORMAT_STAMP: Final = b"omnigraph:format"
 GRAPH_STAMP: Final = b"omnigraph:graph"
 SCHEMA_COPY: Final = "_schema.pg"
+UNFINISHED_COPY: Final = "__copying"
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +44,29 @@ class NewTable(msgspec.Struct, frozen=True):
         return f"{self.folder}/{self.id}"
 
 
+Fill = Callable[[NewTable, Table], Table]
+
+
 def new_table_id(type_id: str) -> TableId:
     """A type's identity and a fresh incarnation: dropped and added again, a type gets another table."""
     return TableId(f"{type_id}-{new_hex16()}")
 
 
-def create_graph(root: Root, *, schema: SchemaText, tables: Sequence[NewTable] = (), actor: str | None = None) -> Manifest:
-    """Make a graph. Its tables come first and are nobody's until the one commit that makes `__manifest` names them."""
-    _refuse_taken(root)
+def create_graph(
+    root: Root,
+    *,
+    schema: SchemaText,
+    tables: Sequence[NewTable] = (),
+    actor: str | None = None,
+    message: str | None = None,
+    fill: Fill | None = None,
+) -> Manifest:
+    """Make a graph. Its tables come first and are nobody's until the one commit that makes `__manifest` names them.
+
+    `fill` brings rows into a table that was just made, and gives back the version that holds them.
+    """
+    if fill is None:  # a copy has looked before it left its mark
+        _refuse_taken(root)
     existed = root.is_there()
     if root.is_local:
         probe_local(root.objects)
@@ -58,11 +76,11 @@ def create_graph(root: Root, *, schema: SchemaText, tables: Sequence[NewTable] =
         rows = []
         for table in tables:
             made.append(table.path)
-            rows.append(_born(root, table))
+            rows.append(_born(root, table, fill))
             reach(Fault.INIT_BETWEEN_TABLES)
         reach(Fault.INIT_BEFORE_MANIFEST)
         graph_id = GraphId(new_ulid())
-        ledger = _create_manifest(root, graph_id, schema, rows, actor=actor)
+        ledger = _create_manifest(root, graph_id, schema, rows, actor=actor, message=message)
     except Exception as error:
         if _landed(error):
             raise
@@ -86,6 +104,7 @@ def open_graph(root: Root, *, writable: bool = True) -> Manifest:
             path=root.uri,
         ) from error
     graph_id = _check_stamps(root, ledger)
+    _refuse_unfinished(root)
     if writable and root.is_local:
         probe_local(root.objects)
     manifest = Manifest(root, graph_id=graph_id, main=ledger)
@@ -101,10 +120,58 @@ def write_schema_copy(root: Root, schema: SchemaText) -> None:
         log.warning("could not refresh %s/%s: %s", root.uri, SCHEMA_COPY, error)
 
 
+# -- being copied
+
+
+@contextmanager
+def unfinished_copy(root: Root, *, of: str) -> Iterator[None]:
+    """Until this block ends well, what is made at an empty place is no graph. If it fails, the place is empty again."""
+    existed = root.is_there()
+    if found := root.objects.list(""):
+        if root.objects.exists(f"{PATH}/_versions"):
+            raise _taken(root)
+        raise InvalidInput(Kind.NOT_EMPTY, f"{root.uri} is not empty ({', '.join(found[:3])}); copy to a new place", path=root.uri)
+    if root.objects.put_if_absent(UNFINISHED_COPY, of.encode(), sync=True) is None:
+        raise _taken(root)
+    try:
+        yield
+    except Exception:
+        _withdraw_copy(root, existed=existed)
+        raise
+    root.objects.delete(UNFINISHED_COPY)
+    sync_folder(root, "")
+
+
+def _withdraw_copy(root: Root, *, existed: bool) -> None:
+    """Everything here is ours: the place was empty. The mark goes last. What cannot be removed is logged, and is no graph."""
+    try:
+        for name in root.objects.list(""):
+            if name.endswith("/"):
+                root.objects.delete_prefix(name.rstrip("/"))
+            elif name != UNFINISHED_COPY:
+                root.objects.delete(name)
+        root.objects.delete(UNFINISHED_COPY)
+        if not existed:
+            root.remove_if_empty()
+    except StorageError as error:
+        log.warning("a copy to %s failed and could not tidy up after itself: %s", root.uri, error)
+
+
+def _refuse_unfinished(root: Root) -> None:
+    if root.objects.exists(UNFINISHED_COPY):
+        raise NotFound(
+            Kind.NOT_A_GRAPH,
+            f"a copy to {root.uri} was not finished; remove what lies there and copy again",
+            path=root.uri,
+        )
+
+
 # -- being born
 
 
-def _create_manifest(root: Root, graph_id: GraphId, schema: SchemaText, rows: Sequence[TableRow], *, actor: str | None) -> Ledger:
+def _create_manifest(
+    root: Root, graph_id: GraphId, schema: SchemaText, rows: Sequence[TableRow], *, actor: str | None, message: str | None
+) -> Ledger:
     genesis = Commit(
         id=new_commit_id(),
         parents=(),
@@ -114,6 +181,7 @@ def _create_manifest(root: Root, graph_id: GraphId, schema: SchemaText, rows: Se
         kind=CommitKind.GENESIS,
         schema=schema.hash,
         actor=actor,
+        message=message,
         tables=tuple(TableChange(row.id, row.alias, None, row.version) for row in rows),
     )
     head = Head(genesis.id, schema.hash, genesis.created_at, epoch=0, home=root.uri)
@@ -127,9 +195,10 @@ def _create_manifest(root: Root, graph_id: GraphId, schema: SchemaText, rows: Se
     )
 
 
-def _born(root: Root, table: NewTable) -> TableRow:
+def _born(root: Root, table: NewTable, fill: Fill | None) -> TableRow:
     created = create_table(root, table.path, table.schema)
-    return TableRow(table.id, table.alias, table.path, created.ref.version, rows=0)
+    filled = created if fill is None else fill(table, created)
+    return TableRow(table.id, table.alias, table.path, filled.ref.version, rows=0 if fill is None else filled.count())
 
 
 def _refuse_taken(root: Root) -> None:

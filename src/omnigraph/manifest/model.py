@@ -35,6 +35,7 @@ class CommitKind(StrEnum):
     MERGE = "merge"
     SCHEMA = "schema"
     INDEX = "index"
+    COPY = "copy"
     RECOVERY = "recovery"
 
 

@@ -61,7 +61,8 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
 
 
 def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
-    transaction = lance.Transaction(table.ref.version, LanceOperation.Overwrite(schema, fragments), uuid=uuid or str(uuid4()))
+    operation = LanceOperation.Overwrite(stored_schema(schema), fragments)
+    transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
     return Staged(table, transaction, counts, tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files))
 
 

@@ -26,6 +26,13 @@ query introduce($from: String, $to: String) {
   insert Knows { from: $from, to: $to }
 }
 """
+RECORDS = """{"type": "Person", "data": {"name": "Ada", "born": 1815}}
+{"type": "Person", "data": {"name": "Charles", "born": 1791}}
+{"edge": "Knows", "from": "Ada", "to": "Charles", "data": {"id": "letters"}}
+"""
+WRONG_RECORDS = """{"type": "Person", "data": {"name": "Mary", "born": "1797"}}
+{"type": "Person", "data": {"name": "Percy", "age": 29}}
+"""
 
 
 class Said(NamedTuple):

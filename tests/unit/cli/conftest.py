@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from omnigraph.cli import main
-from tests.unit.cli.calls import NEXT_SCHEMA, QUERIES, SCHEMA, Call, Said
+from tests.unit.cli.calls import NEXT_SCHEMA, QUERIES, RECORDS, SCHEMA, WRONG_RECORDS, Call, Said
 
 
 @pytest.fixture
@@ -29,6 +29,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "people.pg").write_text(SCHEMA)
     (tmp_path / "people-next.pg").write_text(NEXT_SCHEMA)
     (tmp_path / "people.gq").write_text(QUERIES)
+    (tmp_path / "people.ndjson").write_text(RECORDS)
+    (tmp_path / "wrong.ndjson").write_text(WRONG_RECORDS)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from omnigraph.faults import ENVIRONMENT, Fault
-from tests.unit.cli.calls import NEXT_SCHEMA, QUERIES, SCHEMA, Call
+from tests.unit.cli.calls import NEXT_SCHEMA, QUERIES, RECORDS, SCHEMA, WRONG_RECORDS, Call
 
 REFERENCE = (Path(__file__).parents[3] / "docs/user/cli.md").read_text("utf-8")
 INTRODUCE = ("mutate", "introduce", "--query", "people.gq", "--params", '{"from": "Grace", "to": "Ada"}', "--store", "graph.omni")
@@ -22,6 +22,7 @@ VOLATILE = (
     (r'"created_at": \d+', "CREATED"),
     (r"review-[0-9a-f]{16}", "review-NATIVE"),
     (r"(?m)^uri: .*/", "uri: /"),
+    (r"graph at /.*/", "graph at /"),
     (r"python: .*", "python"),
     (r"graph_manifest_version: \d+", "VERSION"),
 )
@@ -51,6 +52,8 @@ def test_the_files_are_as_shown() -> None:
     assert f"```\n{SCHEMA}```" in REFERENCE
     assert f"```\n{NEXT_SCHEMA}```" in REFERENCE
     assert f"```\n{QUERIES}```" in REFERENCE
+    assert f"```\n{RECORDS}```" in REFERENCE
+    assert f"```\n{WRONG_RECORDS}```" in REFERENCE
 
 
 def test_the_examples_print_what_is_shown(files: Path, call: Call) -> None:

@@ -14,6 +14,7 @@ from omnigraph.catalog.tables import PROPERTY_MARK, table_schema
 from omnigraph.errors import Kind, LanguageError, NotFound, Outcome, StorageError, Unsupported
 from omnigraph.faults import Fault, armed
 from omnigraph.manifest.model import CommitKind, TableRow
+from omnigraph.store import index
 from omnigraph.store.tables import PRIMARY_KEY, Table
 from tests.crasher import asleep
 
@@ -221,6 +222,23 @@ def test_an_empty_table_may_be_promised_a_vector_index(tmp_path: Path) -> None:
     assert graph.apply_schema("node A { x: I32 }  node B { v: Vector(4) @index  t: String? @index }").applied
     assert graph.apply_schema("node A { x: I32  w: Vector(4)? @index }  node B { v: Vector(4) @index  t: String? @index }").applied
     tables_fit(graph)
+
+
+def test_indexes_follow_a_renamed_property_and_are_built_again_after_a_rewrite(graph: og.Graph) -> None:
+    """A rename costs no build; a hard drop forgets the indexes of the tables it rewrites, and only those."""
+    indexed = STUDIOS.replace("plot: String?", "plot: String? @index").replace("city: String?", "city: String? @index  code: I32?")
+    graph.apply_schema(indexed)
+    assert graph.ensure_indices().commit is not None
+    renamed = indexed.replace("plot: String?", 'story: String? @rename_from("plot")')
+    graph.apply_schema(renamed)
+    assert graph.ensure_indices().commit is None
+    film = table_of(graph, "node:Film")
+    assert "ScalarIndexQuery" in film.dataset.scanner(filter="story = 'hush-hush'").explain_plan()
+    graph.apply_schema(renamed.replace("code: I32?", ""), allow_data_loss=True)
+    assert index.existing(table_of(graph, "node:Studio")) == ()
+    assert index.existing(table_of(graph, "node:Film")) == index.existing(film)
+    assert graph.ensure_indices().commit is not None
+    assert table_of(graph, "node:Studio").count("city = 'LA'") == 1
 
 
 # -- branches, handles, races

@@ -114,6 +114,7 @@ def run_load(manifest: Manifest, request: Request, load: Load, *, from_: BranchN
 def _as_if_made(manifest: Manifest, branch: BranchName, from_: BranchName) -> Snapshot:
     """What the branch would show right after it was made: every table is another branch's, as it is for a branch of a fresh name."""
     base = manifest.snapshot(from_)
+    manifest.schema(base.state.head.schema, branch=from_)  # remembered by its hash: the branch itself cannot be asked yet
     return Snapshot(msgspec.structs.replace(base.branch, name=check_name(branch), native=fresh_ref(branch)), base.version, base.state)
 
 

@@ -112,7 +112,7 @@ class Sorter:
         codes = np.asarray(pc.fill_null(said.indices, _UNKNOWN))
         distinct, firsts = np.unique(codes, return_index=True)
         nodes, edges = (parts.field(name).take(pa.array(firsts)).to_pylist() for name in ("node", "edge"))
-        found = []
+        found: list[tuple[str, Head, Places]] = []
         sorted_ = np.zeros(len(places), bool)
         for code, node, edge in zip(distinct.tolist(), nodes, edges, strict=True):
             entity = None if code == _UNKNOWN else self._named(node, edge)
@@ -135,12 +135,18 @@ class Sorter:
 def _by_heads(lines: pa.Array, places: Places, heads: Mapping[str, Head]) -> tuple[list[tuple[Head, Places]], Places]:
     """Lines by how they begin, and those that begin in no way that is known."""
     found: list[tuple[Head, Places]] = []
-    for text, head in heads.items() if len(heads) <= _MOST_HEADS else ():
-        if not len(places):
-            break
-        matched = np.asarray(pc.starts_with(lines, text))[places]
+    if not len(places) or len(heads) > _MOST_HEADS:
+        return found, places
+    first = lines[int(places[0])].as_py()
+    # Lines of one kind mostly stand together, so the head of the first line is likely to be that of all.
+    for text in sorted(heads, key=lambda text: not first.startswith(text)):
+        matched = np.asarray(pc.starts_with(lines, text))
+        if len(places) < len(lines):
+            matched = matched[places]
+        if matched.all():
+            return [*found, (heads[text], places)], places[:0]
         if matched.any():
-            found.append((head, places[matched]))
+            found.append((heads[text], places[matched]))
             places = places[~matched]
     return found, places
 

@@ -36,6 +36,7 @@ HASHED_BYTES: Final = 256
 """How much of a key decides its partition. Longer keys that differ only in their middle fall into one, and cost memory, not truth."""
 
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_LAST_FACTORS: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 
 
 class Part(NamedTuple):
@@ -105,7 +106,9 @@ def fingerprints(texts: pa.Array) -> npt.NDArray[np.uint64]:
         _mix(numbers, longer, words[starts[longer] + at] << beyond)
     cut = np.flatnonzero(lengths > HASHED_BYTES)
     _mix(numbers, cut, words[starts[cut] + lengths[cut] - 8])
-    return numbers
+    for factor in _LAST_FACTORS:  # the low bits, which choose the partition, must know of all others
+        numbers = (numbers ^ (numbers >> np.uint64(33))) * factor
+    return numbers ^ (numbers >> np.uint64(33))
 
 
 def _mix(numbers: npt.NDArray[np.uint64], at: Numbers, words: npt.NDArray[np.uint64]) -> None:

@@ -1,0 +1,58 @@
+"""Blobs, exports and copies on a real S3 server: into a bucket, within it, and back to a disk."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.faults import Fault, armed
+from omnigraph.graph import Graph
+from tests.mutations import run
+from tests.s3 import S3Server
+
+pytestmark = pytest.mark.s3
+
+DATA = os.urandom(200_000)
+
+
+def shown(graph: Graph) -> dict[str, list[str]]:
+    return {branch: list(graph.export(branch)) for branch in graph.branches.list()}
+
+
+def test_a_graph_goes_into_a_bucket_and_back_with_branches_and_blobs(s3_server: S3Server, s3_uri: str, tmp_path: Path) -> None:
+    options = s3_server.storage_options
+    here = og.init(tmp_path / "here", schema="node Script { code: String @key  body: Blob?  n: I32? }")
+    body = "base64:" + base64.b64encode(DATA).decode()
+    run(here, '($b: Blob) insert Script { code: "a", body: $b } insert Script { code: "b" }', {"b": body})
+    here.branches.create("side")
+    run(here, 'update Script set { n: 1 } where code = "a"', branch="side")
+    there = here.copy_to(f"{s3_uri}/there", storage_options=options)
+    assert shown(there) == shown(here)
+    assert there.verify() == []
+    assert there.blob("node", "Script", "a", "body", branch="side").read(1000, 1010) == DATA[1000:1010]
+    run(there, '($b: Blob) update Script set { body: $b } where code = "b"', {"b": "base64:"}, branch="side")
+    back = og.open(f"{s3_uri}/there", mode="r", storage_options=options).copy_to(tmp_path / "back")
+    assert shown(back) == shown(there) != shown(here)
+    assert back.verify() == []
+
+
+def test_a_copy_that_fails_leaves_nothing_in_the_bucket(s3_server: S3Server, s3_uri: str, tmp_path: Path) -> None:
+    options = s3_server.storage_options
+    here = og.init(tmp_path / "here", schema="node A { n: I32? }")
+    here.branches.create("side")
+    failure = og.StorageError(Kind.STORAGE_UNAVAILABLE, "gone")
+    with armed(Fault.BRANCH_AFTER_CREATE, failure=failure), pytest.raises(og.StorageError):
+        here.copy_to(f"{s3_uri}/there", storage_options=options)
+    with pytest.raises(og.NotFound):
+        og.open(f"{s3_uri}/there", storage_options=options)
+    copy = here.copy_to(f"{s3_uri}/there", storage_options=options)
+    assert copy.verify() == []
+    with pytest.raises(og.ConflictError):
+        here.copy_to(f"{s3_uri}/there", storage_options=options)
+    with pytest.raises(InvalidInput, match="lies in the graph"):
+        copy.copy_to(f"{s3_uri}/there/inside", storage_options=options)

@@ -35,13 +35,14 @@ class Grouping:
     are put together at the end.
     """
 
-    def __init__(self, outputs: Sequence[Field | ir.Call]) -> None:
+    def __init__(self, outputs: Sequence[Field | ir.Call], *, merged: int = MERGED) -> None:
         self._outputs: Final = tuple(outputs)
         self._keys: Final = [_name(at) for at, output in enumerate(outputs) if not isinstance(output, ir.Call)]
         self._merges: Final = [merge for at, output in enumerate(outputs) if isinstance(output, ir.Call) for merge in _merges(at, output)]
         self._held: list[pa.Table] = []
         self._waiting = 0
-        self._due = MERGED
+        self._merged: Final = merged
+        self._due = merged
 
     @property
     def nbytes(self) -> int:
@@ -55,7 +56,7 @@ class Grouping:
         if self._waiting >= self._due:
             merged = self._merge(pa.concat_tables(self._held), self._keys)
             self._held, self._waiting = [merged], len(merged)
-            self._due = max(MERGED, 2 * len(merged))  # many groups are not merged again with every batch
+            self._due = max(self._merged, 2 * len(merged))  # many groups are not merged again with every batch
 
     def columns(self, read_back: ReadBack) -> list[Column]:
         """The result columns, in the order of the outputs."""

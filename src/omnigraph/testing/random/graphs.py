@@ -99,6 +99,7 @@ class _Source:
         self._nulls = rng.choice((0.1, 0.25, 0.5))
         self._dense = 0.5 if large else rng.choice((0.6, 1.2, 2.5))
         self._size = rng.choice(((3, 8), (5, 20), (10, 40)))
+        self._close = rng.random() < 0.2
         self._dangling = rng.choice((0.0, 0.0, 0.0, 0.0, 0.08))
         """A few graphs have edges whose ends are missing; no writer makes such, and a reader must not stumble over them."""
         self._edges_made = 0
@@ -153,7 +154,7 @@ class _Source:
             return None
         pool = self._pools.get(((entity.kind, entity.name), name))
         if pool is None:
-            pool = self._pools[(entity.kind, entity.name), name] = random_pool(self._rng, property_.type)
+            pool = self._pools[(entity.kind, entity.name), name] = random_pool(self._rng, property_.type, close=self._close)
         return self._rng.choice(pool)
 
     def _edges(self, edge: EdgeType, data: Data, *, dense: float) -> Iterator[Row]:

@@ -29,10 +29,22 @@ _ATOMS: Final[dict[Scalar, tuple[tuple[Atom, ...], tuple[Atom, ...]]]] = {
 }
 """4_102_444_800_000 is the year 2100: `now()` lies between."""
 
+_CLOSE: Final[dict[Scalar, tuple[Atom, ...]]] = {
+    Scalar.I32: (2**24 - 1, 2**24, 2**24 + 1),
+    Scalar.U32: (2**24 - 1, 2**24, 2**24 + 1),
+    Scalar.F32: (float(2**24 - 1), float(2**24), float(2**24 + 2)),
+    Scalar.I64: (2**53 - 1, 2**53, 2**53 + 1, 2**24 + 1),
+    Scalar.U64: (2**53 - 1, 2**53, 2**53 + 1, 2**24 + 1),
+    Scalar.F64: (float(2**53 - 1), float(2**53), float(2**53 + 2), float(2**24 + 1)),
+}
+"""Numbers that are different, but equal to whoever compares them as floats."""
 
-def random_pool(rng: Random, type_: ValueType) -> list[Value]:
-    """Two to six values that the rows of one property share."""
+
+def random_pool(rng: Random, type_: ValueType, *, close: bool = False) -> list[Value]:
+    """Two to six values that the rows of one property share; `close`: numbers that are hard to tell apart."""
     match type_:
+        case Plain(scalar) if close and scalar in _CLOSE:
+            return list(_CLOSE[scalar])
         case Plain(scalar):
             return list(_atoms(rng, scalar))
         case EnumOf(values):

@@ -297,6 +297,7 @@ class _Run:
         left, right = self._entities(link.left), self._entities(link.right)
         if (self._route or choice.route) is Route.ADJACENCY:
             return Linked(link, edges, left, right, Adjacent(self._view.adjacency(link.edge)), rest=link.where, watch=self._watch)
+        self._view.spend(link.edge, choice.index_ms)
         texts = [exact_sql(predicate) for predicate in link.where]
         sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
         ways = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)

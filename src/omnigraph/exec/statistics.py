@@ -29,6 +29,8 @@ _SHARE: Final = 10
 
 AdjacencyReady = Callable[[TableRow], bool]
 """Whether the adjacency of an edge table, as a snapshot shows it, is in memory."""
+SpentMs = Callable[[TableRow], float]
+"""What following an edge type without its adjacency has cost so far, by guess."""
 
 
 class Surveyor:
@@ -40,7 +42,13 @@ class Surveyor:
         self._mutex = threading.Lock()
 
     def statistics(
-        self, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[TypeId], adjacency_ready: AdjacencyReady = lambda _: False
+        self,
+        snapshot: Snapshot,
+        catalog: Catalog,
+        *,
+        types: Iterable[TypeId],
+        adjacency_ready: AdjacencyReady = lambda _: False,
+        spent_ms: SpentMs = lambda _: 0.0,
     ) -> Statistics:
         """What is known for planning a query on `types`; of other types only how many rows they have."""
         shown = live_tables(snapshot.state)
@@ -50,6 +58,7 @@ class Surveyor:
             {type_: row.rows for type_, row in shown.items()},
             indexed={type_: usable_columns(self.indexes(row.ref)) for type_, row in asked.items()},
             adjacency=frozenset(edge.id for edge in catalog.edges if edge.id in asked and adjacency_ready(asked[edge.id])),
+            spent_ms={edge.id: spent_ms(asked[edge.id]) for edge in catalog.edges if edge.id in asked},
         )
 
     def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:

@@ -28,7 +28,8 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 class EdgeStatistics(msgspec.Struct, frozen=True):
     """Degrees are averages over the nodes of that end. `adjacency_ready`: the adjacency is in memory already.
 
-    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all.
+    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all. `spent_ms`: what queries
+    have spent without an adjacency, by guess.
     """
 
     rows: int = 1000
@@ -36,6 +37,7 @@ class EdgeStatistics(msgspec.Struct, frozen=True):
     in_degree: float = 1.0
     adjacency_ready: bool = False
     indexed: bool = True
+    spent_ms: float = 0.0
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ def statistics_of(
     *,
     indexed: Mapping[TypeId, frozenset[str]],
     adjacency: frozenset[TypeId] = frozenset(),
+    spent_ms: Mapping[TypeId, float] = {},
 ) -> Statistics:
     """Statistics from what a snapshot tells for free: row counts, built indexes, and the adjacencies in memory."""
     nodes: dict[TypeId, NodeStatistics] = {}
@@ -83,7 +86,9 @@ def statistics_of(
         count = rows.get(edge.id, 0)
         sources, targets = rows.get(ids[edge.source], 0), rows.get(ids[edge.target], 0)
         ends = indexed.get(edge.id, frozenset()) >= ENDS
-        edges[edge.id] = EdgeStatistics(count, count / max(1, sources), count / max(1, targets), edge.id in adjacency, ends)
+        edges[edge.id] = EdgeStatistics(
+            count, count / max(1, sources), count / max(1, targets), edge.id in adjacency, ends, spent_ms.get(edge.id, 0.0)
+        )
     return Statistics(nodes, edges)
 
 

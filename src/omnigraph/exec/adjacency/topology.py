@@ -20,6 +20,7 @@ from omnigraph.exec.adjacency.edges import Adjacency, Between, build, extend
 from omnigraph.exec.adjacency.ids import Ids, ids_of
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
 from omnigraph.exec.numbering import Numbers
+from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
 from omnigraph.store.fragments import Fragment
 from omnigraph.store.tables import TableRef, Tables
@@ -115,6 +116,8 @@ class Topology:
         self._names: Final[_Kept[tuple[TableRef, ...], _Name]] = _Kept(VERSIONS)
         self._ids: Final[_Kept[str, _Held[Ids]]] = _Kept(COLUMNS_OF_IDS)
         self._adjacencies: Final[_Kept[str, _Held[Adjacency]]] = _Kept(ADJACENCIES)
+        self._spent_ms: Final[dict[TableId, float]] = {}
+        self._mutex = threading.Lock()
 
     def ids(self, row: TableRow) -> Ids:
         """The ids of a node type, both ways."""
@@ -135,6 +138,15 @@ class Topology:
         """Whether `adjacency` would answer at once: from memory, or from a file."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
         return name.full in self._adjacencies or self._folder.has(name.full)
+
+    def spend(self, edge: TableRow, ms: float) -> None:
+        """Remember that following these edges without an adjacency has cost so much."""
+        with self._mutex:
+            self._spent_ms[edge.id] = self._spent_ms.get(edge.id, 0.0) + ms
+
+    def spent_ms(self, edge: TableRow) -> float:
+        """What has been spent so since one was last made."""
+        return self._spent_ms.get(edge.id, 0.0)
 
     def _name(self, prefix: str, *rows: TableRow) -> _Name:
         return self._names.get(tuple(row.ref for row in rows), lambda: _Name.of(prefix, *map(self._numbers_of, rows)))
@@ -160,6 +172,8 @@ class Topology:
 
         if (stored := self._folder.read(name.full)) is not None:
             return _Held(name, restored(stored.arrays, name.parts), 0)
+        with self._mutex:
+            self._spent_ms.pop(edge.id, None)
         between = Between(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
         older = self._closest(name, self._adjacencies.values(), restored)
         if older is not None and (extended := extend(older.value, between)) is not None:

@@ -21,7 +21,7 @@ from omnigraph.exec.conditions import holding, repeated
 from omnigraph.exec.entities import Entities
 from omnigraph.exec.expand import Linked, connect, expand, fan_outs, is_bare
 from omnigraph.exec.join import equal_pairs, product, without_partner
-from omnigraph.exec.lookup import LookedUp
+from omnigraph.exec.lookup import Billed, LookedUp
 from omnigraph.exec.order import Key, places
 from omnigraph.exec.predicate import exact_sql
 from omnigraph.exec.rows import BATCH, Column, Numbers64, Rows, concat, gathered
@@ -297,10 +297,10 @@ class _Run:
         left, right = self._entities(link.left), self._entities(link.right)
         if (self._route or choice.route) is Route.ADJACENCY:
             return Linked(link, edges, left, right, Adjacent(self._view.adjacency(link.edge)), rest=link.where, watch=self._watch)
-        self._view.spend(link.edge, choice.index_ms)
         texts = [exact_sql(predicate) for predicate in link.where]
         sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
-        ways = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
+        asked = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
+        ways = Billed(asked, partial(self._view.spend, link.edge))
         rest = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         return Linked(link, edges, left, right, ways, rest=rest, watch=self._watch)
 

@@ -79,6 +79,10 @@ class View:
     def spent_ms(self, edge: TableRow) -> float:
         return self._topology.spent_ms(edge)
 
+    def known_edges(self, edge: TableRow) -> int:
+        """How many edges need not be read to have the adjacency, thanks to an older one."""
+        return self._topology.known_edges(*self._between(TypeId(edge.id.partition("-")[0])))
+
     def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
         """The tables of an edge type and of the nodes at its ends."""
         found = self._catalog.by_id(edge)

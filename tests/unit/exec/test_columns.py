@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.exec.columns import CALL_ROWS, Shelf, whole_column
 from omnigraph.exec.numbering import Numbers
 from omnigraph.store.tables import ADDRESS, create_table
-from tests.unit.store.tables import PATH, SHAPES, place
+from tests.unit.store.tables import SHAPES, place
 
 SIZE = 10_000
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
@@ -91,13 +91,19 @@ def test_answers_are_the_same_before_and_after_columns_and_adjacency_are_in_memo
         found = graph.query(FRIENDS, params={"n": name}).to_arrow()
         return sorted(zip(found.column("name").to_pylist(), found.column("age").to_pylist(), strict=True))
 
+    def route() -> str:
+        return graph.explain(FRIENDS, params={"n": "p3"}).text.partition("route: ")[2].split()[0]
+
+    assert route() == "index"
     first = friends("p3")
     assert first == sorted({(f"p{n * 7 % SIZE}", n * 7 % SIZE) for n in range(3000) if n % 50 == 3})
-    routes = set()
-    for _ in range(12):
-        routes.add(graph.explain(FRIENDS, params={"n": "p3"}).text.partition("route: ")[2].split()[0])
+    for _ in range(1000):
         assert friends("p3") == first
-    assert routes == {"index", "adjacency"}, "asked often enough, the adjacency is built"
+        if route() == "adjacency":
+            break
+    else:
+        raise AssertionError("asked often enough, the adjacency is built")
+    assert all(friends("p3") == first for _ in range(3))
     graph.mutate('query w() { update Person set { age: 99999 } where name = "p21" }')
     assert friends("p3") == sorted((name, 99999 if name == "p21" else age) for name, age in first)
     assert np.unique([age for _, age in friends("p3")]).size > 1

@@ -66,13 +66,14 @@ class Queries:
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch) -> Result:
+    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None) -> Result:
+        """With `route` every link is followed that way; the answer is the same."""
         view = self._view(snapshot)
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
         try:
-            table = run(plan, view, watch=watch)
+            table = run(plan, view, watch=watch, route=route)
         except ResourceLimitExceeded as error:
             raise _placed(error, checked.tree, ask.source) from error
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)

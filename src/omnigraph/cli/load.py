@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from omnigraph.cli import output
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
@@ -120,6 +119,8 @@ def _write_problems(refused: OmniGraphError, path: Path | None) -> None:
     problems = refused.facts.get("problems")
     if not isinstance(problems, tuple):
         return
+    import msgspec  # here: help must not pay for it
+
     if path is not None:
         path.write_text("".join(json.dumps(msgspec.to_builtins(problem)) + "\n" for problem in problems), "utf-8")
         output.note(f"{len(problems)} problems written to {path}")

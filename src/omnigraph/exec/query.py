@@ -59,7 +59,7 @@ class Queries:
     """Runs reads on snapshots of one graph."""
 
     def __init__(self, tables: Tables, topology: Topology, catalog_of: Callable[[Snapshot], Catalog]) -> None:
-        self._opened: Final = Opened(tables)
+        self._opened: Final = Opened(tables, topology)
         self._surveyor: Final = Surveyor(tables)
         self._topology: Final = topology
         self._catalog_of: Final = catalog_of

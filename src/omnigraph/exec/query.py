@@ -89,7 +89,14 @@ class Queries:
             checked = self._check(ask, view.snapshot)
             parameters = bind_parameters(checked.read.parameters, ask.params)
             catalog = self._catalog_of(view.snapshot)
-            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types, adjacency_ready=view.adjacency_ready)
+            statistics = self._surveyor.statistics(
+                view.snapshot,
+                catalog,
+                types=checked.types,
+                adjacency_ready=view.adjacency_ready,
+                spent_ms=view.spent_ms,
+                known=view.known_edges,
+            )
             return checked, plan_read(checked.read, parameters, now_ms=ask.now_ms, statistics=statistics)
 
     def _check(self, ask: Ask, snapshot: Snapshot) -> Checked:

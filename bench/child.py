@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 
@@ -62,7 +63,7 @@ def tree_cpu_seconds() -> float:
 def main() -> None:
     spelled, descriptor, *arguments = sys.argv[1:]
     module, _, name = spelled.partition(":")
-    result = getattr(import_module(module), name)(*arguments)
+    result = attrgetter(name)(import_module(module))(*arguments)
     with os.fdopen(int(descriptor), "w") as pipe:
         json.dump(result, pipe)
 

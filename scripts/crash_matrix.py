@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.crash.matrix import WRITERS, Point, Writer, points
+from tests.crash import matrix
+from tests.crash.matrix import Point, Writer, points
+from tests.crash.test_load import ROWS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dev" / "crash-matrix.md"
+
+WRITERS = (*matrix.WRITERS, *(row.writer for row in ROWS))
 
 HEAD = """# The crash matrix
 
@@ -16,8 +20,9 @@ Every writer, stopped at every boundary between two durable effects. Written by 
 Each cell is tried three times by `tests/crash/test_matrix.py` (`./test crash` runs it, with the rest): as a death inside
 the process, as a failure that the writer hears of, and as a real process that is killed. The two-table writer on main is
 also interrupted at each (`test_interrupt.py`), and on a real S3 server killed and put to sleep at the telling ones
-(`tests/contract/test_write_s3.py`). Afterwards, always: the graph is before or after, HEAD is what is shown, no intent is
-left, main has seen nothing of a branch, and the next write works.
+(`tests/contract/test_write_s3.py`). Loads (`tests/crash/test_load.py`) die inside the process at every boundary and are killed for
+real, on a disk and on S3, at the telling ones; and so from each kind of source. Afterwards, always: the graph is before or
+after, HEAD is what is shown, no intent is left, main has seen nothing of a branch, and the next write works.
 
 | cell | what the graph shows in the end | who sees to it |
 |---|---|---|

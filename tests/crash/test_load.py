@@ -31,7 +31,8 @@ class Row(NamedTuple):
     @property
     def writer(self) -> Writer:
         """Persons and who knows whom: two tables."""
-        return Writer(f"load {self.mode}", WORK, dict, 2, 2 if self.branch == WORK else 0)
+        where = "first touch" if self.branch == WORK else "main"
+        return Writer(f"load {self.mode}, {where}", WORK, dict, 2, 2 if self.branch == WORK else 0)
 
     @property
     def data(self) -> bytes:

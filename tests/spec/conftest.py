@@ -18,7 +18,6 @@ AWAITED: Final = {
     **dict.fromkeys(
         ("E65", "E66", "E67", "E68", "E69", "E70", "distance", "text-reached", "text-false", "text-both", "misspelt"), "search"
     ),
-    **dict.fromkeys(("E86", "E87", "E89", "E90", "E114"), "the validation of mutations"),
 }
 """Cases that the engine cannot pass yet, and what they wait for. One that passes fails until it is taken off this list."""
 

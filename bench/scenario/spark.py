@@ -80,7 +80,9 @@ def ndjson_to_parquet(folder: str, file: str) -> dict[str, float]:
 
     def work(spark: SparkSession) -> None:
         records = spark.read.schema(JSON_SCHEMA).json(file)
-        people = records.where("type = 'Person'").selectExpr("data.name AS id", "data.name", "data.age", "data.status", "data.score", "data.city")
+        people = records.where("type = 'Person'").selectExpr(
+            "data.name AS id", "data.name", "data.age", "data.status", "data.score", "data.city"
+        )
         people.write.parquet(f"{folder}/people")
         knows = records.where("edge = 'Knows'").selectExpr("uuid() AS id", "`from` AS src", "`to` AS dst", "data.since", "data.weight")
         knows.write.parquet(f"{folder}/knows")

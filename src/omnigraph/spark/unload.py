@@ -112,7 +112,9 @@ def _encoded(entity: EntityType, rows: pa.Table, format_: Format) -> bytes:
 def _portable(rows: pa.Table) -> pa.Table:
     """Times as Parquet knows them: it would cut a `date64` down to its day."""
     fields = [field.with_type(_portable_type(field.type)).remove_metadata() for field in rows.schema]
-    return rows.replace_schema_metadata(None).cast(pa.schema(fields))
+    return pa.Table.from_arrays(
+        [column.cast(field.type) for column, field in zip(rows.columns, fields, strict=True)], schema=pa.schema(fields)
+    )
 
 
 def _portable_type(type_: pa.DataType) -> pa.DataType:

@@ -172,7 +172,7 @@ def _from_timestamps(property_: Property, values: pa.Array) -> Converted:
     message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds first"
     refused = [(int(row), Refused(Code.TEMPORAL, message)) for row in finer]
     converted = from_arrow(property_, numbers)
-    return Converted(converted.values, [*refused, *converted.refused])
+    return Converted(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
 
 
 def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:

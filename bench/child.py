@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 
@@ -41,7 +42,7 @@ def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
 def main() -> None:
     spelled, descriptor, *arguments = sys.argv[1:]
     module, _, name = spelled.partition(":")
-    result = getattr(import_module(module), name)(*arguments)
+    result = attrgetter(name)(import_module(module))(*arguments)
     with os.fdopen(int(descriptor), "w") as pipe:
         json.dump(result, pipe)
 

@@ -31,6 +31,7 @@ SUITES = (
     Suite("guard", ("tests/guard",), 90),
     Suite("contract", ("tests/contract",), 120),
     Suite("state", ("tests/state",), 180),
+    Suite("differential", ("tests/differential",), 240),
     Suite("cost", ("tests/cost",), 60, together=False),
     Suite("crash", ("tests/crash",), 300, slow=True),
     Suite("system", ("tests/system",), 120, together=False),
@@ -98,15 +99,15 @@ def _suite(suite: Suite, folders: list[str], *, fast: bool) -> Row:
 
 
 def _report(rows: list[Row]) -> int:
-    print("\nsuite        seconds   budget")
+    print("\nsuite          seconds   budget")
     passed = failed = 0
     for row in rows:
         budget = f"{row.budget_seconds:6d}" if row.budget_seconds is not None else "     -"
         over = "  over budget" if row.budget_seconds is not None and row.seconds > row.budget_seconds else ""
-        print(f"{row.name:10s} {row.seconds:9.1f}   {budget}   {'ok' if row.ok else 'FAILED'}{over}")
+        print(f"{row.name:12s} {row.seconds:9.1f}   {budget}   {'ok' if row.ok else 'FAILED'}{over}")
         passed += _count(row.counts, "passed")
         failed += _count(row.counts, "failed") + _count(row.counts, r"errors?")
-    print(f"total      {sum(row.seconds for row in rows):9.1f}")
+    print(f"total        {sum(row.seconds for row in rows):9.1f}")
     print(f"{passed} passed, {failed} failed")
     return 0 if rows and all(row.ok for row in rows) else 1
 

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 import numpy as np
 
 from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.kernels import Csr, hop, reach
+from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
 from omnigraph.exec.rows import Numbers64
 from omnigraph.exec.walk import Hops, Pairs, Reach
 from omnigraph.plan.typed import Direction
@@ -31,6 +31,9 @@ class Adjacent:
 
     def pairs(self, asked: Reach, nodes: Numbers64) -> Pairs:
         return Pairs(*reach(self._csrs(asked.walked), nodes, low=asked.low, high=asked.high, reverse=asked.from_right))
+
+    def counts(self, asked: Reach, nodes: Numbers64) -> Numbers64:
+        return reach_counts(self._csrs(asked.walked), nodes, low=asked.low, high=asked.high, reverse=asked.from_right)
 
     def _csrs(self, direction: Direction) -> tuple[Csr, ...]:
         match direction:

@@ -35,27 +35,29 @@ class Grouping:
     are put together at the end.
     """
 
-    def __init__(self, outputs: Sequence[Field | ir.Call]) -> None:
+    def __init__(self, outputs: Sequence[Field | ir.Call], *, merged: int = MERGED) -> None:
         self._outputs: Final = tuple(outputs)
         self._keys: Final = [_name(at) for at, output in enumerate(outputs) if not isinstance(output, ir.Call)]
         self._merges: Final = [merge for at, output in enumerate(outputs) if isinstance(output, ir.Call) for merge in _merges(at, output)]
         self._held: list[pa.Table] = []
         self._waiting = 0
-        self._due = MERGED
+        self._merged: Final = merged
+        self._due = merged
 
     @property
     def nbytes(self) -> int:
         return sum(table.nbytes for table in self._held)
 
-    def add(self, rows: Rows, value_of: ValueOf) -> None:
+    def add(self, rows: Rows, value_of: ValueOf, *, times: Numbers64 | None = None) -> None:
+        """`times`: how many rows each of these stands for; then `only_counts` holds for the outputs."""
         if not rows.count:
             return
-        self._held.append(pa.table(dict(self._states(rows, value_of))) if self._outputs else pa.table({}))
+        self._held.append(pa.table(dict(self._states(rows, value_of, times))) if self._outputs else pa.table({}))
         self._waiting += rows.count
         if self._waiting >= self._due:
             merged = self._merge(pa.concat_tables(self._held), self._keys)
             self._held, self._waiting = [merged], len(merged)
-            self._due = max(MERGED, 2 * len(merged))  # many groups are not merged again with every batch
+            self._due = max(self._merged, 2 * len(merged))  # many groups are not merged again with every batch
 
     def columns(self, read_back: ReadBack) -> list[Column]:
         """The result columns, in the order of the outputs."""
@@ -83,9 +85,11 @@ class Grouping:
             columns.append(pa.repeat(pa.scalar(0, type_), count) if counts else pa.nulls(count, type_))
         return columns
 
-    def _states(self, rows: Rows, value_of: ValueOf) -> Iterator[tuple[str, Column]]:
+    def _states(self, rows: Rows, value_of: ValueOf, times: Numbers64 | None) -> Iterator[tuple[str, Column]]:
         for at, output in enumerate(self._outputs):
-            if isinstance(output, ir.Call):
+            if isinstance(output, ir.Call) and _counts_entities(output):
+                yield _name(at), pa.array(np.ones(rows.count, np.int64) if times is None else times)
+            elif isinstance(output, ir.Call):
                 yield from _states(at, output, value_of(output.argument))
             elif _by_number(output):
                 yield _name(at), pa.array(rows.bindings[output.binding])
@@ -114,6 +118,16 @@ class Grouping:
 
 def _name(at: int) -> str:
     return f"c{at}"
+
+
+def only_counts(outputs: Sequence[Field | ir.Call], binding: int) -> bool:
+    """Whether nothing is asked about the entities of a binding, nor of their rows, but how many there are."""
+    return all(_counts_entities(output) if isinstance(output, ir.Call) else output.binding != binding for output in outputs)
+
+
+def _counts_entities(call: ir.Call) -> bool:
+    """An entity is never null, so its rows are counted without looking at it."""
+    return call.function is AggregateFunction.COUNT and isinstance(call.argument, Field) and call.argument.whole
 
 
 def _is_list(field: Field) -> bool:

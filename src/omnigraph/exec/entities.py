@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.adjacency.ids import Ids, alive
+from omnigraph.exec.columns import Shelf
 from omnigraph.exec.conditions import holding
 from omnigraph.exec.numbering import Numbers
 from omnigraph.exec.predicate import exact_sql
 from omnigraph.exec.rows import BATCH, Column, Mask, Numbers64, distinct, joined
 from omnigraph.exec.statistics import usable_columns
+from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.expr import ID, Field
+from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.store.index import existing
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
@@ -29,6 +32,8 @@ SMALL: Final = 4_096
 LOOKUP: Final = 200
 """One lookup in an index takes about as long as reading this many texts in a row: 46 us against 0.2."""
 
+KnownIds = Callable[[], Ids | None]
+"""The ids of a table by number and back, unless they would have to be read first."""
 Check = Callable[[], None]
 """Asked between batches whether to go on."""
 
@@ -36,15 +41,61 @@ Check = Callable[[], None]
 class Entities:
     """The rows of one type. `size` bounds their numbers; some numbers below it may belong to no row."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, shelf: Shelf | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
+        """`key` is the column that holds the same text as `id`, if there is one; `known` are the ids, if they are at hand."""
         self.table: Final = table
         self.numbers: Final = Numbers.of(table)
         self.size: Final = self.numbers.size
+        self._shelf: Final = shelf
+        self._known: Final = known
+        self._names: Final = frozenset((ID,) if key is None else (ID, key))
 
     @cached_property
     def indexed(self) -> frozenset[str]:
         """The columns whose equality an index answers."""
         return usable_columns(existing(self.table))
+
+    @cached_property
+    def alive(self) -> Mask:
+        """Which numbers are rows."""
+        return alive(self.table, self.numbers.fragments)
+
+    # -- in memory
+
+    def _held(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:
+        """Whole columns, if all of them are in memory, or become worth it by this reading of so many rows."""
+        if self._shelf is None:
+            return None
+        found = {name: self._shelf.get(self.table, self.numbers, name, rows=rows) for name in columns}
+        return None if any(column is None for column in found.values()) else found
+
+    def _matching(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:
+        """The numbers for which the predicates hold, ascending, when that can be told without a storage call."""
+        if (named := self._named(where)) is not None:
+            numbers, rest = named
+            return numbers[self.satisfying(numbers, rest, check=_go_on)] if rest and len(numbers) else numbers
+        fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
+        if self._shelf is None or fields & self.indexed:  # an index reads less than a whole column
+            return None
+        if (held := self._held(fields, rows=self.size)) is None:
+            return None
+        return np.flatnonzero(holding(where, self.size, lambda field: held[field.column]) & self.alive)
+
+    def _named(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
+        """The rows that a predicate names by id, and what else is said of them."""
+        for at, predicate in enumerate(where):
+            match predicate:
+                case ir.Compare(Field(column=column), Comparison.EQ, Constant(value=str(text))) if column in self._names:
+                    texts = pa.array([text], pa.string())
+                case ir.OneOf(Field(column=column), values) if column in self._names:
+                    texts = pa.array(values, pa.string()).unique()
+                case _:
+                    continue
+            if (ids := self._known()) is None:
+                return None
+            numbers = ids.find(texts)
+            return np.sort(numbers[numbers >= 0]), [other for n, other in enumerate(where) if n != at]
+        return None
 
     # -- by predicate
 
@@ -52,6 +103,17 @@ class Entities:
         self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
     ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
         """The rows for which every predicate holds, in the order of their numbers, with these columns of them."""
+        if (numbers := self._matching(where)) is None:
+            yield from self._scan(columns, where, check=check, limit=limit)
+            return
+        for start in range(0, len(numbers[:limit]), BATCH):
+            part = numbers[:limit][start : start + BATCH]
+            read = self.read(part, columns, check=check)
+            yield part, pa.RecordBatch.from_arrays([_array(read[name]) for name in columns], names=list(columns))
+
+    def _scan(
+        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
+    ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
         pushed = [text for predicate in where if (text := exact_sql(predicate)) is not None]
         rest = [predicate for predicate in where if exact_sql(predicate) is None]
         read = list(dict.fromkeys((*columns, *(field.column for predicate in rest for field in ir.fields_of(predicate)))))
@@ -91,6 +153,9 @@ class Entities:
         """These columns of the rows with these numbers, in that order; a number may stand there many times."""
         if not columns:
             return {}
+        if (held := self._held(columns, rows=len(numbers))) is not None:
+            at = pa.array(numbers)
+            return {name: column.take(at) for name, column in held.items()}
         wanted, places = distinct(numbers, size=self.size)
         indices = pa.array(places)
         if self.size <= SMALL or len(wanted) * SPARSE > self.size:
@@ -112,7 +177,7 @@ class Entities:
         flags[wanted] = True
         everything = len(wanted) == self.size
         kept: list[pa.RecordBatch] = []
-        for numbers, batch in self.scan(columns, (), check=check):
+        for numbers, batch in self._scan(columns, (), check=check):
             kept.append(batch if everything else batch.filter(pa.array(flags[numbers])))
         schema = self.table.schema
         return {
@@ -125,10 +190,13 @@ class Entities:
 
     def satisfying(self, numbers: Numbers64, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
         """For each of these rows whether the predicates hold."""
+        fields: dict[str, Field] = {field.column: field for predicate in where for field in ir.fields_of(predicate)}
+        if (held := self._held(fields, rows=len(numbers))) is not None:
+            at = pa.array(numbers)
+            return holding(where, len(numbers), lambda field: held[field.column].take(at))
         wanted, places = distinct(numbers, size=self.size)
         if self.size <= SMALL or len(wanted) * SPARSE > self.size:
             return self.mask(where, check=check)[numbers]
-        fields: dict[str, Field] = {field.column: field for predicate in where for field in ir.fields_of(predicate)}
         columns = self._read_at(wanted, tuple(fields), check)
         return holding(where, len(wanted), lambda field: columns[field.column])[places]
 
@@ -152,6 +220,8 @@ class Entities:
 
     def find(self, ids: pa.Array, *, check: Check) -> Numbers64:
         """The number of each id, -1 where there is no such row."""
+        if (at_hand := self._known()) is not None:
+            return at_hand.find(ids)
         known = ids.unique()
         places = pc.index_in(ids, value_set=known).to_numpy(zero_copy_only=False).astype(np.int64)
         found = np.full(len(known) + 1, -1, np.int64)
@@ -160,3 +230,11 @@ class Entities:
             found[at] = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
         numbers_of: Numbers64 = found[places]
         return numbers_of
+
+
+def _array(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _go_on() -> None:
+    """A few rows are read in one call: there is no moment to ask."""

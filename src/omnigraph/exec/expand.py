@@ -48,6 +48,10 @@ class Linked:
         met = self.ways.hops(reach.walked, nodes)
         return met.keep(self.edges.satisfying(met.edge, self._rest, check=self.watch.check)) if self._rest else met
 
+    def counts(self, nodes: Numbers64, *, from_right: bool) -> Numbers64:
+        """With how many others each of these nodes is linked, when the link binds no edge."""
+        return self.ways.counts(Reach(self.link.direction, self.link.low, self.link.high, from_right), nodes)
+
     def bound_edges(self, rows: Rows, edge: Numbers64) -> Rows:
         """The rows with the edge they came by, and what is wanted of it."""
         binding = self.link.edge_binding
@@ -96,6 +100,21 @@ def expand(op: ops.Expand, linked: Linked, batches: Iterator[Rows]) -> Iterator[
             found = found.keep(allowed)
         for part, at in _joined(rows, place, found, len(nodes)):
             yield linked.bound_edges(target.bound(part, found.reached[at]), found.edge[at])
+
+
+def is_bare(op: ops.Expand) -> bool:
+    """Whether nothing is said about the far end, nor about the edges."""
+    return op.link.edge_binding is None and not op.target.where and not op.target.columns and not op.link.where
+
+
+def fan_outs(op: ops.Expand, linked: Linked, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
+    """The rows that a bare expansion would lead anywhere, and to how many each."""
+    start, near = (op.link.right, linked.right) if op.reverse else (op.link.left, linked.left)
+    for rows in _side_by_side(batches, op.link):
+        linked.watch.check()
+        nodes, place = distinct(rows.bindings[start], size=near.size)
+        counts = linked.counts(nodes, from_right=op.reverse)[place]
+        yield rows.keep(counts > 0), counts[counts > 0]
 
 
 def connect(op: ops.Connect, linked: Linked, batches: Iterator[Rows]) -> Iterator[Rows]:

@@ -48,6 +48,9 @@ class LookedUp:
             return neighbours(self, reach.walked, nodes, size=size)
         return search(self, reach, nodes, size=size, watch=self._watch)
 
+    def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
+        return np.bincount(self.pairs(reach, nodes).origin, minlength=len(nodes)).astype(np.int64)
+
     def _far_size(self, walked: Direction) -> int:
         return (self._sources if walked is Direction.IN else self._targets).size
 

@@ -59,20 +59,21 @@ class Queries:
     """Runs reads on snapshots of one graph."""
 
     def __init__(self, tables: Tables, topology: Topology, catalog_of: Callable[[Snapshot], Catalog]) -> None:
-        self._opened: Final = Opened(tables)
+        self._opened: Final = Opened(tables, topology)
         self._surveyor: Final = Surveyor(tables)
         self._topology: Final = topology
         self._catalog_of: Final = catalog_of
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch) -> Result:
+    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None) -> Result:
+        """With `route` every link is followed that way; the answer is the same."""
         view = self._view(snapshot)
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
         try:
-            table = run(plan, view, watch=watch)
+            table = run(plan, view, watch=watch, route=route)
         except ResourceLimitExceeded as error:
             raise _placed(error, checked.tree, ask.source) from error
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)

@@ -16,10 +16,10 @@ import pyarrow as pa
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.adjacent import Adjacent
-from omnigraph.exec.aggregate import Grouping
+from omnigraph.exec.aggregate import Grouping, only_counts
 from omnigraph.exec.conditions import holding, repeated
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.expand import Linked, connect, expand
+from omnigraph.exec.expand import Linked, connect, expand, fan_outs, is_bare
 from omnigraph.exec.join import equal_pairs, product, without_partner
 from omnigraph.exec.lookup import LookedUp
 from omnigraph.exec.order import Key, places
@@ -130,13 +130,23 @@ class _Run:
     def _aggregate(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> list[Column]:
         grouping = Grouping(outputs)
         before = 0
-        for rows in self._rows(input_, None):
-            grouping.add(rows, partial(self._value, rows=rows))
+        for rows, times in self._counted(input_, outputs):
+            grouping.add(rows, partial(self._value, rows=rows), times=times)
             self._held.add(grouping.nbytes - before, Clause.RETURN, "grouping")
             before = grouping.nbytes
         return grouping.columns(
             lambda field, numbers: self._entities(field.binding).read(numbers, (field.column,), check=self._watch.check)[field.column]
         )
+
+    def _counted(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
+        """Rows to be grouped, and how many each stands for: a link whose far end is only counted is not followed row by row."""
+        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and is_bare(input_):
+            linked = self._linked(input_.link, input_.choice)
+            for rows, times in fan_outs(input_, linked, self._rows(input_.input, None)):
+                if rows.count:
+                    yield rows, times
+        else:
+            yield from ((rows, None) for rows in self._rows(input_, None))
 
     # -- rows
 

@@ -6,11 +6,14 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.types import Plain
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
+from omnigraph.exec.columns import Shelf
 from omnigraph.exec.entities import Entities
 from omnigraph.ids import TypeId
+from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef
@@ -20,19 +23,22 @@ from omnigraph.store.tables import HANDLES, TableRef, Tables
 class Opened:
     """Tables by exact version, with the numbers of their rows. The least recently used are forgotten first."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, topology: Topology) -> None:
         self._tables: Final = tables
-        self._known: OrderedDict[TableRef, Entities] = OrderedDict()
+        self._topology: Final = topology
+        self._shelf: Final = Shelf()
+        self._known: OrderedDict[tuple[TableRef, str | None], Entities] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def at(self, ref: TableRef) -> Entities:
+    def at(self, row: TableRow, *, key: str | None) -> Entities:
+        """`key`: the column whose values are the ids."""
         with self._mutex:
-            if (known := self._known.get(ref)) is not None:
-                self._known.move_to_end(ref)
+            if (known := self._known.get((row.ref, key))) is not None:
+                self._known.move_to_end((row.ref, key))
                 return known
-        found = Entities(self._tables.open(ref))
+        found = Entities(self._tables.open(row.ref), shelf=self._shelf, known=lambda: self._topology.known_ids(row), key=key)
         with self._mutex:
-            self._known[ref] = found
+            self._known[(row.ref, key)] = found
             while len(self._known) > HANDLES:
                 self._known.popitem(last=False)
         return found
@@ -48,7 +54,15 @@ class View:
         self._topology: Final = topology
 
     def entities(self, type_: TypeRef | EntityType) -> Entities:
-        return self._opened.at(self._row(type_).ref)
+        return self._opened.at(self._row(type_), key=self._key(type_.id))
+
+    def _key(self, type_: TypeId) -> str | None:
+        """A key of one text is the id itself."""
+        found = self._catalog.by_id(type_)
+        if not isinstance(found, NodeType) or found.key is None or len(found.key.columns) != 1:
+            return None
+        (name,) = found.key.columns
+        return name if any(property_.name == name and property_.type == Plain(Scalar.STRING) for property_ in found.properties) else None
 
     def adjacency(self, edge: TypeRef) -> Adjacency:
         """All edges of a type as integers: from memory, from a file, or built now."""

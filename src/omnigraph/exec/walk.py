@@ -59,6 +59,10 @@ class Ways(Protocol):
         """Whom a walk from each of the nodes links it with."""
         ...
 
+    def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
+        """With how many."""
+        ...
+
 
 def turned(direction: Direction) -> Direction:
     """The same edges, seen from their other end."""

@@ -176,7 +176,8 @@ def _listed(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
             break  # what follows a ranking is ignored
     leading = keys[0].key if keys else None
     plan = _ranked(matched, filler, leading if isinstance(leading, ir.Score) else None)
-    keys = [key for key in keys if not isinstance(key.key, Constant)]
+    # A constant orders nothing beside other keys; alone it still asks for the total order that ties are broken by.
+    keys = [key for key in keys if not isinstance(key.key, Constant)] or keys
     if keys:
         plan = ir.Order(plan, tuple(keys), _ties(read))
     if read.limit is not None:

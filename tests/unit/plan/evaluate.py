@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, assert_never
@@ -13,6 +12,7 @@ from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field
 from omnigraph.plan.rules.fold_constants import COMPARE
 from omnigraph.plan.typed import Direction
+from omnigraph.testing.brute.text import bm25, distances, fused, text_matches
 
 Row = dict[Any, Any]
 """Binding -> id, and `("score", slot)` -> number."""
@@ -153,38 +153,18 @@ class _Evaluator:
         match ranking:
             case ir.Nearest(field, query):
                 assert not isinstance(query, str)
-                vectors = {id_: self.value(field, {field.binding: id_}) for id_ in ids}
-                return {id_: 1 - _cosine(vector, query) for id_, vector in vectors.items() if vector and any(vector)}
+                return distances({id_: self.value(field, {field.binding: id_}) for id_ in ids}, query)
             case ir.Bm25(field, query):
-                return self.bm25(field, query, ids)
+                type_name = self.bindings[field.binding].type.name
+                return bm25({id_: row.get(field.column) for id_, row in self.graph.nodes[type_name].items()}, query, ids)
             case ir.Fusion(first, second, k, depth):
-                total: dict[str, float] = {}
-                for arm in (first, second):
-                    scores = self.scores(arm, ids)
-                    best = sorted(
-                        scores, key=lambda id_, scores=scores, arm=arm: (scores[id_] if isinstance(arm, ir.Nearest) else -scores[id_], id_)
-                    )
-                    for rank, id_ in enumerate(best[:depth], 1):
-                        total[id_] = total.get(id_, 0.0) + 1 / (k + rank)
-                return total
+                return fused([self.best(arm, ids)[:depth] for arm in (first, second)], k)
             case _:
                 assert_never(ranking)
 
-    def bm25(self, field: Field, query: str, ids: set[str]) -> dict[str, float]:
-        type_name = self.bindings[field.binding].type.name
-        texts = {id_: _tokens(row[field.column]) for id_, row in self.graph.nodes[type_name].items() if row.get(field.column)}
-        mean = sum(map(len, texts.values())) / max(1, len(texts))
-        scores: dict[str, float] = {}
-        for id_ in ids & set(texts):
-            tokens = texts[id_]
-            score = 0.0
-            for token in set(_tokens(query)) & set(tokens):
-                holding = sum(token in other for other in texts.values())
-                weight = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
-                score += weight * tokens.count(token) * 2.2 / (tokens.count(token) + 1.2 * (0.25 + 0.75 * len(tokens) / mean))
-            if score:
-                scores[id_] = score
-        return scores
+    def best(self, arm: ir.Nearest | ir.Bm25, ids: set[str]) -> list[str]:
+        scores = self.scores(arm, ids)
+        return sorted(scores, key=lambda id_: (scores[id_] if isinstance(arm, ir.Nearest) else -scores[id_], id_))
 
     # expressions
 
@@ -201,7 +181,7 @@ class _Evaluator:
                 return table[type_.name][id_].get(column)
             case ir.TextMatch(_, field, query):
                 text = self.value(field, row)
-                return None if text is None else bool(set(_tokens(text)) & set(_tokens(query)))
+                return None if text is None else text_matches(text, query)
             case ir.Score(slot):
                 return row["score", slot]
             case _:
@@ -291,11 +271,3 @@ def _ranked(ranking: ir.Ranking) -> Field:
 
 def _nulls_first(value: Any) -> tuple[bool, Any]:
     return (value is not None, 0 if value is None else value)
-
-
-def _cosine(a: tuple[float, ...], b: tuple[float, ...]) -> float:
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
-
-
-def _tokens(text: str) -> list[str]:
-    return [word.rstrip("s") for word in re.findall(r"\w+", text.lower())]

@@ -131,6 +131,7 @@ ORDERED: list[tuple[str, str, list[Any]]] = [
         f"match {{ $p: Person  $p actedIn $f }} return {{ $p.name as n, $f.slug as s }} order {{ nearest($f.vec, {VEC}) }} limit 3",
         [("Ada", "alien"), ("Ben", "alien"), ("Ada", "heat")],
     ),
+    ("only ties", "match { $f: Film } return { $f as id, 1 as one } order { one desc } limit 2", [("alien", 1), ("dune", 1)]),
     (
         "k nearest, then grouped",
         f"match {{ $f: Film }} return {{ count($f) as n, min($f.year) as y }} order {{ nearest($f.vec, {VEC}) }} limit 2",

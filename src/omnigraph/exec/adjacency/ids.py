@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.build import narrowed
 from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
+from omnigraph.exec.columns import joined_arrays, whole_column
 from omnigraph.exec.numbering import Numbers
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, KEY, Table
@@ -23,8 +24,6 @@ from omnigraph.store.tables import ADDRESS, KEY, Table
 FEW: Final = 64
 """Up to so many ids are looked for one by one, 30 µs each; a hash table over all ids costs 80 ns for each of those."""
 RUNS: Final = 4
-_LARGE: Final = 1 << 31
-_NONE: Final = np.empty(0, np.int64)
 
 
 class Ids(msgspec.Struct, frozen=True):
@@ -60,7 +59,7 @@ class Ids(msgspec.Struct, frozen=True):
 def ids_of(table: Table, numbers: Numbers, older: Ids | None = None) -> Ids:
     """Read the ids of a table: all, or those of the fragments that an older state of it did not have."""
     if older is None:
-        texts = _read(table, numbers.fragments)
+        texts = whole_column(table, numbers, numbers.fragments, KEY)
         return Ids(numbers, texts, (_sorted(texts, np.arange(len(texts))),))
     unread = tuple(part for part in numbers.fragments if older.numbers.base(part) is None)
     texts = _joined([*_pieces(table, numbers, unread, older)])
@@ -87,7 +86,7 @@ def alive(table: Table, parts: tuple[Fragment, ...]) -> Marks:
 
 
 def _pieces(table: Table, numbers: Numbers, unread: tuple[Fragment, ...], older: Ids) -> Iterator[pa.Array]:
-    read, local = _read(table, unread), Numbers(unread)
+    read, local = whole_column(table, numbers, unread, KEY), Numbers(unread)
     for part in numbers.fragments:
         if (start := local.base(part)) is not None:
             yield read.slice(start, part.rows)
@@ -95,23 +94,8 @@ def _pieces(table: Table, numbers: Numbers, unread: tuple[Fragment, ...], older:
             yield older.texts.slice(older.numbers.base(part), part.rows)
 
 
-def _read(table: Table, parts: tuple[Fragment, ...]) -> pa.Array:
-    """The ids of some fragments by their numbers among these, null where a row is deleted."""
-    if not parts:
-        return pa.array([], pa.string())
-    local, batches = Numbers(parts), [*scan_fragments(table, parts, [KEY])]
-    texts = _joined([batch.column(KEY) for batch in batches])
-    at = np.concatenate([_NONE, *(local.from_addresses(batch.column(ADDRESS).to_numpy()) for batch in batches)])
-    slots = np.full(local.size, -1, np.int64)
-    slots[at] = np.arange(len(at))
-    return texts if np.array_equal(slots, np.arange(len(texts))) else texts.take(pa.array(slots, mask=slots < 0))
-
-
 def _joined(pieces: list[pa.Array]) -> pa.Array:
-    if not pieces:
-        return pa.array([], pa.string())
-    wide = sum(piece.nbytes for piece in pieces) >= _LARGE or any(pa.types.is_large_string(piece.type) for piece in pieces)
-    return pa.concat_arrays([piece.cast(pa.large_string()) for piece in pieces] if wide else pieces)
+    return joined_arrays(pieces) if pieces else pa.array([], pa.string())
 
 
 def _only(texts: pa.Array, valid: Marks) -> pa.Array:

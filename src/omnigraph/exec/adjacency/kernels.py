@@ -84,11 +84,28 @@ def reach(
         origin, at = _slots(csrs[0].near.offsets, starts)
         reached = csrs[0].near.targets[at].astype(np.int64, copy=False)
     else:
-        origin, reached = _walk(_Search(csrs, low, high, reverse, budget), starts)
+        search = _Search(csrs, low, high, reverse, budget)
+        origin, reached = _joined(_walk(search, starts), search.bits)
     if copies is None:
         return origin, reached
     position, at = _slots(_offsets(origin, len(starts)), copies)
     return position, reached[at]
+
+
+def reach_counts(csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, reverse: bool = False, budget: Budget = BUDGET) -> Ints:
+    """How many nodes `reach` would emit for each source."""
+    high = _last_hop(csrs, high)
+    if low > high or not len(sources):
+        return np.zeros(len(sources), np.int64)
+    starts, copies = _distinct(sources)
+    if high == 1 and len(csrs) == 1:
+        counts = csrs[0].near.offsets[starts + 1] - csrs[0].near.offsets[starts]
+    else:
+        search, counts = _Search(csrs, low, high, reverse, budget), np.zeros(len(starts), np.int64)
+        for first, keys in _walk(search, starts):
+            found = np.bincount(keys >> search.bits)
+            counts[first : first + len(found)] += found
+    return counts if copies is None else counts[copies]
 
 
 def connected(csrs: tuple[Csr, ...], lefts: Ints, rights: Ints, *, low: int, high: int) -> Marks:
@@ -154,8 +171,11 @@ class _Search(msgspec.Struct, frozen=True):
         return _linked(self.csrs[0].near, nodes, nodes)
 
 
-def _walk(search: _Search, starts: Ints) -> tuple[Ints, Ints]:
-    """`seen` are all keys met so far, `early` those of them that are too near to be emitted, `kept` those to emit."""
+def _walk(search: _Search, starts: Ints) -> Iterator[tuple[int, AnyInts]]:
+    """(first start, keys counted from there): what is emitted, a few starts at a time.
+
+    `seen` are all keys met so far, `early` those of them that are too near to be emitted, `kept` those to emit.
+    """
     frontier = (np.arange(len(starts)) << search.bits) | starts
     seen, early, kept = frontier, _NOTHING, _NOTHING
     for number in range(1, search.high + 1):
@@ -167,11 +187,12 @@ def _walk(search: _Search, starts: Ints) -> tuple[Ints, Ints]:
         origin, node = _joined(_hops(search, frontier, len(starts), keep=_NOTHING, drop=seen), search.bits)
         frontier = (origin << search.bits) | node
         if not len(frontier):
-            return _unpacked(kept, search.bits)
+            yield 0, kept
+            return
         if number >= search.low:
             kept = _both(kept, frontier)
         seen = _both(seen, frontier)
-    return _joined(_hops(search, frontier, len(starts), keep=kept, drop=early), search.bits)
+    yield from _hops(search, frontier, len(starts), keep=kept, drop=early)
 
 
 def _hops(search: _Search, frontier: Ints, rows: int, *, keep: Ints, drop: Ints) -> Iterator[tuple[int, AnyInts]]:

@@ -121,6 +121,11 @@ class Topology:
         name = self._name(f"ids-{row.id}-", row)
         return self._ids.get(name.full, lambda: self._make_ids(name, row)).value
 
+    def known_ids(self, row: TableRow) -> Ids | None:
+        """The same, unless it would have to be made."""
+        name = self._name(f"ids-{row.id}-", row)
+        return self.ids(row) if name.full in self._ids or self._folder.has(name.full) else None
+
     def adjacency(self, edge: TableRow, source: TableRow, target: TableRow) -> Adjacency:
         """The edges of a type between the nodes of its two ends. Made, and kept, by the first call that needs it."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)

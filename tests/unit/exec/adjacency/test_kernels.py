@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency.build import Arcs, Shape, csr
-from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, connected, hop, reach
+from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, connected, hop, reach, reach_counts
 
 from .naive import Edges, crowd, edges, emitted, neighbours
 
@@ -60,6 +60,8 @@ def test_a_search_emits_what_the_book_says(budget: Budget, given_: Edges, starts
     found = reach((out(given_),), np.array(starts, np.int64), low=low, high=high, budget=budget)
     near = neighbours(given_.pairs)
     assert Counter(pairs(found)) == Counter((at, node) for at, start in enumerate(starts) for node in emitted(near, start, low, high))
+    counts = reach_counts((out(given_),), np.array(starts, np.int64), low=low, high=high, budget=budget)
+    assert counts.tolist() == [len(emitted(near, start, low, high)) for start in starts]
 
 
 @each_way

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain
-from omnigraph.exec import aggregate
 from omnigraph.exec.aggregate import Grouping, list_codes
 from omnigraph.exec.rows import Rows
 from omnigraph.lang.query import AggregateFunction
@@ -37,9 +35,9 @@ values = st.none() | st.integers(-8, 8).map(float)
 row = st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.lists(st.integers(0, 2), max_size=2), values)
 
 
-def grouped(rows: list[tuple[Any, ...]], keys: tuple[Field, ...], cuts: int) -> list[tuple[Any, ...]]:
+def grouped(rows: list[tuple[Any, ...]], keys: tuple[Field, ...], cuts: int, *, merged: int = 1 << 20) -> list[tuple[Any, ...]]:
     """Through `Grouping`, the rows handed in `cuts` at a time."""
-    grouping = Grouping((*keys, *CALLS))
+    grouping = Grouping((*keys, *CALLS), merged=merged)
     types = {"k": pa.string(), "l": pa.list_(pa.int32()), "x": pa.float64()}
     columns = {name: pa.array([one[at] for one in rows], types[name]) for at, name in enumerate("klx")}
     for start in range(0, len(rows), cuts):
@@ -75,10 +73,9 @@ def test_groups_do_not_depend_on_batches(rows: list[tuple[Any, ...]], keys: tupl
     assert sorted(grouped(rows, fields, cuts), key=repr) == sorted(by_the_rules(rows, keys), key=repr)
 
 
-def test_states_that_were_merged_on_the_way_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregate, "MERGED", 3)
+def test_states_that_were_merged_on_the_way_give_the_same() -> None:
     rows = [("a" if at % 3 else None, None, float(at)) for at in range(40)]
-    assert sorted(grouped(rows, (KEY,), 2), key=repr) == sorted(by_the_rules(rows, (0,)), key=repr)
+    assert sorted(grouped(rows, (KEY,), 2, merged=3), key=repr) == sorted(by_the_rules(rows, (0,)), key=repr)
 
 
 @settings(deadline=None)

@@ -1,0 +1,132 @@
+"""A hundred thousand people and two million edges: loaded, walked and counted by omnigraph, kuzu, duckdb and lancedb in one run.
+
+`python -m bench.scenario social [--people N] [--edges N]`. Answers are compared before anything is timed. Below the engines
+stands a floor: the same walks over plain arrays in memory, without ids, types, branches or files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.child import cost_of
+from bench.report import interleaved, save
+from bench.scenario.social.cold import cold
+from bench.scenario.social.data import Network, network
+from bench.scenario.social.engines import Duck, Engine, Floor, Kuzu, LanceTables, Ours
+
+PEOPLE = 100_000
+EDGES = 2_000_000
+SEEDS = 1_000
+RUNS = {"one_hop": 200, "two_hops": 200, "paths": 7, "within": 5, "report": 15}
+OURS, FLOOR = "omnigraph", "numpy floor"
+ENGINES: dict[str, Any] = {OURS: Ours, "kuzu": Kuzu, "duckdb": Duck, "lancedb": LanceTables}
+Facts = dict[str, dict[str, float]]
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.scenario social", description=__doc__)
+    parser.add_argument("--people", type=int, default=PEOPLE)
+    parser.add_argument("--edges", type=int, default=EDGES)
+    parser.add_argument("--only", nargs="*", default=list(ENGINES), choices=list(ENGINES))
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["OMNIGRAPH_CACHE"] = str(folder / "cache")
+        net = network(folder, people=chosen.people, edges=chosen.edges)
+        facts: Facts = {engine: _loaded(engine, folder, net) for engine in chosen.only}
+        opened: dict[str, Engine] = {engine: ENGINES[engine](folder / engine) for engine in chosen.only}
+        opened[FLOOR] = Floor(net)
+        facts[FLOOR] = {}
+        _agree(opened, net)
+        for question, work in _questions(net).items():
+            timings = interleaved({engine: work(opened[engine]) for engine in opened}, runs=RUNS[question], warm=_warm(question))
+            for engine, timing in timings.items():
+                facts[engine][f"{question}_ms"] = timing.median_ms
+        if OURS in opened:
+            facts[OURS] |= cold(folder / OURS, net.names[0].as_py())
+    _show(facts)
+    save("scenario-social", {"people": chosen.people, "edges": chosen.edges, "engines": facts})
+
+
+def _loaded(engine: str, folder: Path, net: Network) -> dict[str, float]:
+    kind = ENGINES[engine]
+    place = str(folder / engine)
+    load = cost_of(f"{engine} load", kind.load, place, str(net.people), str(net.knows))
+    facts = {"load_s": load.wall_seconds, "load_cpu_s": load.cpu_seconds, "load_peak_mb": load.peak_mb}
+    if hasattr(kind, "index"):
+        index = cost_of(f"{engine} index", kind.index, place)
+        facts |= {"index_s": index.wall_seconds}
+    return facts | {"disk_mb": _bytes(folder / engine) / 1e6}
+
+
+def _bytes(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _agree(opened: dict[str, Engine], net: Network) -> None:
+    """Every engine gives the same answers; this also warms them."""
+    names = net.names.take(np.random.default_rng(3).integers(0, len(net.names), 20)).to_pylist()
+    for question in ("one_hop", "two_hops"):
+        for name in names:
+            answers = {engine: getattr(one, question)(name) for engine, one in opened.items()}
+            assert all(answer == answers[FLOOR] for answer in answers.values()), f"{question} of {name} differs: {answers.keys()}"
+    seeds = names[:5]
+    for work in (lambda one: one.paths(seeds), lambda one: one.within(sorted(set(seeds))), lambda one: one.report()):
+        answers = {engine: work(one) for engine, one in opened.items()}
+        assert all(answer == answers[FLOOR] for answer in answers.values()), f"answers differ: {answers}"
+
+
+def _questions(net: Network) -> dict[str, Callable[[Engine], Callable[[], object]]]:
+    chance = np.random.default_rng(5)
+    some = net.names.take(chance.integers(0, len(net.names), 500)).to_pylist()
+    seeds = net.names.take(chance.choice(len(net.names), min(SEEDS, len(net.names)), replace=False)).to_pylist()
+
+    def each(ask: Callable[[Engine, str], object]) -> Callable[[Engine], Callable[[], object]]:
+        def work(one: Engine) -> Callable[[], object]:
+            names: Iterator[str] = cycle(some)  # all engines are asked about the same people in the same order
+            return lambda: ask(one, next(names))
+
+        return work
+
+    return {
+        "one_hop": each(lambda one, name: one.one_hop(name)),
+        "two_hops": each(lambda one, name: one.two_hops(name)),
+        "paths": lambda one: lambda: one.paths(seeds),
+        "within": lambda one: lambda: one.within(seeds),
+        "report": lambda one: one.report,
+    }
+
+
+def _warm(question: str) -> int:
+    return 30 if RUNS[question] > 100 else 2
+
+
+ROWS = (
+    ("load", "load_s", "s"),
+    ("load, CPU", "load_cpu_s", "s"),
+    ("build indexes", "index_s", "s"),
+    ("on disk", "disk_mb", "MB"),
+    ("1 hop by key", "one_hop_ms", "ms"),
+    ("within 2 hops by key", "two_hops_ms", "ms"),
+    ("2-hop paths of 1,000, counted", "paths_ms", "ms"),
+    ("within 2 hops of 1,000, counted", "within_ms", "ms"),
+    ("filter, expand, aggregate", "report_ms", "ms"),
+    ("first 2-hop of a new process", "cold_ms", "ms"),
+    ("the same question, warm there", "warm_ms", "ms"),
+    ("import", "import_ms", "ms"),
+)
+
+
+def _show(facts: Facts) -> None:
+    print(f"\n{'':34s}" + "".join(f"{engine:>14s}" for engine in facts))
+    for label, key, unit in ROWS:
+        cells = (f"{facts[engine][key]:11.2f} {unit:2s}" if key in facts[engine] else f"{'-':>14s}" for engine in facts)
+        print(f"  {label:32s}" + "".join(cells))

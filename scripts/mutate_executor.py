@@ -1,0 +1,169 @@
+"""Rules of the language, broken one at a time in a copy of the engine -> which seed of the differential suite notices.
+
+`python scripts/mutate_executor.py [name ...]` prints a table and fails when a mutant survives, or when the suite disagrees
+without one. Run by hand: each mutant that is noticed late costs some seconds a seed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS = 12
+ASK = """
+import sys, tempfile
+from pathlib import Path
+from omnigraph.testing.differential import check_seed
+for seed in range(int(sys.argv[1])):
+    with tempfile.TemporaryDirectory() as folder:
+        report = check_seed(seed, Path(folder) / "graph")
+    for failure in report.failures[:1]:
+        reason = failure.reason.strip().splitlines()[-1][:60]
+        print(f"seed {seed}, query {failure.number} ({failure.route or 'automatic'}), {len(report.failures)} of {report.queries}: {reason}")
+        sys.exit(1)
+"""
+
+
+class Mutant(NamedTuple):
+    """A rule, the text that keeps it, and what stands there when it is broken."""
+
+    rule: str
+    file: str
+    text: str
+    instead: str
+
+
+MUTANTS = (
+    Mutant(
+        "parallel edges are one way (looked up)",
+        "exec/walk.py",
+        "    keys = np.unique(found.origin * width + found.reached)\n",
+        "    keys = np.sort(found.origin * width + found.reached)\n",
+    ),
+    Mutant(
+        "parallel edges are several edges when bound",
+        "exec/expand.py",
+        "        met = self.ways.hops(reach.walked, nodes)\n",
+        "        met = self.ways.hops(reach.walked, nodes)\n"
+        "        met = Hops(*(part[np.unique(met.origin * (1 << 32) + met.reached, return_index=True)[1]] for part in met))\n",
+    ),
+    Mutant(
+        "a search never returns to its start",
+        "exec/walk.py",
+        "    visited = origin * width + at\n",
+        "    visited = np.zeros(0, np.int64)\n",
+    ),
+    Mutant(
+        "a self-edge emits its node (looked up)",
+        "exec/walk.py",
+        "            emitted += [origin[loops] * width + at[loops], new]\n",
+        "            emitted += [new]\n",
+    ),
+    Mutant(
+        "a self-edge emits its node (adjacency)",
+        "exec/adjacency/kernels.py",
+        "        return _linked(self.csrs[0].near, nodes, nodes)\n",
+        "        return _linked(self.csrs[0].near, nodes, nodes) & False\n",
+    ),
+    Mutant(
+        "an undirected self-edge is bound once (adjacency)",
+        "exec/adjacent.py",
+        "        back = back.keep(back.reached != nodes[back.origin])\n",
+        "",
+    ),
+    Mutant(
+        "null matches nothing, not even `!=`",
+        "exec/conditions.py",
+        "    return both & found\n\n\ndef _numbers(",
+        "    return found\n\n\ndef _numbers(",
+    ),
+    Mutant(
+        "integers and floats compare by value",
+        "exec/conditions.py",
+        '    if wide_left and right.dtype.kind == "f":\n',
+        "    if False:\n",
+    ),
+    Mutant(
+        "a literal is narrowed to the 32-bit column it stands beside",
+        "plan/coerce.py",
+        "        narrow = narrowed(value)\n",
+        "        narrow = float(value)\n",
+    ),
+    Mutant(
+        "ties are broken in the order of names",
+        "exec/run.py",
+        "check=self._watch.check) for binding in op.ties]\n",
+        "check=self._watch.check) for binding in reversed(op.ties)]\n",
+    ),
+    Mutant(
+        "nulls are the smallest",
+        "exec/order.py",
+        'else ("ascending", "at_start")',
+        'else ("ascending", "at_end")',
+    ),
+    Mutant(
+        "limit cuts an order",
+        "exec/order.py",
+        "    return _untied(by_keys, starts, ties)[:limit]\n",
+        "    return _untied(by_keys, starts, ties)\n",
+    ),
+    Mutant(
+        "count leaves nulls out",
+        "exec/aggregate.py",
+        "        case AggregateFunction.COUNT:\n            yield _name(at), column.is_valid().cast(pa.int64())\n",
+        "        case AggregateFunction.COUNT:\n            yield _name(at), pa.repeat(pa.scalar(1, pa.int64()), len(column))\n",
+    ),
+    Mutant(
+        "a row without a partner stays, one with a partner goes",
+        "exec/join.py",
+        "        partnered[found.bindings[PLACE]] = True\n",
+        "        partnered[found.bindings[PLACE][:1]] = True\n",
+    ),
+)
+
+
+def main(names: list[str]) -> int:
+    chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.rule for name in names)]
+    if (wrong := noticed(None, 2)) is not None:
+        print(f"wrong without any mutant: {wrong}")
+        return 1
+    print("| broken rule | noticed by |\n|---|---|", flush=True)
+    survivors = 0
+    for mutant in chosen:
+        found = noticed(mutant, SEEDS)
+        survivors += found is None
+        print(f"| {mutant.rule} | {found or '**survives**'} |", flush=True)
+    return 1 if survivors else 0
+
+
+def noticed(mutant: Mutant | None, seeds: int) -> str | None:
+    """Run seeds on a copy of the source, with the mutant in it; the first disagreement."""
+    with tempfile.TemporaryDirectory(prefix="omnigraph-mutant-") as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy)
+        if mutant is not None:
+            apply(mutant, copy / "omnigraph" / mutant.file)
+        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMNIGRAPH_CACHE": f"{folder}/cache"}
+        done = subprocess.run([sys.executable, "-c", ASK, str(seeds)], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return None
+        if not done.stdout.strip():
+            raise SystemExit(f"it ended with {done.returncode} and told nothing:\n{done.stderr}")
+        return done.stdout.strip().splitlines()[-1]
+
+
+def apply(mutant: Mutant, file: Path) -> None:
+    text = file.read_text()
+    if text.count(mutant.text) != 1:
+        raise SystemExit(f"{mutant.file} holds {text.count(mutant.text)} times what keeps the rule {mutant.rule!r}; mend this script")
+    file.write_text(text.replace(mutant.text, mutant.instead))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Random graphs and random queries over them: a seed in, the same schema, data, history and queries out, every time."""

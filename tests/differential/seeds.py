@@ -1,0 +1,12 @@
+"""How much the suite asks for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SEEDS: Final = range(60)
+LEAST: Final = 100
+"""How often every construct and every operator must come, over all graphs."""
+WITH_ROWS: Final = 0.6
+FACTS: Final = "omnigraph-differential"
+"""The property of a test report that carries what a graph was asked."""

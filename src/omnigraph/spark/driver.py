@@ -19,6 +19,7 @@ OLDEST_JAVA: Final = 17
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
@@ -33,7 +34,8 @@ def session(
 ) -> SparkSession:
     """A session to run our jobs on, or the one that is there.
 
-    `master` is what Spark calls so, or `sc://host` for a Spark Connect server; else what `spark-submit` or SPARK_REMOTE say, else `local[*]`.
+    `master` is what Spark calls so, or `sc://host` for a Spark Connect server. Unless given it is what `spark-submit` or SPARK_REMOTE
+    say, else `local[*]`.
     """
     try:
         from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from omnigraph.exec.load.staging import Origin, Staging, Target
 from omnigraph.exec.load.tabular import entity_named
 from omnigraph.ids import TypeId
 from omnigraph.spark.lines import Lines
-from omnigraph.spark.runner import Runner, refuse
+from omnigraph.spark.runner import PartTasks, Runner, refuse
 from omnigraph.spark.tasks import Payload, Reply
 from omnigraph.spark.work import Answer, Job
 from omnigraph.store.files import fragments_from_text
@@ -38,7 +38,7 @@ _BLOCKS_AT_ONCE: Final = 16
 class FilesIntake:
     """NDJSON files, cut into parts."""
 
-    def __init__(self, runner: Runner, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, runner: PartTasks, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
         self._runner = runner
         self._root = root
         self._paths = tuple(paths)
@@ -115,7 +115,7 @@ class FramesIntake:
 class PartPlaces:
     """The lines of rows that tasks wrote: asked of the parts that have the rows, which are read once more. Only refusals ask."""
 
-    def __init__(self, runner: Runner, job: Job, lines: Lines, answers: Sequence[Answer], type_id: TypeId) -> None:
+    def __init__(self, runner: PartTasks, job: Job, lines: Lines, answers: Sequence[Answer], type_id: TypeId) -> None:
         self._runner = runner
         self._job = job
         self._lines = lines

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from omnigraph.exec.load.parts import Part, pieces_of
-from omnigraph.spark.runner import Runner, refuse
+from omnigraph.spark.runner import PartTasks, refuse
 from omnigraph.spark.tasks import Payload
 from omnigraph.spark.work import Job
 
@@ -15,7 +15,7 @@ from omnigraph.spark.work import Job
 class Lines:
     """Counts the lines of a file's parts with one Spark job, at the first question about that file."""
 
-    def __init__(self, runner: Runner, job: Job, parts: Sequence[Part]) -> None:
+    def __init__(self, runner: PartTasks, job: Job, parts: Sequence[Part]) -> None:
         self._runner = runner
         self._job = job
         self.parts = tuple(parts)

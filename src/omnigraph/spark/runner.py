@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,14 @@ _REMEDY: Final = "install omnigraph[spark] in the Python that they run (PYSPARK_
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
 
+class PartTasks(Protocol):
+    """Somebody who runs tasks over parts of files."""
+
+    def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
+        """One task a part, their replies in the order of the parts. A reply may be a failure: see `refuse`."""
+        ...
+
+
 class Runner:
     """Runs tasks on one session. The package is shipped to executors that turn out not to have it."""
 
@@ -36,7 +44,7 @@ class Runner:
         self._shipped = False
 
     def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
-        """One task a part, their replies in the order of the parts. A reply may be a failure: see `refuse`."""
+        """See `PartTasks`."""
         count = len(payload.parts)
         if not count:
             return []

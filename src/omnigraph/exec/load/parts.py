@@ -7,6 +7,7 @@ be: what is wrong with it is found in the same order, and told in the same words
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -54,7 +55,7 @@ def parts_of(path: str, *, part_bytes: int = PART_BYTES) -> list[Part]:
     else:
         blocks = range(0, size, CHUNK_BYTES)
         bounds = [*(at for block in blocks for at in range(block, min(block + CHUNK_BYTES, size), part_bytes)), size]
-    return [Part(place, start, end, size, path) for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [Part(place, start, end, size, path) for start, end in pairwise(bounds)]
 
 
 def blocks_of(part: Part) -> list[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -16,17 +17,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.python.filterPushdown.enabled": "true",
+    PUSHDOWN: "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL_SETTINGS: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Executors of a cluster must reach the driver; those of one process need no network."""
 _ATTEMPTS: Final = "4"
+
+log = logging.getLogger(__name__)
 
 
 def session(
@@ -43,6 +47,7 @@ def session(
         missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
     if (active := SparkSession.getActiveSession()) is not None:
+        register(active)
         return active
     if master is None and not _submitted():
         master = os.environ.get("SPARK_REMOTE", "local[*]")
@@ -57,7 +62,21 @@ def session(
     for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
+    register(made)
     return made
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format "omnigraph" known to a session that `session` did not make; `omnigraph.spark.source` says what it can do.
+
+    Where the session does not push filters to Python sources, they are judged by Spark, after the rows were read.
+    """
+    from omnigraph.spark.source import OmniGraphSource, PushingSource
+
+    pushes = (spark.conf.get(PUSHDOWN, "false") or "").lower() == "true"
+    if not pushes:
+        log.warning("filters on omnigraph data frames are judged after the rows are read; to push them down set %s=true first", PUSHDOWN)
+    spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -97,9 +97,8 @@ class FramesIntake:
             if self._suits(name, frame, catalog, report):
                 # Once anything is wrong nothing will land: the rest is read for its problems alone.
                 job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not report.problems)
-                answers = taken(self._runner.on_rows(Payload(job, limit=report.limit), name, frame), staging, catalog)
-                _tell(answers, report)
-                staging.of(entity).places = FramePlaces(f"<{name}>")  # a frame without rows names its type all the same
+                replies = self._runner.on_rows(Payload(job, limit=report.limit), name, frame)
+                take_frame(staging, catalog, entity, replies, report)
             advance(0, None, sum(staged.rows for staged in staging.types.values()))
             if report.full:
                 return
@@ -154,7 +153,7 @@ def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
     return Job(root.uri, root.storage_options, encode(catalog), targets)
 
 
-def taken(replies: list[Reply], staging: Staging, catalog: Catalog) -> list[Answer]:
+def taken(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[Answer]:
     """Name the files that tasks wrote, in the order of their parts, which is that of the records; then raise what any of them failed of."""
     answers = sorted((reply.answer for reply in replies if reply.answer is not None), key=lambda answer: answer.part)
     for answer in answers:
@@ -171,16 +170,17 @@ def taken(replies: list[Reply], staging: Staging, catalog: Catalog) -> list[Answ
     return answers
 
 
-def _tell(answers: Sequence[Answer], report: Report) -> None:
-    """The problems of all partitions, their records numbered through."""
+def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: Sequence[Reply], report: Report) -> None:
+    """What tasks wrote of one data frame, and what is wrong with its records, numbered in the order of its partitions."""
     before = 0
-    for answer in answers:
+    for answer in taken(replies, staging, catalog):
         report.add(
             msgspec.structs.replace(problem, record=problem.record + before) if problem.record is not None else problem
             for problem in answer.problems
         )
         report.more += answer.more
         before += answer.records
+    staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")  # a frame without rows names its type all the same
 
 
 def _entities(catalog: Catalog) -> tuple[EntityType, ...]:

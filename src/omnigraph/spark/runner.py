@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -15,6 +16,7 @@ from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, U
 from omnigraph.spark import shipped
 from omnigraph.spark.driver import attempts_of
 from omnigraph.spark.tasks import Payload, Reply, encode_payload
+from omnigraph.spark.unload import Unload
 from omnigraph.spark.watched import OnDone, collected
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Runner:
         self._attempts: Final = attempts_of(spark)
         self._shipped = False
 
-    def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
+    def on_parts(self, doing: str, payload: Payload | Unload, *, on_done: OnDone | None = None) -> list[Reply]:
         """See `PartTasks`."""
         count = len(payload.parts)
         if not count:
@@ -56,8 +58,8 @@ class Runner:
         """One task a partition of the frame. A reply may be a failure: see `refuse`."""
         return self._replies(frame, shipped.for_rows(self._encoded(payload), type_name, omnigraph.__version__), None)
 
-    def _encoded(self, payload: Payload) -> bytes:
-        return encode_payload(msgspec.structs.replace(payload, attempts=self._attempts))
+    def _encoded(self, payload: Payload | Unload) -> bytes:
+        return encode_payload(msgspec.structs.replace(payload, attempts=self._attempts) if isinstance(payload, Payload) else payload)
 
     def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         replies = self._run(frame, task, on_done)
@@ -90,7 +92,7 @@ class Runner:
         self._shipped = True
 
 
-def refuse(replies: list[Reply]) -> None:
+def refuse(replies: Sequence[Reply]) -> None:
     """Raise the first failure among the replies. Whoever calls this has taken over the files of the others, and removes them."""
     for reply in replies:
         if reply.failure is not None:

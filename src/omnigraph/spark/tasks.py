@@ -17,6 +17,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outco
 from omnigraph.exec.load.parts import Part, count_lines, pieces_of
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
+from omnigraph.spark.unload import Unload, Unloaded, unload_part
 from omnigraph.spark.work import Answer, Job, lines_of, problems_of, stage_part, stage_rows
 
 
@@ -54,6 +55,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 
     answer: Answer | None = None
     lines: tuple[int, ...] = ()
+    unloaded: Unloaded | None = None
     failure: Failure | None = None
     missing: str | None = None
     """The module an executor does not have."""
@@ -61,7 +63,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     """The other release of ours that an executor has."""
 
 
-def encode_payload(payload: Payload) -> bytes:
+def encode_payload(payload: Payload | Unload) -> bytes:
     return msgspec.msgpack.encode(payload)
 
 
@@ -102,6 +104,12 @@ def rows(payload: bytes, type_name: str, batches: Iterator[pa.RecordBatch]) -> s
     return _reply(told, lambda: Reply(_written(stage_rows(told.job, number, type_name, batches, limit=told.limit))))
 
 
+def unload(payload: bytes, number: int) -> str:
+    """Write one part of an export. Its driver clears the whole folder if it fails, so an attempt may fail like any task."""
+    job = msgspec.msgpack.decode(payload, type=Unload)
+    return _reply(None, lambda: Reply(unloaded=unload_part(job, number)))
+
+
 def _told(payload: bytes) -> Payload:
     return msgspec.msgpack.decode(payload, type=Payload)
 
@@ -112,8 +120,8 @@ def _written(answer: Answer) -> Answer:
     return answer
 
 
-def _reply(told: Payload, work: Callable[[], Reply]) -> str:
-    last = _attempt() + 1 >= told.attempts
+def _reply(told: Payload | None, work: Callable[[], Reply]) -> str:
+    last = told is not None and _attempt() + 1 >= told.attempts
     try:
         reply = work()
     except StorageError as error:

@@ -22,8 +22,8 @@ from omnigraph.exec.load.staging import Staging, Target
 from omnigraph.exec.problems import Problem
 from omnigraph.exec.validate.values import check_values
 from omnigraph.ids import TypeId
-from omnigraph.store.files import fragments_to_text
-from omnigraph.store.root import Root, open_root
+from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
+from omnigraph.store.root import open_root
 from omnigraph.store.tables import Tables
 
 
@@ -64,7 +64,7 @@ def stage_part(job: Job, number: int, part: Part) -> Answer:
     report = Report(1)
     staging = _staging(job)
     with _tidied(staging):
-        for batch in read_batches(part, _catalog(job.catalog), report, check=check_values):
+        for batch in read_batches(part, catalog_of(job.catalog), report, check=check_values):
             if not report.problems:
                 staging.add(batch)
         if report.problems:
@@ -76,7 +76,7 @@ def stage_part(job: Job, number: int, part: Part) -> Answer:
 
 def stage_rows(job: Job, number: int, type_: str, batches: Iterable[pa.RecordBatch], *, limit: int) -> Answer:
     """Check and write the rows that one partition of a data frame has. All are read, and all problems counted."""
-    catalog, whole = _catalog(job.catalog), Report(limit)
+    catalog, whole = catalog_of(job.catalog), Report(limit)
     staging, records = _staging(job), 0
     with _tidied(staging):
         for rows in batches:
@@ -97,7 +97,7 @@ def stage_rows(job: Job, number: int, type_: str, batches: Iterable[pa.RecordBat
 def problems_of(job: Job, block: Part, *, limit: int) -> Answer:
     """What is wrong with the records of a block, now that the number of its first line is known."""
     report = Report(limit)
-    for _ in read_batches(block, _catalog(job.catalog), report, check=check_values):
+    for _ in read_batches(block, catalog_of(job.catalog), report, check=check_values):
         pass
     return Answer(0, wrong=bool(report.problems), problems=tuple(report.problems), more=report.more)
 
@@ -106,11 +106,26 @@ def lines_of(job: Job, part: Part, type_id: TypeId, rows: Sequence[int]) -> list
     """The lines of some rows of one type, by their numbers in the part from 0, in ascending order."""
     found: list[int] = []
     before = 0
-    for batch in read_batches(part, _catalog(job.catalog), Report()):
+    for batch in read_batches(part, catalog_of(job.catalog), Report()):
         if batch.entity.id == type_id:
             found += _lines(batch, [row - before for row in rows[len(found) :] if row - before < len(batch.lines)])
             before += len(batch.lines)
     return found
+
+
+def discard(job: Job, answers: Iterable[Answer]) -> None:
+    """Remove what tasks wrote: no commit will name it."""
+    for answer in answers:
+        for type_id, wrote in answer.types:
+            target = job.targets[type_id]
+            shelf = Shelf(tables_of(job.uri, job.storage_options).open(target.row.ref), native=target.native)
+            shelf.fragments += fragments_from_text(wrote.fragments)
+            shelf.clear()
+
+
+def tables_of(uri: str, storage_options: Mapping[str, str]) -> Tables:
+    """The tables of a graph, whose handles stay open from task to task of one process."""
+    return _tables(uri, tuple(sorted(storage_options.items())))
 
 
 def _lines(batch: Batch, rows: Sequence[int]) -> list[int]:
@@ -138,7 +153,7 @@ def _staging(job: Job) -> Staging:
     def target(entity: EntityType) -> Target:
         return job.targets[entity.id]
 
-    return Staging(Tables(_root(job.uri, tuple(sorted(job.storage_options.items())))), target, write=True, key_bytes=0)
+    return Staging(tables_of(job.uri, job.storage_options), target, write=True, key_bytes=0)
 
 
 def _written(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:
@@ -150,10 +165,11 @@ def _written(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:
 
 
 @lru_cache(maxsize=4)
-def _catalog(stored: bytes) -> Catalog:
+def catalog_of(stored: bytes) -> Catalog:
+    """The schema that a job carries, decoded once a process."""
     return decode(stored)
 
 
 @lru_cache(maxsize=4)
-def _root(uri: str, options: tuple[tuple[str, str], ...]) -> Root:
-    return open_root(uri, storage_options=dict(options))
+def _tables(uri: str, options: tuple[tuple[str, str], ...]) -> Tables:
+    return Tables(open_root(uri, storage_options=dict(options)))

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import Kind, Unsupported
@@ -47,7 +48,8 @@ def session(
         missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
     if (active := SparkSession.getActiveSession()) is not None:
-        register(active)
+        with suppress(Unsupported):  # loads and exports run there all the same
+            register(active)
         return active
     if master is None and not _submitted():
         master = os.environ.get("SPARK_REMOTE", "local[*]")
@@ -71,12 +73,20 @@ def register(spark: SparkSession) -> None:
 
     Where the session does not push filters to Python sources, they are judged by Spark, after the rows were read.
     """
+    from pyspark.errors import AnalysisException
+
     from omnigraph.spark.source import OmniGraphSource, PushingSource
 
     pushes = (spark.conf.get(PUSHDOWN, "false") or "").lower() == "true"
     if not pushes:
         log.warning("filters on omnigraph data frames are judged after the rows are read; to push them down set %s=true first", PUSHDOWN)
-    spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
+    try:
+        spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        another = "only one session of a Spark application can know a Python data source, and another one knows ours already; use that one"
+        raise Unsupported(Kind.UNSUPPORTED, another) from error
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -22,12 +22,12 @@ from omnigraph.spark.work import Answer, Job, lines_of, problems_of, stage_part,
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """What all tasks of one Spark job are told. `attempts` is how often Spark tries a task."""
+    """What all tasks of one Spark job are told. `attempts` is how often Spark tries a task, if that is known."""
 
     job: Job
     parts: tuple[Part, ...] = ()
     limit: int = 0
-    attempts: int = 1
+    attempts: int | None = None
     type_id: TypeId | None = None
     rows: tuple[tuple[int, ...], ...] = ()
     """Of each part those that are asked about."""
@@ -70,19 +70,19 @@ def encode_payload(payload: Payload | Unload) -> bytes:
 def stage(payload: bytes, number: int) -> str:
     """Read, check and write one part."""
     told = _told(payload)
-    return _reply(told, lambda: Reply(_written(stage_part(told.job, number, told.parts[number]))))
+    return _reply(told.attempts, lambda: Reply(_written(stage_part(told.job, number, told.parts[number]))))
 
 
 def count(payload: bytes, number: int) -> str:
     """Count the lines of each block of a part."""
     told = _told(payload)
-    return _reply(told, lambda: Reply(lines=tuple(map(count_lines, pieces_of(told.parts[number])))))
+    return _reply(told.attempts, lambda: Reply(lines=tuple(map(count_lines, pieces_of(told.parts[number])))))
 
 
 def problems(payload: bytes, number: int) -> str:
     """Say what is wrong with one block."""
     told = _told(payload)
-    return _reply(told, lambda: Reply(problems_of(told.job, told.parts[number], limit=told.limit)))
+    return _reply(told.attempts, lambda: Reply(problems_of(told.job, told.parts[number], limit=told.limit)))
 
 
 def lines(payload: bytes, number: int) -> str:
@@ -90,7 +90,7 @@ def lines(payload: bytes, number: int) -> str:
     told = _told(payload)
     assert told.type_id is not None
     type_id = told.type_id
-    return _reply(told, lambda: Reply(lines=tuple(lines_of(told.job, told.parts[number], type_id, told.rows[number]))))
+    return _reply(told.attempts, lambda: Reply(lines=tuple(lines_of(told.job, told.parts[number], type_id, told.rows[number]))))
 
 
 def rows(payload: bytes, type_name: str, batches: Iterator[pa.RecordBatch]) -> str:
@@ -101,7 +101,7 @@ def rows(payload: bytes, type_name: str, batches: Iterator[pa.RecordBatch]) -> s
     assert context is not None, "Spark runs this"
     number = context.partitionId()
     told = _told(payload)
-    return _reply(told, lambda: Reply(_written(stage_rows(told.job, number, type_name, batches, limit=told.limit))))
+    return _reply(told.attempts, lambda: Reply(_written(stage_rows(told.job, number, type_name, batches, limit=told.limit))))
 
 
 def unload(payload: bytes, number: int) -> str:
@@ -120,8 +120,8 @@ def _written(answer: Answer) -> Answer:
     return answer
 
 
-def _reply(told: Payload | None, work: Callable[[], Reply]) -> str:
-    last = told is not None and _attempt() + 1 >= told.attempts
+def _reply(attempts: int | None, work: Callable[[], Reply]) -> str:
+    last = attempts is not None and _attempt() + 1 >= attempts
     try:
         reply = work()
     except StorageError as error:

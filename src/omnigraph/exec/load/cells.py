@@ -185,7 +185,7 @@ def _from_lists_of_timestamps(property_: Property, values: pa.Array) -> Converte
 def _without_finer(property_: Property, converted: Converted, finer: Places) -> Converted:
     message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds first"
     refused = [(int(row), Refused(Code.TEMPORAL, message)) for row in finer]
-    return Converted(converted.values, [*refused, *converted.refused])
+    return Converted(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
 
 
 def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:

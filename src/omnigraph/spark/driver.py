@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import Kind, Unsupported
@@ -28,9 +29,17 @@ _SETTINGS: Final = {
 
 
 def session(
-    *, master: str | None = None, app: str = "omnigraph", memory: str = "2g", settings: Mapping[str, str] | None = None
+    *,
+    master: str | None = None,
+    app: str = "omnigraph",
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+    log: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session to run our jobs on, or the one that is there. `master` is `local[*]` unless said, or told to `spark-submit`."""
+    """A session to run our jobs on, or the one that is there. `master` is `local[*]` unless said, or told to `spark-submit`.
+
+    `log` is a file for what Spark says while it starts and runs; without it that goes where our own errors go.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -49,8 +58,27 @@ def session(
         builder = builder.master(master or "local[*]")
     for key, value in {**_SETTINGS, "spark.driver.memory": memory, **(settings or {})}.items():
         builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
+    with _said_to(log):
+        made: SparkSession = builder.getOrCreate()
     return made
+
+
+@contextmanager
+def _said_to(log: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Java inherits our standard error and keeps what it got; ours comes back. Nothing else keeps its first lines off the screen."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    with open(log, "ab") as file:
+        ours = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, 2)
+            os.close(ours)
 
 
 def require_java() -> None:

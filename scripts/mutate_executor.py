@@ -90,10 +90,10 @@ MUTANTS = (
         "    if False:\n",
     ),
     Mutant(
-        "a literal is narrowed to the 32-bit column it stands beside",
-        "plan/coerce.py",
-        "        narrow = narrowed(value)\n",
-        "        narrow = float(value)\n",
+        "both zeros are one group",
+        "exec/aggregate.py",
+        "    return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column\n",
+        "    return column\n",
     ),
     Mutant(
         "ties are broken in the order of names",

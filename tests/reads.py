@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from omnigraph.exec.query import Ask
-from omnigraph.exec.run import HELD_BYTES, run
+from omnigraph.exec.run import HELD_BYTES
 from omnigraph.exec.watch import Watch
 from omnigraph.graph import Graph, init
 from omnigraph.lang import Source
@@ -73,7 +73,7 @@ def bag(
 
 def routed(graph: Graph, body: str, route: Route, *, held_bytes: int = HELD_BYTES) -> list[tuple[Any, ...]]:
     """The rows when every link is followed one way, whatever the plan chose."""
-    queries, snapshot = graph._queries, graph._manifest.snapshot()  # below the façade, which has no such choice
-    _, plan = queries._plan(Ask(Source(text_of(body), "query.gq"), None, None, 0), queries._view(snapshot))
-    table = run(plan, queries._view(snapshot), watch=Watch(), route=route, held_bytes=held_bytes)
-    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+    ask = Ask(Source(text_of(body), "query.gq"), None, None, 0)
+    snapshot = graph._manifest.snapshot()  # below the façade, which has no such choice
+    result = graph._queries.result(ask, snapshot, watch=Watch(), route=route, held_bytes=held_bytes)
+    return sorted(result.tuples(), key=repr)

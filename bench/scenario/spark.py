@@ -116,7 +116,7 @@ def on_spark(work: Callable[[SparkSession, str, str], object], little: str, whol
     from omnigraph.spark import session
 
     with tempfile.NamedTemporaryFile() as log:
-        spark = session(master="local[2]", log=log.name)
+        spark = session(master="local[2]", log_file=log.name)
     try:
         work(spark, "little", little)
         return _measured(lambda: work(spark, "whole", whole))

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, Kind, StorageError
+from omnigraph.exec.problems import Problem
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.manifest import intents
@@ -91,10 +92,11 @@ def insert_edge(source: str, target: str) -> Statement:
     name, type_ = ("Likes", "Film") if target in FILMS else ("Knows", "Person")
 
     def apply(world: World) -> tuple[int, int]:
-        if source not in world.people:
-            raise Missing(f"src '{source}' not found in Person")
+        missing = [f"src '{source}' not found in Person"] if source not in world.people else []
         if target not in (world.films if type_ == "Film" else world.people):
-            raise Missing(f"dst '{target}' not found in {type_}")
+            missing.append(f"dst '{target}' not found in {type_}")
+        if missing:
+            raise Missing(*missing)
         (world.likes if type_ == "Film" else world.knows)[source, target] += 1
         return 0, 1
 
@@ -163,13 +165,20 @@ WHICH = st.integers(0, 1)
 BRANCH = st.integers(0, 3)
 
 
+def told(error: InvalidInput) -> set[str]:
+    """What a refusal says: it may tell of every record that is wrong, not only of the first."""
+    problems: tuple[Problem, ...] = error.facts["problems"]  # type: ignore[assignment]
+    assert problems
+    return {problem.message for problem in problems}
+
+
 class Planned(NamedTuple):
-    """A mutation, what it should say, and the world it should leave; or the reason why it must be refused."""
+    """A mutation, what it should say, and the world it should leave; or the reasons why it must be refused."""
 
     text: str
     after: World
     counts: tuple[int, int]
-    refusal: str | None = None
+    refusals: frozenset[str] | set[str] = frozenset()
 
 
 class GraphMachine(RuleBasedStateMachine):
@@ -199,13 +208,15 @@ class GraphMachine(RuleBasedStateMachine):
         world = deepcopy(self.worlds[branch])
         text = " ".join(statement.text for statement in statements)
         nodes = edges = 0
+        refusals: set[str] = set()
         for statement in statements:
             try:
                 counted = statement.apply(world)
             except Missing as missing:
-                return Planned(text, self.worlds[branch], (0, 0), str(missing))
+                refusals |= set(missing.args)
+                continue
             nodes, edges = nodes + counted[0], edges + counted[1]
-        return Planned(text, world, (nodes, edges))
+        return Planned(text, self.worlds[branch], (0, 0), refusals) if refusals else Planned(text, world, (nodes, edges))
 
     def resolved(self, branch: str) -> None:
         """Somebody came by who heals."""
@@ -217,10 +228,10 @@ class GraphMachine(RuleBasedStateMachine):
         branch = self.branch(at)
         self.resolved(branch)
         planned = self.plan(branch, statements)
-        if planned.refusal is not None:
+        if planned.refusals:
             with pytest.raises(InvalidInput) as caught:
                 run(self.handles[which], planned.text, branch=branch)
-            assert caught.value.message == planned.refusal
+            assert told(caught.value) <= planned.refusals
             return
         receipt = run(self.handles[which], planned.text, branch=branch)
         assert (receipt.affected_nodes, receipt.affected_edges) == planned.counts
@@ -236,7 +247,7 @@ class GraphMachine(RuleBasedStateMachine):
             with armed(point):
                 run(self.handles[which], planned.text, branch=branch)
         except InvalidInput as error:
-            assert error.message == planned.refusal  # noqa: PT017  # the law is which error comes when
+            assert told(error) <= planned.refusals  # noqa: PT017  # the law is which error comes when
             return
         except SimulatedCrash:
             self.died(branch, point, planned)
@@ -266,7 +277,7 @@ class GraphMachine(RuleBasedStateMachine):
             with armed(point, failure=failure):
                 receipt = run(self.handles[which], planned.text, branch=branch)
         except InvalidInput as error:
-            assert error.message == planned.refusal  # noqa: PT017  # the law is which error comes when
+            assert told(error) <= planned.refusals  # noqa: PT017  # the law is which error comes when
         except StorageError as error:
             assert error is failure  # noqa: PT017
             assert point not in (*COMMITTED, *PUBLISHED), "what was committed to every table is finished, not undone"

@@ -30,7 +30,7 @@ SMALL: Final = 4_096
 """A table of so few rows is always read in one pass."""
 
 LOOKUP: Final = 200
-"""One lookup in an index takes about as long as reading this many texts in a row: 46 us against 0.2."""
+"""One lookup in an index is taken to last as long as reading this many texts in a row. A guess from the planner's costs."""
 
 KnownIds = Callable[[], Ids | None]
 """The ids of a table by number and back, unless they would have to be read first."""

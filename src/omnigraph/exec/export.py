@@ -49,11 +49,12 @@ def export_lines(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, types:
 
 def export_batches(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[Rows]:
     """Every row as Arrow, blobs as bytes: all edge types, then all node types, each by name, rows by id."""
-    chosen = _chosen(snapshot, catalog, None if types is None else list(types))
+    chosen = chosen_types(snapshot, catalog, None if types is None else list(types))
     return (Rows(entity, part) for entity, row in chosen for part in rows_in_order(tables.open(row.ref), entity))
 
 
-def _chosen(snapshot: Snapshot, catalog: Catalog, types: list[str] | None) -> list[tuple[EntityType, TableRow]]:
+def chosen_types(snapshot: Snapshot, catalog: Catalog, types: list[str] | None) -> list[tuple[EntityType, TableRow]]:
+    """The types to export with their tables: edges, then nodes, each by name."""
     entities: list[EntityType] = [*catalog.edges, *catalog.nodes]
     by_alias = {f"{entity.kind}:{entity.name}": entity for entity in entities}
     names = {entity.name for entity in by_alias.values()}

@@ -13,7 +13,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.result import Result
-from omnigraph.exec.run import Clause, run
+from omnigraph.exec.run import HELD_BYTES, Clause, run
 from omnigraph.exec.statistics import Surveyor
 from omnigraph.exec.view import Opened, View
 from omnigraph.exec.watch import Watch
@@ -66,14 +66,14 @@ class Queries:
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None) -> Result:
-        """With `route` every link is followed that way; the answer is the same."""
+    def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None, held_bytes: int = HELD_BYTES) -> Result:
+        """With `route` every link is followed that way; the answer is the same. `held_bytes` bounds what it may hold."""
         view = self._view(snapshot)
         checked, plan = self._plan(ask, view)
         if checked.search is not None:
             raise _unsupported(checked.search, ask.source)
         try:
-            table = run(plan, view, watch=watch, route=route)
+            table = run(plan, view, watch=watch, route=route, held_bytes=held_bytes)
         except ResourceLimitExceeded as error:
             raise _placed(error, checked.tree, ask.source) from error
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
@@ -89,7 +89,14 @@ class Queries:
             checked = self._check(ask, view.snapshot)
             parameters = bind_parameters(checked.read.parameters, ask.params)
             catalog = self._catalog_of(view.snapshot)
-            statistics = self._surveyor.statistics(view.snapshot, catalog, types=checked.types, adjacency_ready=view.adjacency_ready)
+            statistics = self._surveyor.statistics(
+                view.snapshot,
+                catalog,
+                types=checked.types,
+                adjacency_ready=view.adjacency_ready,
+                spent_ms=view.spent_ms,
+                known=view.known_edges,
+            )
             return checked, plan_read(checked.read, parameters, now_ms=ask.now_ms, statistics=statistics)
 
     def _check(self, ask: Ask, snapshot: Snapshot) -> Checked:

@@ -120,7 +120,9 @@ def spread(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numbers64]:
 
 def distinct(numbers: Numbers64, *, size: int) -> tuple[Numbers64, Numbers64]:
     """The distinct numbers, ascending, and for every number its place among them. All are below `size`."""
-    if not len(numbers) or size > 16 * len(numbers):
+    if bool((numbers[1:] > numbers[:-1]).all()):  # as a scan leaves them
+        return numbers, np.arange(len(numbers), dtype=np.int64)
+    if size > 16 * len(numbers):
         found, places = np.unique(numbers, return_inverse=True)
         return found, places.astype(np.int64, copy=False)
     seen = np.zeros(size, np.bool_)

@@ -21,7 +21,7 @@ from omnigraph.exec.conditions import holding, repeated
 from omnigraph.exec.entities import Entities
 from omnigraph.exec.expand import Linked, connect, expand, fan_outs, is_bare
 from omnigraph.exec.join import equal_pairs, product, without_partner
-from omnigraph.exec.lookup import LookedUp
+from omnigraph.exec.lookup import Billed, LookedUp
 from omnigraph.exec.order import Key, places
 from omnigraph.exec.predicate import exact_sql
 from omnigraph.exec.rows import BATCH, Column, Numbers64, Rows, concat, gathered
@@ -299,7 +299,8 @@ class _Run:
             return Linked(link, edges, left, right, Adjacent(self._view.adjacency(link.edge)), rest=link.where, watch=self._watch)
         texts = [exact_sql(predicate) for predicate in link.where]
         sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
-        ways = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
+        asked = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
+        ways = Billed(asked, partial(self._view.spend, link.edge))
         rest = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         return Linked(link, edges, left, right, ways, rest=rest, watch=self._watch)
 

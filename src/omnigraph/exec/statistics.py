@@ -29,6 +29,10 @@ _SHARE: Final = 10
 
 AdjacencyReady = Callable[[TableRow], bool]
 """Whether the adjacency of an edge table, as a snapshot shows it, is in memory."""
+SpentMs = Callable[[TableRow], float]
+"""What following an edge type without its adjacency has cost so far."""
+KnownEdges = Callable[[TableRow], int]
+"""How many edges an older adjacency shares with the one that a snapshot needs."""
 
 
 class Surveyor:
@@ -40,16 +44,26 @@ class Surveyor:
         self._mutex = threading.Lock()
 
     def statistics(
-        self, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[TypeId], adjacency_ready: AdjacencyReady = lambda _: False
+        self,
+        snapshot: Snapshot,
+        catalog: Catalog,
+        *,
+        types: Iterable[TypeId],
+        adjacency_ready: AdjacencyReady = lambda _: False,
+        spent_ms: SpentMs = lambda _: 0.0,
+        known: KnownEdges = lambda _: 0,
     ) -> Statistics:
         """What is known for planning a query on `types`; of other types only how many rows they have."""
         shown = live_tables(snapshot.state)
         asked = {type_: shown[type_] for type_ in types if type_ in shown}
+        links = {edge.id: asked[edge.id] for edge in catalog.edges if edge.id in asked}
         return statistics_of(
             catalog,
             {type_: row.rows for type_, row in shown.items()},
             indexed={type_: usable_columns(self.indexes(row.ref)) for type_, row in asked.items()},
-            adjacency=frozenset(edge.id for edge in catalog.edges if edge.id in asked and adjacency_ready(asked[edge.id])),
+            adjacency=frozenset(edge for edge, row in links.items() if adjacency_ready(row)),
+            spent_ms={edge: spent_ms(row) for edge, row in links.items()},
+            known={edge: known(row) for edge, row in links.items()},
         )
 
     def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:

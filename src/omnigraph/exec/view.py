@@ -72,6 +72,17 @@ class View:
         """Whether it need not be built."""
         return self._topology.ready(*self._between(TypeId(edge.id.partition("-")[0])))
 
+    def spend(self, edge: TypeRef, ms: float) -> None:
+        """A link was followed without its adjacency: often enough, and it pays to build it."""
+        self._topology.spend(self._row(edge), ms)
+
+    def spent_ms(self, edge: TableRow) -> float:
+        return self._topology.spent_ms(edge)
+
+    def known_edges(self, edge: TableRow) -> int:
+        """How many edges need not be read to have the adjacency, thanks to an older one."""
+        return self._topology.known_edges(*self._between(TypeId(edge.id.partition("-")[0])))
+
     def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
         """The tables of an edge type and of the nodes at its ends."""
         found = self._catalog.by_id(edge)

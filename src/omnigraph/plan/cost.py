@@ -1,8 +1,9 @@
 """Guesses in milliseconds: following a link by index or by adjacency, and finding nodes by predicate or by id.
 
-Lookups and scans were measured on two cores with warm files: one BTREE lookup takes about 1 ms and 0.046 ms per further
-key, a scan 24 ms per million rows, a lookup of a hundred ids 7 ms. What building and walking an adjacency costs is an
-estimate that nobody has measured yet. Only the proportions matter, and a wrong one costs time, never an answer.
+Measured on two cores with warm files: one BTREE lookup takes about 1 ms and 0.046 ms per further key, a scan 24 ms per
+million rows, a lookup of a hundred ids 7 ms. An adjacency of two million edges between a hundred thousand nodes is built in
+0.9 s; walking it takes 13 ns for each pair met, rows made of them included. Only the proportions matter, and a wrong one
+costs time, never an answer.
 """
 
 from __future__ import annotations
@@ -19,22 +20,29 @@ _CALL_MS: Final = 1.0
 _KEY_MS: Final = 0.046
 _SCAN_ROW_MS: Final = 2.4e-5
 _ID_MS: Final = 0.07
-_BUILD_EDGE_MS: Final = 3e-4
-"""Reading both ends of an edge and sorting it into the adjacency."""
-_WALK_MS: Final = 1e-5
+_BUILD_EDGE_MS: Final = 4.5e-4
+"""Reading both ends of an edge and sorting it into both directions."""
+_EXTEND_EDGE_MS: Final = 5e-5
+"""Keeping an edge of an older adjacency: between 8 ns, when rows only came, and 0.2 µs, when some have moved or gone."""
+_WALK_MS: Final = 1.3e-5
 _READY_MS: Final = 0.05
 
 
 def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool) -> RouteChoice:
-    """Index while few nodes are asked about, adjacency when many are, or when it is there already."""
+    """Index while few nodes are asked about; adjacency when many are, when it is there already, or when so much has been
+    spent on asking the index that building it would have paid.
+    """
     edge = statistics.edge(link.edge.id)
     degree = fan_out(_one_hop(link), statistics, from_left=from_left)
     index_ms, walked, frontier = 0.0, 0.0, max(rows, 1.0)
     for _ in range(min(link.high, MOST_HOPS)):
         index_ms += _CALL_MS + (_KEY_MS * frontier if edge.indexed else _SCAN_ROW_MS * edge.rows)
+        index_ms += min(_KEY_MS * frontier * degree, _CALL_MS + _SCAN_ROW_MS * edge.rows)  # the ids of the far ends
         walked += frontier * max(degree, 1.0)
         frontier = min(max(frontier * degree, 1.0), float(max(edge.rows, 1)))
-    build_ms = _READY_MS if edge.adjacency_ready else _CALL_MS + _BUILD_EDGE_MS * edge.rows
+    known = min(edge.adjacency_known, edge.rows)
+    build_ms = _CALL_MS + _BUILD_EDGE_MS * (edge.rows - known) + _EXTEND_EDGE_MS * known - edge.spent_ms
+    build_ms = _READY_MS if edge.adjacency_ready else max(_READY_MS, build_ms)
     adjacency_ms = build_ms + _WALK_MS * walked
     route = Route.INDEX if index_ms <= adjacency_ms else Route.ADJACENCY
     return RouteChoice(route, index_ms, adjacency_ms, edge.adjacency_ready)

@@ -28,7 +28,8 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 class EdgeStatistics(msgspec.Struct, frozen=True):
     """Degrees are averages over the nodes of that end. `adjacency_ready`: the adjacency is in memory already.
 
-    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all.
+    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all. `spent_ms`: what queries
+    have spent without an adjacency. `adjacency_known`: how many edges an older adjacency shares, so that they need not be read.
     """
 
     rows: int = 1000
@@ -36,6 +37,8 @@ class EdgeStatistics(msgspec.Struct, frozen=True):
     in_degree: float = 1.0
     adjacency_ready: bool = False
     indexed: bool = True
+    spent_ms: float = 0.0
+    adjacency_known: int = 0
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -71,6 +74,8 @@ def statistics_of(
     *,
     indexed: Mapping[TypeId, frozenset[str]],
     adjacency: frozenset[TypeId] = frozenset(),
+    spent_ms: Mapping[TypeId, float] = {},
+    known: Mapping[TypeId, int] = {},
 ) -> Statistics:
     """Statistics from what a snapshot tells for free: row counts, built indexes, and the adjacencies in memory."""
     nodes: dict[TypeId, NodeStatistics] = {}
@@ -83,7 +88,9 @@ def statistics_of(
         count = rows.get(edge.id, 0)
         sources, targets = rows.get(ids[edge.source], 0), rows.get(ids[edge.target], 0)
         ends = indexed.get(edge.id, frozenset()) >= ENDS
-        edges[edge.id] = EdgeStatistics(count, count / max(1, sources), count / max(1, targets), edge.id in adjacency, ends)
+        degrees = count / max(1, sources), count / max(1, targets)
+        past = spent_ms.get(edge.id, 0.0), known.get(edge.id, 0)
+        edges[edge.id] = EdgeStatistics(count, *degrees, edge.id in adjacency, ends, *past)
     return Statistics(nodes, edges)
 
 

@@ -1,22 +1,21 @@
 """Bulk work on Apache Spark: the same loads and exports, the same rules, one commit. Needs the extra `spark` and Java 17 or newer."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from omnigraph.spark.driver import session
+    from omnigraph.spark.driver import register, session
+    from omnigraph.spark.exports import export
     from omnigraph.spark.load import GraphLoad
+    from omnigraph.spark.views import register_views
 
-__all__ = ["GraphLoad", "session"]
+__all__ = ["GraphLoad", "export", "register", "register_views", "session"]
+
+_MODULES: Final = {"GraphLoad": "load", "export": "exports", "register": "driver", "register_views": "views", "session": "driver"}
 
 
 def __getattr__(name: str) -> object:
     """Loaded when asked for: executors need only what they run."""
-    if name == "GraphLoad":
-        from omnigraph.spark.load import GraphLoad
-
-        return GraphLoad
-    if name == "session":
-        from omnigraph.spark.driver import session
-
-        return session
+    if name in _MODULES:
+        return getattr(import_module(f"omnigraph.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'omnigraph.spark' has no attribute {name!r}")

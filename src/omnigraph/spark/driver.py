@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
+log = logging.getLogger(__name__)
+
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.python.filterPushdown.enabled": "true",
+    PUSHDOWN: "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -34,11 +38,11 @@ def session(
     app: str = "omnigraph",
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
-    log: str | os.PathLike[str] | None = None,
+    log_file: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
     """A session to run our jobs on, or the one that is there. `master` is `local[*]` unless said, or told to `spark-submit`.
 
-    `log` is a file for what Spark says while it starts and runs; without it that goes where our own errors go.
+    `log_file` takes what Spark says while it starts and runs; without it that goes to standard error.
     """
     try:
         from pyspark.sql import SparkSession
@@ -46,6 +50,7 @@ def session(
         missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
     if (active := SparkSession.getActiveSession()) is not None:
+        register(active)
         return active
     remote = os.environ.get("SPARK_REMOTE") if master is None else None
     if remote is None:
@@ -58,21 +63,35 @@ def session(
         builder = builder.master(master or "local[*]")
     for key, value in {**_SETTINGS, "spark.driver.memory": memory, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _said_to(log):
+    with _said_to(log_file):
         made: SparkSession = builder.getOrCreate()
+    register(made)
     return made
 
 
+def register(spark: SparkSession) -> None:
+    """Make the format "omnigraph" known to a session that `session` did not make; `omnigraph.spark.source` says what it can do.
+
+    Where the session does not push filters to Python sources, they are judged by Spark, after the rows were read.
+    """
+    from omnigraph.spark.source import OmniGraphSource, PushingSource
+
+    pushes = (spark.conf.get(PUSHDOWN, "false") or "").lower() == "true"
+    if not pushes:
+        log.warning("filters on omnigraph data frames are judged after the rows are read; to push them down set %s=true first", PUSHDOWN)
+    spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
+
+
 @contextmanager
-def _said_to(log: str | os.PathLike[str] | None) -> Iterator[None]:
+def _said_to(file: str | os.PathLike[str] | None) -> Iterator[None]:
     """Java inherits our standard error and keeps what it got; ours comes back. Nothing else keeps its first lines off the screen."""
-    if log is None:
+    if file is None:
         yield
         return
     sys.stderr.flush()
-    with open(log, "ab") as file:
+    with open(file, "ab") as opened:
         ours = os.dup(2)
-        os.dup2(file.fileno(), 2)
+        os.dup2(opened.fileno(), 2)
         try:
             yield
         finally:

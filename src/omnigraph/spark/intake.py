@@ -89,19 +89,24 @@ class FramesIntake:
             entity = entity_named(name, catalog)
             replies = self._runner.on_rows(Payload(job), name, frame)
             answers = in_order(reply.answer for reply in replies if reply.answer is not None)
-            firsts = [0, *accumulate(answer.lines for answer in answers)]
-            for first, answer in zip(firsts, answers, strict=False):
-                report.add(
-                    msgspec.structs.replace(problem, record=problem.record + first) if problem.record is not None else problem
-                    for problem in answer.problems
-                )
-                report.more += answer.more
-            staging.of(entity)  # a frame without rows names its type all the same
-            take_over(staging, catalog, answers)
-            staging.of(entity).places = FramePlaces(f"<{name}>")
+            take_frame(staging, catalog, entity, answers, report)
             advance(0, None, sum(staged.rows for staged in staging.types.values()))
             if report.full:
                 return
+
+
+def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, answers: Sequence[Answer], report: Report) -> None:
+    """What tasks wrote of one data frame, and what is wrong with its records, numbered in the order of its partitions."""
+    firsts = [0, *accumulate(answer.lines for answer in answers)]
+    for first, answer in zip(firsts, answers, strict=False):
+        report.add(
+            msgspec.structs.replace(problem, record=problem.record + first) if problem.record is not None else problem
+            for problem in answer.problems
+        )
+        report.more += answer.more
+    staging.of(entity)  # a frame without rows names its type all the same
+    take_over(staging, catalog, answers)
+    staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")
 
 
 class PartPlaces:

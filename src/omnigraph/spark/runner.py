@@ -14,6 +14,7 @@ import omnigraph
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 from omnigraph.spark import shipped
 from omnigraph.spark.tasks import Payload, Reply, encode_payload
+from omnigraph.spark.unload import Unload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +30,7 @@ class Runner:
         self._spark = spark
         self._shipped = False
 
-    def on_parts(self, doing: str, payload: Payload, numbers: Sequence[int]) -> list[Reply]:
+    def on_parts(self, doing: str, payload: Payload | Unload, numbers: Sequence[int]) -> list[Reply]:
         """One task a part."""
         if not numbers:
             return []

@@ -11,6 +11,7 @@ import pyarrow as pa
 from omnigraph.errors import OmniGraphError, StorageError
 from omnigraph.exec.load.parts import Part
 from omnigraph.ids import TypeId
+from omnigraph.spark.unload import Unload, Unloaded, unload_part
 from omnigraph.spark.work import Answer, Job, lines_of, problems_of, stage_part, stage_rows
 
 
@@ -36,11 +37,12 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: Answer | None = None
     lines: tuple[int, ...] = ()
     refused: Refused | None = None
+    unloaded: Unloaded | None = None
     missing: str | None = None
     """The module an executor does not have."""
 
 
-def encode_payload(payload: Payload) -> bytes:
+def encode_payload(payload: Payload | Unload) -> bytes:
     return msgspec.msgpack.encode(payload)
 
 
@@ -76,6 +78,12 @@ def rows(payload: bytes, type_name: str, batches: Iterator[pa.RecordBatch]) -> s
         return _reply(lambda: Reply(Answer(number, 0, {})))
     schema = first.schema
     return _reply(lambda: Reply(stage_rows(_told(payload).job, number, type_name, chain([first], batches), schema)))
+
+
+def unload(payload: bytes, number: int) -> str:
+    """Write one part of an export."""
+    job = msgspec.msgpack.decode(payload, type=Unload)
+    return _reply(lambda: Reply(unloaded=unload_part(job, number)))
 
 
 def _told(payload: bytes) -> Payload:

@@ -20,8 +20,8 @@ from omnigraph.exec.load.staging import Staging, Target
 from omnigraph.exec.problems import REPORTED, Problem
 from omnigraph.exec.validate.values import check_values
 from omnigraph.ids import TypeId
-from omnigraph.store.files import fragments_to_text
-from omnigraph.store.root import Root, open_root
+from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
+from omnigraph.store.root import open_root
 from omnigraph.store.tables import Tables
 
 
@@ -83,24 +83,38 @@ def stage_rows(job: Job, number: int, type_: str, batches: Iterable[pa.RecordBat
 def problems_of(job: Job, part: Part, *, limit: int) -> Answer:
     """What is wrong with the records of a part, now that the number of its first line is known."""
     report = Report(limit)
-    for _ in read_batches(part, _catalog(job.catalog), report, check=check_values):
+    for _ in read_batches(part, catalog_of(job.catalog), report, check=check_values):
         pass
     return Answer(0, 0, {}, tuple(report.problems), report.more)
 
 
 def lines_of(job: Job, part: Part, type_id: TypeId) -> list[int]:
     """The lines of the rows of one type, in their order."""
-    batches = read_batches(part, _catalog(job.catalog), Report())
+    batches = read_batches(part, catalog_of(job.catalog), Report())
     return [line for batch in batches if batch.entity.id == type_id for line in batch.lines.to_pylist()]
+
+
+def discard(job: Job, answers: Iterable[Answer]) -> None:
+    """Remove what tasks wrote: no commit will name it."""
+    for answer in answers:
+        for type_id, wrote in answer.types.items():
+            target = job.targets[type_id]
+            shelf = Shelf(tables_of(job.uri, job.storage_options).open(target.row.ref), native=target.native)
+            shelf.fragments += fragments_from_text(wrote.fragments)
+            shelf.clear()
+
+
+def tables_of(uri: str, storage_options: Mapping[str, str]) -> Tables:
+    """The tables of a graph, whose handles stay open from task to task of one process."""
+    return _tables(uri, tuple(sorted(storage_options.items())))
 
 
 def _stage(job: Job, data: Data) -> tuple[Staging, Report]:
     def target(entity: EntityType) -> Target:
         return job.targets[entity.id]
 
-    root = _root(job.uri, tuple(sorted(job.storage_options.items())))
-    staging, report = Staging(Tables(root), target, write=True, key_bytes=0), Report(REPORTED)
-    for batch in read_batches(data, _catalog(job.catalog), report, check=check_values):
+    staging, report = Staging(tables_of(job.uri, job.storage_options), target, write=True, key_bytes=0), Report(REPORTED)
+    for batch in read_batches(data, catalog_of(job.catalog), report, check=check_values):
         if not report.problems:
             _add(staging, batch)
     if report.problems:
@@ -124,10 +138,11 @@ def _answer(number: int, lines: int, staging: Staging, report: Report) -> Answer
 
 
 @lru_cache(maxsize=4)
-def _catalog(stored: bytes) -> Catalog:
+def catalog_of(stored: bytes) -> Catalog:
+    """The schema that a job carries, decoded once a process."""
     return decode(stored)
 
 
 @lru_cache(maxsize=4)
-def _root(uri: str, options: tuple[tuple[str, str], ...]) -> Root:
-    return open_root(uri, storage_options=dict(options))
+def _tables(uri: str, options: tuple[tuple[str, str], ...]) -> Tables:
+    return Tables(open_root(uri, storage_options=dict(options)))

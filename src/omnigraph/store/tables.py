@@ -101,20 +101,37 @@ class Table:
         addresses: bool = False,
         overlay: Overlay | None = None,
         batch_rows: int | None = None,
+        fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
-        """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter."""
+        """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter.
+
+        `fragments` are the ids of those to read, for who reads a table in parts; without it all are.
+        """
         names = list(columns) if columns is not None else self.schema.names
         if overlay is None:
-            return self._reader(names, where=where, limit=limit, addresses=addresses, batch_rows=batch_rows)
+            return self._reader(names, where=where, limit=limit, addresses=addresses, batch_rows=batch_rows, fragments=fragments)
         schema = self._reader(names, where="false", limit=None, addresses=addresses).schema
         return pa.RecordBatchReader.from_batches(schema, _first(self._laid_over(names, schema, where, overlay, addresses=addresses), limit))
 
     def _reader(
-        self, names: list[str], *, where: Where | None, limit: int | None, addresses: bool, batch_rows: int | None = None
+        self,
+        names: list[str],
+        *,
+        where: Where | None,
+        limit: int | None,
+        addresses: bool,
+        batch_rows: int | None = None,
+        fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
         try:
             scanner = self.dataset.scanner(
-                columns=names, filter=where, limit=limit, with_row_address=addresses, batch_size=batch_rows, blob_handling="all_binary"
+                columns=names,
+                filter=where,
+                limit=limit,
+                with_row_address=addresses,
+                batch_size=batch_rows,
+                blob_handling="all_binary",
+                fragments=None if fragments is None else [self.dataset.get_fragment(part) for part in fragments],
             )
             reader = scanner.to_reader()
         except (OSError, ValueError) as error:

@@ -59,6 +59,7 @@ READS: list[tuple[str | None, str, str]] = [
     ("T9", FILM + "{ count($f) as n, «1 as one» }", "beside an aggregate only variables and properties"),
     ("T15", "match { $p: Person  $p influenced«{0,2}» $q } return { $q.name }", "hop bounds start at 1"),
     ("T15", "match { $p: Person  $p influenced«{3,1}» $q } return { $q.name }", "hop bounds run backwards"),
+    ("T15", "match { $p: Person  $p influenced«{1,1001}» $q } return { $q.name }", "at most 1000 hops"),
     ("T15", "match { $p: Person  $p influenced«{1,}» $q } return { $q.name }", "hop bounds need an upper end"),
     ("T15", FILM + '{ $f.slug } order { nearest(«$f.title», "x") } limit 1', "nearest needs a vector property, got `String`"),
     ("T15", FILM + '{ $f.slug } order { nearest(«$g».vec, "x") } limit 1', "variable `$g` is not bound"),

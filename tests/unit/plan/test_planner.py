@@ -211,6 +211,18 @@ def test_adjacency_in_memory_is_preferred() -> None:
     assert choice.adjacency_ms < choice.index_ms
 
 
+def test_an_adjacency_is_built_once_asking_the_index_has_cost_as_much() -> None:
+    text = 'match { $p: Person { name: "Ada" } $p actedIn $f } return { $f }'
+    acted = cinema().edge("actedIn")
+    assert acted is not None
+
+    def route(spent_ms: float) -> ops.Route:
+        return expansions(planned(text, Statistics(edges={acted.id: EdgeStatistics(2_000_000, spent_ms=spent_ms)})))[0].choice.route
+
+    assert route(0.0) is route(500.0) is ops.Route.INDEX
+    assert route(1000.0) is ops.Route.ADJACENCY
+
+
 def test_target_predicates_are_applied_first_when_few_nodes_satisfy_them() -> None:
     text = "match { $p: Person  $p actedIn $f  $f: Film { year: 1979 } } return { $p }"
     known = statistics(person=10, film=100_000, acted=1_000_000)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks, Narrow, Neighbours
+from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks, Narrow, Neighbours, linked, slots_of
 
 _WIDE: Final = 1 << 31
 _ROOM: Final = 63
@@ -61,6 +61,39 @@ def merged(ascending: Arcs, more: Arcs, shape: Shape) -> Csr:
     near = np.insert(ascending.near, at, more.near[order])
     far = np.insert(ascending.far, at, more.far[order])
     return _csr(Arcs(near, far, np.insert(ascending.edges, at, more.edges[order])), shape)
+
+
+def grown(of: Csr, more: Arcs, shape: Shape) -> Csr:
+    """An adjacency all of whose numbers stand, with a few more edges, and perhaps more nodes."""
+    if shape.columns >= _WIDE:
+        return merged(arcs(of), more, shape)
+    more = more.where(np.lexsort((more.far, more.near)))
+    stored, near = _stretched(of.stored, shape.rows), _stretched(of.near, shape.rows)
+    at = slots_of(stored, more.near, more.far)
+    added = _inserted(stored, more, at)
+    wide = len(more) and int(more.edges.max()) >= _WIDE
+    edges: Narrow = _with(of.edges.astype(np.int64) if wide else of.edges, at, more.edges)
+    new = ~linked(near, more.near, more.far)
+    new[1:] &= (more.near[1:] != more.near[:-1]) | (more.far[1:] != more.far[:-1])
+    if of.near is of.stored and new.all():
+        return Csr(added, edges, added, shape.square)
+    fresh = more.where(new)
+    return Csr(added, edges, _inserted(near, fresh, slots_of(near, fresh.near, fresh.far)), shape.square)
+
+
+def _stretched(of: Neighbours, rows: int) -> Neighbours:
+    """The same neighbours among more nodes."""
+    longer = np.full(rows + 1 - len(of.offsets), of.offsets[-1], np.int64)
+    return Neighbours(np.concatenate([of.offsets, longer]), of.targets) if len(longer) else of
+
+
+def _inserted(of: Neighbours, more: Arcs, at: Ints) -> Neighbours:
+    return Neighbours(of.offsets + _offsets(more.near, len(of.offsets) - 1), _with(of.targets, at, more.far))
+
+
+def _with(numbers: Narrow, at: Ints, more: Ints) -> Narrow:
+    found: Narrow = np.insert(numbers, at, more.astype(numbers.dtype))  # type: ignore[assignment]  # of the type it was given
+    return found
 
 
 def joined(parts: Sequence[Arcs]) -> Arcs:

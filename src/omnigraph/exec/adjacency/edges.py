@@ -5,13 +5,13 @@ An edge with an end that has no row is left out.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, csr, joined, merged
+from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, csr, grown, joined, merged
 from omnigraph.exec.adjacency.ids import Ids, alive
 from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks
 from omnigraph.exec.numbering import Numbers
@@ -23,6 +23,8 @@ TARGET: Final = "dst"
 WORTH_EXTENDING: Final = 4
 """An older adjacency is extended when at most one edge in so many must be read."""
 BLOCK_ROWS: Final = 1 << 22
+Moves: TypeAlias = Ints | None
+"""For each number the one that the same row has in another version, -1 if it is gone; None when nothing has moved."""
 _NONE: Final = Arcs(*(np.empty(0, np.int64),) * 3)
 
 
@@ -68,6 +70,10 @@ def extend(older: Adjacency, between: Between) -> Adjacency | None:
     added = tuple(part for part in numbers.fragments if older.edges.base(part) is None)
     if sum(part.rows for part in added) * WORTH_EXTENDING > len(older):
         return None
+    here = sum(part.rows - (part.deletions[2] if part.deletions is not None else 0) for part in numbers.fragments if part not in added)
+    if here == len(older) and _all_stand(older, between):
+        fresh = _read(between, added)
+        return between.adjacency(grown(older.out, fresh, between.shape), grown(older.into, fresh.turned(), between.shape.turned()))
     sources, targets = _rows_moved(older.sources, between.sources), _rows_moved(older.targets, between.targets)
     if not (_in_order(sources) and _in_order(targets)):
         return None
@@ -76,7 +82,6 @@ def extend(older: Adjacency, between: Between) -> Adjacency | None:
     into = _moved(arcs(older.into), targets, sources, edges)
     stale = out.edges[(out.edges >= 0) & ((out.near < 0) | (out.far < 0))]
     out, into = out.where(_whole(out)), into.where(_whole(into))
-    here = sum(part.rows - (part.deletions[2] if part.deletions is not None else 0) for part in numbers.fragments if part not in added)
     if len(out) + len(stale) != here:
         return None  # edges that were left out, or deleted, may count again
     fresh = _read(between, added)
@@ -85,33 +90,43 @@ def extend(older: Adjacency, between: Between) -> Adjacency | None:
     return between.adjacency(merged(out, fresh, between.shape), merged(into, fresh.turned(), between.shape.turned()))
 
 
-def _rows_moved(older: Numbers, now: Ids) -> Ints:
+def _all_stand(older: Adjacency, between: Between) -> bool:
+    """Whether all that happened since is that rows came."""
+    now = ((older.edges, between.numbers), (older.sources, between.sources.numbers), (older.targets, between.targets.numbers))
+    return all(before.moved(after) is None and not before.changed(after) for before, after in now)
+
+
+def _rows_moved(older: Numbers, now: Ids) -> Moves:
     """For each older number of a node the one it has now, or -1."""
     moves = older.moved(now.numbers)
+    if moves is None and not older.changed(now.numbers):
+        return None
     moves = np.arange(older.size) if moves is None else moves
-    if now.texts.null_count:
-        here: Marks = now.texts.is_valid().to_numpy(zero_copy_only=False)
-        moves[moves >= 0] = np.where(here[moves[moves >= 0]], moves[moves >= 0], -1)
+    here: Marks = now.texts.is_valid().to_numpy(zero_copy_only=False)
+    moves[moves >= 0] = np.where(here[moves[moves >= 0]], moves[moves >= 0], -1)
     return moves
 
 
-def _edges_moved(older: Numbers, between: Between) -> Ints:
-    moves = older.moved(between.numbers)
-    moves = np.arange(older.size) if moves is None else moves
-    if changed := older.changed(between.numbers):
+def _edges_moved(older: Numbers, between: Between) -> Moves:
+    moves, changed = older.moved(between.numbers), older.changed(between.numbers)
+    if changed:
+        moves = np.arange(older.size) if moves is None else moves
         gone = between.numbers.places(changed)[~alive(between.table, changed)]
         moves[np.isin(moves, gone, kind="table")] = -1
     return moves
 
 
-def _in_order(moves: Ints) -> bool:
+def _in_order(moves: Moves) -> bool:
     """Whether what is sorted by the older numbers is sorted by the ones that it has now."""
+    if moves is None:
+        return True
     kept = moves[moves >= 0]
     return bool((kept[1:] > kept[:-1]).all())
 
 
-def _moved(older: Arcs, near: Ints, far: Ints, edges: Ints) -> Arcs:
-    return Arcs(near[older.near], far[older.far], edges[older.edges])
+def _moved(older: Arcs, near: Moves, far: Moves, edges: Moves) -> Arcs:
+    columns = ((older.near, near), (older.far, far), (older.edges, edges))
+    return Arcs(*(numbers if moves is None else moves[numbers] for numbers, moves in columns))
 
 
 def _whole(moved: Arcs) -> Marks:

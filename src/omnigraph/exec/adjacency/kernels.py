@@ -114,7 +114,7 @@ def connected(csrs: tuple[Csr, ...], lefts: Ints, rights: Ints, *, low: int, hig
     if low <= high == 1:
         found = np.zeros(len(lefts), np.bool_)
         for csr in csrs:
-            found |= _linked(csr.near, lefts, rights)
+            found |= linked(csr.near, lefts, rights)
         return found
     starts, copies = _distinct(lefts)
     origin, reached = reach(csrs, starts, low=low, high=high)
@@ -130,18 +130,23 @@ def _last_hop(csrs: tuple[Csr, ...], high: int) -> int:
 # -- one hop
 
 
-def _linked(near: Neighbours, lefts: Ints, rights: Ints) -> Marks:
-    """Whether each right node is among its left node's neighbours: all pairs halve their ranges together."""
+def slots_of(near: Neighbours, lefts: Ints, rights: Ints) -> Ints:
+    """Where each right node stands among its left node's neighbours, or would: all pairs halve their ranges together."""
     low, high = near.offsets[lefts], near.offsets[lefts + 1]
-    end = high
-    if not len(near.targets):
-        return np.zeros(len(lefts), np.bool_)
     last = len(near.targets) - 1
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         middle = (low + high) >> 1
         below = (low < high) & (near.targets[np.minimum(middle, last)] < rights)
         low, high = np.where(below, middle + 1, low), np.where(below, high, np.minimum(middle, high))
-    hit: Marks = (low < end) & (near.targets[np.minimum(low, last)] == rights)
+    return low
+
+
+def linked(near: Neighbours, lefts: Ints, rights: Ints) -> Marks:
+    """Whether each right node is among its left node's neighbours."""
+    if not len(near.targets):
+        return np.zeros(len(lefts), np.bool_)
+    at = slots_of(near, lefts, rights)
+    hit: Marks = (at < near.offsets[lefts + 1]) & (near.targets[np.minimum(at, len(near.targets) - 1)] == rights)
     return hit
 
 
@@ -168,7 +173,7 @@ class _Search(msgspec.Struct, frozen=True):
         reverse, at the start. It stands in both directions, so one of them tells.
         """
         nodes = starts[frontier >> self.bits] if self.reverse else frontier & _mask(self.bits)
-        return _linked(self.csrs[0].near, nodes, nodes)
+        return linked(self.csrs[0].near, nodes, nodes)
 
 
 def _walk(search: _Search, starts: Ints) -> Iterator[tuple[int, AnyInts]]:

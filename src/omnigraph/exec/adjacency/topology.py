@@ -15,11 +15,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from omnigraph.exec.adjacency.cache import Array, Folder
+from omnigraph.exec.adjacency.cache import Array, Folder, Stored
 from omnigraph.exec.adjacency.edges import Adjacency, Between, build, extend
 from omnigraph.exec.adjacency.ids import Ids, ids_of
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
 from omnigraph.exec.numbering import Numbers
+from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
 from omnigraph.store.fragments import Fragment
 from omnigraph.store.tables import TableRef, Tables
@@ -115,6 +116,9 @@ class Topology:
         self._names: Final[_Kept[tuple[TableRef, ...], _Name]] = _Kept(VERSIONS)
         self._ids: Final[_Kept[str, _Held[Ids]]] = _Kept(COLUMNS_OF_IDS)
         self._adjacencies: Final[_Kept[str, _Held[Adjacency]]] = _Kept(ADJACENCIES)
+        self._shared: Final[_Kept[str, int]] = _Kept(VERSIONS)
+        self._spent_ms: Final[dict[TableId, float]] = {}
+        self._mutex = threading.Lock()
 
     def ids(self, row: TableRow) -> Ids:
         """The ids of a node type, both ways."""
@@ -135,6 +139,31 @@ class Topology:
         """Whether `adjacency` would answer at once: from memory, or from a file."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
         return name.full in self._adjacencies or self._folder.has(name.full)
+
+    def known_edges(self, edge: TableRow, source: TableRow, target: TableRow) -> int:
+        """How many edges an adjacency that is there already shares with the one asked for."""
+        name = self._name(f"edges-{edge.id}-", edge, source, target)
+        return self._shared.get(name.full, lambda: self._count_shared(name))
+
+    def _count_shared(self, name: _Name) -> int:
+        if name.full in self._adjacencies or self._folder.has(name.full):
+            return name.rows.size
+        held = [one.name for one in self._adjacencies.values() if one.name.prefix == name.prefix]
+        older = held or [one for file in self._folder.names(name.prefix)[:CANDIDATES] if (one := self._stored_name(name.prefix, file))]
+        return max([0, *(name.rows.size - one.rows.unlike(name.rows) for one in older)])
+
+    def _stored_name(self, prefix: str, file: str) -> _Name | None:
+        stored = self._folder.read(file)
+        return None if stored is None else _Name(prefix, _parts(stored), file)
+
+    def spend(self, edge: TableRow, ms: float) -> None:
+        """Remember that following these edges without an adjacency has cost so much."""
+        with self._mutex:
+            self._spent_ms[edge.id] = self._spent_ms.get(edge.id, 0.0) + ms
+
+    def spent_ms(self, edge: TableRow) -> float:
+        """What has been spent so since one was last made."""
+        return self._spent_ms.get(edge.id, 0.0)
 
     def _name(self, prefix: str, *rows: TableRow) -> _Name:
         return self._names.get(tuple(row.ref for row in rows), lambda: _Name.of(prefix, *map(self._numbers_of, rows)))
@@ -160,6 +189,8 @@ class Topology:
 
         if (stored := self._folder.read(name.full)) is not None:
             return _Held(name, restored(stored.arrays, name.parts), 0)
+        with self._mutex:
+            self._spent_ms.pop(edge.id, None)
         between = Between(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
         older = self._closest(name, self._adjacencies.values(), restored)
         if older is not None and (extended := extend(older.value, between)) is not None:
@@ -175,7 +206,7 @@ class Topology:
         found: list[_Held[V]] = []
         for file in self._folder.names(name.prefix)[:CANDIDATES]:
             if (stored := self._folder.read(file)) is not None:
-                parts = tuple(map(Numbers, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))
+                parts = _parts(stored)
                 found.append(_Held(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0))
         return min(found, key=lambda one: one.name.rows.unlike(name.rows), default=None)
 
@@ -185,3 +216,8 @@ class Topology:
             self._folder.write(name.full, name.facts, arrays(value))
             unwritten = 0
         return _Held(name, value, unwritten)
+
+
+def _parts(stored: Stored) -> tuple[Numbers, ...]:
+    """The fragments that a file was made from, its own table's first."""
+    return tuple(map(Numbers, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))

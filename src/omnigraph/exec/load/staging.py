@@ -166,6 +166,11 @@ class Staging:
         """Where the files of a type go, decided once."""
         return self._targets.setdefault(entity.id, self._target_for(entity))
 
+    def aim(self, entity: EntityType, target: Target) -> StagedType:
+        """What is staged of a type whose files were written for a target that was decided earlier."""
+        self._targets[entity.id] = target
+        return self.of(entity)
+
     def finish(self) -> None:
         """Write what still waits."""
         for staged in self.types.values():

@@ -56,7 +56,7 @@ def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> 
     for name, table in tables.items():
         entity = entity_named(name, catalog)
         opened = _opened(name, table)
-        if problems := list(_wrong_columns(entity, opened.schema, text=opened.text)):
+        if problems := list(wrong_columns(entity, opened.schema, text=opened.text)):
             yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
             continue
         record = 1
@@ -159,7 +159,7 @@ def _named(entity: EntityType, column: str) -> str:
     return _ENDS.get(column, column) if isinstance(entity, EdgeType) else column
 
 
-def _wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
+def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
     """What makes a whole table unusable: columns that are unknown, come twice, are missing or of a type that cannot be meant."""
     label = f"{entity.kind}:{entity.name}"
     ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()

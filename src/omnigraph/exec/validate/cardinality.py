@@ -27,7 +27,7 @@ NO_ROW = -1
 
 
 class _Counted(NamedTuple):
-    """Touched sources: how many edges each will have, and the first added row that starts there, or NO_ROW."""
+    """Touched sources: how many edges each will have, and the last added row that starts there, or NO_ROW."""
 
     sources: pa.Array
     edges: Numbers
@@ -88,7 +88,7 @@ def _count(ground: Ground, edges: Delta, removed: pa.Array, part: Part) -> _Coun
     count = np.bincount(starting, minlength=size)
     rows = np.full(size, NO_ROW)
     if picked is not None:
-        rows[starting[::-1]] = picked.rows(np.arange(len(added)))[::-1]  # of several rows with one source the first stays
+        rows[starting] = picked.rows(np.arange(len(added)))  # of several rows with one source the last stays: it was one too many
     if not edges.whole:
         count -= np.bincount(ending, minlength=size)
         for group in holding_texts(ground.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):

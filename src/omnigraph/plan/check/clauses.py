@@ -46,6 +46,9 @@ from omnigraph.plan.typed import (
 )
 from omnigraph.plan.values import compatible, described
 
+MOST_HOPS: Final = 1_000
+"""A walk may take so many steps at most; each costs a pass over what it has reached."""
+
 
 class BlockChecker:
     """Collects one block while its clauses are checked in textual order."""
@@ -272,6 +275,9 @@ def _hops(clause: Traversal) -> tuple[int, int]:
         raise refused(Code.HOPS_OR_NEAREST, "hop bounds need an upper end", hops, hint=f"write `{{{hops.low},{hops.low + 2}}}`")
     if hops.high < hops.low:
         raise refused(Code.HOPS_OR_NEAREST, f"hop bounds run backwards: {hops.low} is more than {hops.high}", hops)
+    if hops.high > MOST_HOPS:
+        message = f"at most {MOST_HOPS} hops can be asked for, not {hops.high}"
+        raise refused(Code.HOPS_OR_NEAREST, message, hops, hint="a search ends by itself where there is nothing new to reach")
     return hops.low, hops.high
 
 

@@ -55,10 +55,11 @@ class RandomGraph(msgspec.Struct, frozen=True):
 def random_graph(seed: int) -> RandomGraph:
     rng = Random(f"graph {seed}")
     large = seed % LARGE == LARGE - 1
-    schema = random_schema(rng, large=large)
+    close = rng.random() < 0.2
+    schema = random_schema(rng, large=large, close=close)
     numbers = iter(range(10_000))
     catalog = build_catalog(parse_schema(schema), mint=lambda: f"{next(numbers):016x}")
-    source = _Source(rng, catalog, large=large)
+    source = _Source(rng, catalog, large=large, close=close)
     first = source.first()
     edits = tuple(_history(source, first, rng.randint(1, 2)))
     branch_edits = tuple(_history(source, edited(first, edits), 1))
@@ -91,7 +92,7 @@ def _edited(rows: list[Row], edit: Edit, table: _Table) -> list[Row]:
 class _Source:
     """Makes rows of one graph: each property has its pool, so that values meet again."""
 
-    def __init__(self, rng: Random, catalog: Catalog, *, large: bool) -> None:
+    def __init__(self, rng: Random, catalog: Catalog, *, large: bool, close: bool) -> None:
         self._rng = rng
         self._large = large
         self._catalog = catalog
@@ -99,7 +100,7 @@ class _Source:
         self._nulls = rng.choice((0.1, 0.25, 0.5))
         self._dense = 0.5 if large else rng.choice((0.6, 1.2, 2.5))
         self._size = rng.choice(((3, 8), (5, 20), (10, 40)))
-        self._close = rng.random() < 0.2
+        self._close = close
         self._dangling = rng.choice((0.0, 0.0, 0.0, 0.0, 0.08))
         """A few graphs have edges whose ends are missing; no writer makes such, and a reader must not stumble over them."""
         self._edges_made = 0

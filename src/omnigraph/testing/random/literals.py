@@ -6,6 +6,8 @@ from decimal import Decimal
 from random import Random
 from typing import Final
 
+import numpy as np
+
 from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, EnumOf, Plain, ValueType, scalar_of
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import Atom
@@ -72,6 +74,8 @@ class Constants:
     def several(self, value: Atom, type_: ValueType) -> str:
         """A list with the value in it, as a literal or a parameter."""
         scalar = _scalar(type_)
+        if scalar is Scalar.F32 and isinstance(value, float):
+            value = float(str(np.float32(value)))
         values = [value, *self._rng.sample([value, _neighbour(value)], self._rng.randint(0, 2))]
         if any(isinstance(item, int) and item >= _HUGE for item in values) and scalar is not Scalar.U64:
             values = [value]
@@ -81,9 +85,6 @@ class Constants:
 
     def text(self, value: str) -> str:
         return self._given(value, Scalar.STRING)
-
-    def now_or(self, otherwise: str, type_: ValueType) -> str:
-        return "now()" if _scalar(type_) is Scalar.DATETIME and self._rng.random() < 0.6 else otherwise
 
     def to_return(self) -> str:
         """A parameter of any type, only to be shown."""
@@ -110,6 +111,8 @@ class Constants:
     # how it is given
 
     def _given(self, value: Atom, scalar: Scalar) -> str:
+        if scalar is Scalar.F32 and isinstance(value, float):
+            value = float(str(np.float32(value)))  # 0.1 as a person writes it, not as 32 bits hold it
         if self._rng.random() >= _PARAMETERS and (scalar is Scalar.U64 or not _huge(value)):
             return spelled(value, scalar)
         type_ = self._neighbour_type(value, scalar)

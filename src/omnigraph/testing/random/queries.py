@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, Property
-from omnigraph.catalog.types import INTEGERS, NUMBERS, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import Atom, Value
 from omnigraph.testing.brute.answer import Answer, answer
@@ -24,6 +24,7 @@ from omnigraph.testing.random.returns import random_returns
 from omnigraph.testing.random.scope import Scope, Seen
 
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
+_MIXED: Final = tuple({integer, float_} for integer in INTEGERS for float_ in FLOATS)
 MOST_STEPS: Final = 40_000
 MOST_ROWS: Final = 2_000
 """Beyond these a query counts as too large for brute force; where a table is larger, a few passes over it are allowed."""
@@ -92,6 +93,7 @@ class _Maker:
             self._rebinding: 0.8,
             self._negation: 1.8,
             self._constant_filter: 0.2,
+            self._time_filter: 0.5,
         }
         made = self._rng.choices(list(kinds), list(kinds.values()))[0]()
         return [] if made is None else [made]
@@ -203,7 +205,7 @@ class _Maker:
         """The middle of a traversal: perhaps named, perhaps undirected, perhaps of several hops."""
         spelled = edge.name[0].lower() + (edge.name[1:] if self._rng.random() < 0.9 else edge.name[1:].lower())
         same = edge.source == edge.target
-        if same and self._rng.random() < 0.22:
+        if same and self._rng.random() < 0.3:
             spelled = f"<{spelled}>"
         draw = self._rng.random()
         if draw < 0.3:
@@ -278,12 +280,13 @@ class _Maker:
                 return self._comparison(field, value, type_)
 
     def _comparison(self, field: str, value: Atom, type_: ValueType) -> str:
-        how = self._rng.choice(COMPARISONS)
-        if how == "!=" and scalar_of(type_) in INTEGERS and self._rng.random() < 0.6:
+        if scalar_of(type_) in INTEGERS and self._rng.random() < 0.2:
             return f"{field} != {self.constants.between()}"
-        given = self.constants.now_or(self.constants.about(value, type_), type_)
+        how = self._rng.choice(COMPARISONS)
         if how in ("!=", "<", ">") and self._rng.random() < 0.8:
             given = self.constants.other(value, type_)
+        else:
+            given = self.constants.about(value, type_)
         return f"{field} {how} {given}" if self._rng.random() < 0.8 else f"{given} {how} {field}"
 
     def _text_filter(self, field: str, value: str) -> str:
@@ -308,13 +311,27 @@ class _Maker:
         ]
         if not pairs:
             return None
-        left_field, left, right_field, right = self._rng.choice(pairs)
+        mixed = [pair for pair in pairs if {scalar_of(pair[1].type), scalar_of(pair[3].type)} in _MIXED]
+        left_field, left, right_field, right = self._rng.choice(mixed if mixed and self._rng.random() < 0.4 else pairs)
         if isinstance(left.type, ListOf):
             return f"{left_field} contains {right_field}"
         if scalar_of(left.type) is scalar_of(right.type) is Scalar.STRING and self._rng.random() < 0.3:
             return f"{left_field} {self._rng.choice(('contains', 'starts_with'))} {right_field}"
         how = "=" if self._rng.random() < 0.3 else self._rng.choice(COMPARISONS)
         return f"{left_field} {how} {right_field}"
+
+    def _time_filter(self) -> str | None:
+        """A time against now: most are past, some lie far ahead."""
+        times = [
+            f"${name}.{property_.name}"
+            for name, seen in self.scope.variables.items()
+            for property_ in seen.type.properties
+            if scalar_of(property_.type) is Scalar.DATETIME
+        ]
+        if not times:
+            return None
+        field, how = self._rng.choice(times), self._rng.choice(("<", "<", "<=", "!=", ">", ">="))
+        return f"{field} {how} now()" if self._rng.random() < 0.8 else f"now() {how} {field}"
 
     def _constant_filter(self) -> str:
         if self._rng.random() < 0.3:

@@ -9,6 +9,7 @@ NODES: Final = ("Alpha", "Beta", "Gamma", "Delta")
 EDGES: Final = ("Knows", "Near", "Owns", "PartOf", "Likes", "Follows")
 
 _PLAIN: Final = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime")
+_NUMBERS: Final = ("I32", "I64", "I64", "U64", "F64", "F64", "F64", "F32")
 _LISTS: Final = ("[String]", "[I32]", "[F32]", "[U64]", "[Date]", "[DateTime]", "[Bool]")
 _OTHERS: Final = ("enum(red, green, blue)", "enum(a, b)", "Vector(2)")
 _KEYS: Final = ("String", "String", "String", "I32", "U64", "Date", "F64", "Bool")
@@ -16,18 +17,19 @@ _KEYS: Final = ("String", "String", "String", "I32", "U64", "Date", "F64", "Bool
 _NAMES: Final = ("name", "rank", "order", "size", "select", "level", "match", "group", "mark", "count", "tag", "limit", "kind", "note")
 
 
-def random_schema(rng: Random, *, large: bool) -> str:
+def random_schema(rng: Random, *, large: bool, close: bool) -> str:
     """Two to four node types, and edges that join them to themselves, to each other, back again and in parallel.
 
-    In a large graph the first type has a key of which there are many.
+    In a large graph the first type has a key of which there are many; in one of `close` values most properties are numbers.
     """
     names = NODES[: rng.randint(2, 4)]
-    return "\n".join([*(_node(rng, name, many=large and name == NODES[0]) for name in names), *_edges(rng, names)]) + "\n"
+    plain = _PLAIN if not close else (*_PLAIN, *_NUMBERS, *_NUMBERS)
+    return "\n".join([*(_node(rng, name, plain, many=large and name == NODES[0]) for name in names), *_edges(rng, names, plain)]) + "\n"
 
 
-def _node(rng: Random, name: str, *, many: bool) -> str:
+def _node(rng: Random, name: str, plain: tuple[str, ...], *, many: bool) -> str:
     names = rng.sample(_NAMES, rng.randint(4, 8))
-    columns = [f"{property_}: {_type(rng)}" for property_ in names]
+    columns = [f"{property_}: {_type(rng, plain)}" for property_ in names]
     match rng.choice(("none", "one", "one", "one", "two")):
         case _ if many:
             columns.insert(0, "key: String @key")
@@ -40,8 +42,8 @@ def _node(rng: Random, name: str, *, many: bool) -> str:
     return f"node {name} {{\n  " + "\n  ".join(_indexed(rng, column) for column in columns) + "\n}"
 
 
-def _type(rng: Random) -> str:
-    written = rng.choice(rng.choices((_PLAIN, _LISTS, _OTHERS), (7, 2, 2))[0])
+def _type(rng: Random, plain: tuple[str, ...]) -> str:
+    written = rng.choice(rng.choices((plain, _LISTS, _OTHERS), (7, 2, 2))[0])
     return written + rng.choice(("", "?", "?"))
 
 
@@ -50,16 +52,16 @@ def _indexed(rng: Random, column: str) -> str:
     return f"{column} @index" if indexable and rng.random() < 0.3 else column
 
 
-def _edges(rng: Random, nodes: tuple[str, ...]) -> list[str]:
+def _edges(rng: Random, nodes: tuple[str, ...], plain: tuple[str, ...]) -> list[str]:
     """One edge inside a type and one between two at least; then anything, which often runs parallel to another or back."""
     ends = [(nodes[0], nodes[0]), (nodes[0], nodes[1])]
     while len(ends) < rng.randint(3, len(EDGES)):
         ends.append(rng.choice([(rng.choice(nodes), rng.choice(nodes)), (ends[1][1], ends[1][0]), ends[0], ends[1]]))
     names = rng.sample(EDGES, len(ends))
-    return [_edge(rng, name, source, target) for name, (source, target) in zip(names, ends, strict=True)]
+    return [_edge(rng, name, source, target, plain) for name, (source, target) in zip(names, ends, strict=True)]
 
 
-def _edge(rng: Random, name: str, source: str, target: str) -> str:
+def _edge(rng: Random, name: str, source: str, target: str, plain: tuple[str, ...]) -> str:
     names = rng.sample(_NAMES, rng.randint(0, 3))
-    body = " ".join(_indexed(rng, f"{property_}: {_type(rng)}") for property_ in names)
+    body = " ".join(_indexed(rng, f"{property_}: {_type(rng, plain)}") for property_ in names)
     return f"edge {name}: {source} -> {target}" + (f" {{ {body} }}" if body else "")

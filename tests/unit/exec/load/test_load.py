@@ -216,6 +216,16 @@ def test_a_first_touch_of_a_branch_keeps_the_parent_as_it_was(graph: Graph, mode
     assert graph.verify() == []
 
 
+def test_an_id_given_twice_on_a_branch_is_refused_before_it_has_a_table_of_its_own(graph: Graph) -> None:
+    """W-32: no ref, no fork, no file."""
+    graph.branches.create("work")
+    with pytest.raises(InvalidInput, match="twice in one input"):
+        graph.load(ndjson(FIRST[2], FIRST[2]), mode="merge", branch="work")
+    assert [table.native_branch for table in graph.snapshot("work").tables] == [None] * 4
+    assert not list(Path(graph.uri).glob("*/*/_refs/branches/*"))
+    assert not list(Path(graph.uri).glob("*/*/tree/**/*.lance"))
+
+
 # -- others write too
 
 
@@ -275,7 +285,7 @@ def test_progress_is_told_from_the_first_byte_to_the_commit(graph: Graph, tmp_pa
 
 def test_key_columns_past_the_budget_are_read_back_from_the_files(graph: Graph) -> None:
     data = ndjson(*({"type": "Person", "data": {"name": f"p{n}", "email": f"{n}@x"}} for n in range(500)), FIRST[0])
-    load = Load(LocalIntake(data), LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True, key_bytes=1)
+    load = Load(LocalIntake(data), LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True, key_bytes=2_000)
     with pytest.raises(KeyConflict) as caught:
         load.prepare(graph._manifest.snapshot())
     assert caught.value.facts["line"] == 501

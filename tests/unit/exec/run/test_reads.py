@@ -181,6 +181,31 @@ def test_predicates_about_two_variables_compare_by_value(tmp_path: Path) -> None
     assert ask(graph, "match { $p: Person  $f: Film  $p.height < $f.year } return { $p }") == []
 
 
+# -- one snapshot
+
+
+def test_a_reader_sees_one_snapshot_while_others_write(tmp_path: Path) -> None:
+    """Both values are always changed in one commit, so no read ever finds them apart."""
+    graph = graph_of(tmp_path, person("a", born=0), person("b", born=0))
+    done = threading.Event()
+    seen: list[list[tuple[object, ...]]] = []
+
+    def work() -> None:
+        while not done.is_set():
+            seen.append(ask(graph, "match { $p: Person  $q: Person  $p.name != $q.name } return { $p.born as p, $q.born as q }"))
+
+    readers = [threading.Thread(target=work) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for at in range(1, 9):
+        change(graph, f'update Person set {{ born: {at} }} where name != ""')
+    done.set()
+    for reader in readers:
+        reader.join(60)
+    assert seen
+    assert all(len(rows) == 2 and p == q for rows in seen for p, q in rows)
+
+
 # -- limits
 
 
@@ -233,6 +258,9 @@ def test_a_cancelled_query_does_not_begin() -> None:
         Watch(cancellation=cancellation).check()
 
 
+PLACES = {"return": (1, 55), "order": (1, 72), "match": (1, 21)}
+
+
 @pytest.mark.parametrize(
     ("body", "clause"),
     [
@@ -247,6 +275,8 @@ def test_what_a_query_holds_is_bounded(tmp_path: Path, body: str, clause: str) -
         routed(graph, body, Route.INDEX, held_bytes=300 if clause == "match" else 5_000)
     assert refused.value.facts["clause"] == clause
     assert refused.value.facts["limit"] in (300, 5_000)
+    assert (refused.value.facts["line"], refused.value.facts["column"]) == PLACES[clause]
+    assert f"({clause}, line 1, column " in refused.value.message
 
 
 def test_a_limit_ends_the_work_early(tmp_path: Path) -> None:

@@ -133,11 +133,11 @@ def _cardinality(world: World, edge: EdgeType) -> Iterator[tuple[Code, int | Non
     change = world.change(edge)
     kept = {row["id"] for row in world.kept(edge)}
     gone = {row["src"] for row in world.rows.get(edge.name, ()) if row["id"] not in kept}
-    first = {row["src"]: at for at, row in reversed([*enumerate(change.added)])}
+    last = {row["src"]: at for at, row in enumerate(change.added)}
     low, high = edge.cardinality.low, edge.cardinality.high
-    for source in gone | set(first):
+    for source in gone | set(last):
         count = sum(row["src"] == source for row in world.final(edge))
         bound = f"min {low}" if count < low else f"max {high}" if high is not None and count > high else None
         if bound is not None and source not in world.lost(node):
             words = f"@card violation on edge {edge.name}: source '{source}' has {count} edges ({bound})"
-            yield Code.CARDINALITY, first.get(source), words
+            yield Code.CARDINALITY, last.get(source), words

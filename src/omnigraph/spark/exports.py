@@ -1,0 +1,118 @@
+"""One snapshot -> a folder of NDJSON or Parquet files, one folder a type, written by executors; there when all of it is.
+
+On a disk the files are written beside the folder, which gets its name at the end. An object store has no renames: there the export is
+whole when `_SUCCESS` is there. That file lies in both: it names the commit and every file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from omnigraph.catalog import encode
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.export import chosen_types
+from omnigraph.graph import Graph
+from omnigraph.ids import MAIN, new_hex16
+from omnigraph.spark.options import At, Place, opened
+from omnigraph.spark.parts import groups
+from omnigraph.spark.runner import Runner
+from omnigraph.spark.unload import Format, Unload, UnloadPart
+from omnigraph.store.objects import Objects, open_objects, wrap_os_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUCCESS: Final = "_SUCCESS"
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What was written, and where; `_SUCCESS` holds it as JSON. `files` are relative to the folder."""
+
+    folder: str
+    format: Format
+    branch: str
+    commit_id: str
+    rows: Mapping[str, int]
+    files: tuple[str, ...]
+
+
+def export(
+    spark: SparkSession,
+    graph: str | os.PathLike[str] | Graph,
+    folder: str | os.PathLike[str],
+    *,
+    format: str = "ndjson",  # noqa: A002 - as Spark calls it
+    branch: str = MAIN,
+    at: At | None = None,
+    types: Iterable[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Exported:
+    """Write a snapshot to `folder`, which must be empty or not there, as `nodes/Person/part-....ndjson` and so on.
+
+    The lines are those of `Graph.export`, in the order of the tables and not of ids. The folder must be a place that all executors reach
+    under this name; `storage_options` are for it and, unless `graph` is open already, for the graph.
+    """
+    try:
+        chosen = Format(format)
+    except ValueError:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"format {format!r} is none of {', '.join(Format)}", format=format) from None
+    from_ = opened(graph, storage_options)
+    snapshot = from_._snapshot(branch, at)
+    catalog = from_._catalog(snapshot)
+    found = chosen_types(snapshot, catalog, None if types is None else list(types))
+    target = _Target(folder, storage_options)
+    parts = tuple(UnloadPart(entity.id, row.ref, group.ids) for entity, row in found for group in groups(from_._tables.open(row.ref)))
+    root = from_._manifest.root
+    job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
+    try:
+        replies = Runner(spark).on_parts("unload", job, range(len(parts)))
+        done = sorted((reply.unloaded for reply in replies if reply.unloaded is not None), key=lambda one: one.part)
+        counts = {
+            f"{entity.kind}:{entity.name}": sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found
+        }
+        files = tuple(name for one in done for name in one.files)
+        result = Exported(target.folder, chosen, snapshot.branch.name, snapshot.commit, counts, files)
+        target.finish(result)
+    except BaseException:
+        target.clear()
+        raise
+    return result
+
+
+class _Target:
+    """The folder of an export: where files are put first, and how they become the export."""
+
+    def __init__(self, folder: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> None:
+        final = open_objects(os.fspath(folder), storage_options=storage_options)
+        self.folder: Final = final.uri
+        if final.list(""):
+            told = f"{final.uri} is not empty; an export needs a folder of its own"
+            raise InvalidInput(Kind.NOT_EMPTY, told, path=final.uri)
+        self.staged: Final = f"{final.uri}.{new_hex16()}.tmp" if final.is_local else final.uri
+        self._objects: Final[Objects] = open_objects(self.staged, storage_options=storage_options)
+
+    def finish(self, result: Exported) -> None:
+        """Only files of attempts that count stay; then the mark; then, on a disk, the name."""
+        kept = set(result.files)
+        for top in self._objects.list(""):
+            for type_ in self._objects.list(top.rstrip("/")):
+                for file in self._objects.list(type_.rstrip("/")):
+                    if file not in kept:
+                        self._objects.delete(file)
+        self._objects.put(SUCCESS, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+        if self._objects.is_local:
+            try:
+                os.rename(self.staged, self.folder)  # replaces an empty folder, and no other
+            except OSError as error:
+                raise wrap_os_error(error, doing="name", path=self.folder) from error
+
+    def clear(self) -> None:
+        if self._objects.is_local:
+            shutil.rmtree(self.staged, ignore_errors=True)
+        else:
+            self._objects.delete_prefix("")

@@ -1,0 +1,124 @@
+"""Options of `spark.read` and `spark.write` -> what is to be read or written, checked; what is wrong is told in our words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.load.load import LoadMode
+from omnigraph.graph import Graph, open_
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN
+
+STORAGE: Final = "storage."
+"""What comes before the name of a storage option: `storage.aws_region`."""
+
+_READ: Final = ("graph", "type", "branch", "at", "columns")
+_WRITE: Final = ("graph", "type", "branch", "mode", "actor", "token", "message")
+
+At = str | int | datetime
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Which graph."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+
+
+class ReadOptions(msgspec.Struct, frozen=True):
+    """Which rows: one type, on a branch now or at a moment of the past; all columns when none is named."""
+
+    place: Place
+    type: str
+    branch: str
+    at: At | None
+    columns: tuple[str, ...] | None
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """Where rows go, and what becomes of rows whose ids are there already."""
+
+    place: Place
+    type: str
+    branch: str
+    mode: LoadMode
+    actor: str | None
+    token: str | None
+    message: str | None
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options of a read."""
+    given = _known(options, _READ, doing="read")
+    if "branch" in given and "at" in given:
+        raise _invalid(
+            "give the option 'branch' or the option 'at', not both: a commit id names its branch, a version or a time is main's "
+            "(for another branch take the commit id that graph.snapshot(branch, at=...) shows)"
+        )
+    columns = tuple(name.strip() for name in given["columns"].split(",")) if "columns" in given else None
+    at = parse_at(given["at"]) if "at" in given else None
+    return ReadOptions(_place(options, given), _required(given, "type"), given.get("branch", MAIN), at, columns)
+
+
+def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
+    """The options of a write. `overwrite` is Spark's own mode; the option `mode` adds merge, which Spark has no word for."""
+    given = _known(options, _WRITE, doing="write")
+    plain = LoadMode.OVERWRITE if overwrite else LoadMode.APPEND
+    try:
+        mode = LoadMode(given.get("mode", plain))
+    except ValueError:
+        raise _invalid(f"the option 'mode' is {given['mode']!r}, none of {', '.join(LoadMode)}") from None
+    if (mode is LoadMode.OVERWRITE) is not overwrite:
+        raise _invalid(f".mode({plain.value!r}) and the option 'mode' {mode.value!r} do not go together; a merge is .mode('append')")
+    optional = [given.get(name) for name in ("actor", "token", "message")]
+    return WriteOptions(_place(options, given), _required(given, "type"), given.get("branch", MAIN), mode, *optional)
+
+
+def parse_at(text: str) -> At:
+    """A commit id, a manifest version in digits, or a time in ISO 8601 with its zone."""
+    if len(text) == COMMIT_ID_LENGTH and text.isalnum():
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise _invalid(f"'at' is {text!r}, which is no commit id, manifest version or time such as 2026-01-31T12:00:00Z") from None
+
+
+def opened(graph: str | os.PathLike[str] | Graph, storage_options: Mapping[str, str] | None = None) -> Graph:
+    """A graph to read from."""
+    return graph if isinstance(graph, Graph) else open_(graph, mode="r", storage_options=storage_options)
+
+
+def _known(options: Mapping[str, str], names: tuple[str, ...], *, doing: str) -> dict[str, str]:
+    """The options that are not for the storage. `load(uri)` and `save(uri)` tell the graph as `path`."""
+    given = {name: value for name, value in options.items() if not name.startswith(STORAGE)}
+    if "path" in given:
+        path = given.pop("path")
+        if given.setdefault("graph", path) != path:
+            raise _invalid(f"the graph is named twice: {given['graph']!r} and {path!r}")
+    for name in given:
+        if name not in names:
+            raise _invalid(f"unknown option {name!r}: a {doing} takes {', '.join(names)} and {STORAGE}*")
+    return given
+
+
+def _place(options: Mapping[str, str], given: Mapping[str, str]) -> Place:
+    storage = {name.removeprefix(STORAGE): value for name, value in options.items() if name.startswith(STORAGE)}
+    return Place(_required(given, "graph"), storage)
+
+
+def _required(given: Mapping[str, str], name: str) -> str:
+    if name not in given:
+        raise _invalid(f"the option {name!r} is missing")
+    return given[name]
+
+
+def _invalid(message: str) -> InvalidInput:
+    return InvalidInput(Kind.INVALID_ARGUMENT, message)

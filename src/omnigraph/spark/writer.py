@@ -1,0 +1,133 @@
+"""A data frame of one type -> data files written by tasks, and one commit of them: a load whose rows Spark brings.
+
+The three parts run in three processes. The first decides where files go; tasks check their rows, write them, and answer with the names of
+the files; the last hands those to the same `Load` as any other load, which checks keys and endpoints and runs the write protocol. If the
+branch moved meanwhile, it checks again; nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from omnigraph.catalog import Catalog, encode
+from omnigraph.catalog.model import EntityType
+from omnigraph.errors import ConflictError, InvalidInput, Kind
+from omnigraph.exec.load.load import Advance
+from omnigraph.exec.load.read import Report
+from omnigraph.exec.load.staging import Staging, target_of
+from omnigraph.exec.load.tabular import entity_named, wrong_columns
+from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.validate.findings import error
+from omnigraph.graph import open_
+from omnigraph.ids import BranchName
+from omnigraph.spark.intake import in_order, take_frame
+from omnigraph.spark.options import WriteOptions
+from omnigraph.spark.plainly import plainly
+from omnigraph.spark.tasks import Payload, Reply, encode_payload, rows
+from omnigraph.spark.work import Answer, Job, discard
+
+
+class Told(WriterCommitMessage):
+    """What one task answered, as JSON text."""
+
+    def __init__(self, reply: str) -> None:
+        self.reply = reply
+
+
+class AnswersIntake:
+    """Rows that tasks have written already. The files lie where `job` said."""
+
+    def __init__(self, job: Job, entity: EntityType, answers: Sequence[Answer]) -> None:
+        self._job = job
+        self._entity = entity
+        self._answers = answers
+        self.taken = False
+        """Whether a load has named the files, and clears them when it is refused."""
+
+    @property
+    def rereadable(self) -> bool:
+        return False
+
+    def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
+        if encode(catalog) != self._job.catalog:
+            changed = "the schema was changed while this was written; nothing was committed, try again"
+            raise ConflictError(Kind.SCHEMA_CHANGED, changed, type=self._entity.name)
+        self.taken = True
+        staging.aim(self._entity, self._job.targets[self._entity.id])
+        take_frame(staging, catalog, self._entity, self._answers, report)
+        advance(0, None, sum(answer.lines for answer in self._answers))
+
+
+class TypeWriter(DataSourceArrowWriter):
+    """Writes one type. Made on the driver, copied to every task, and once more to the process that commits."""
+
+    def __init__(self, options: WriteOptions, job: Job, entity: EntityType) -> None:
+        self._options = options
+        self._job = job
+        self._entity = entity
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor: check and write the rows of one partition. Bad rows are told in the answer, for one report of them all."""
+        return Told(rows(encode_payload(Payload(self._job)), f"{self._entity.kind}:{self._entity.name}", iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, when every task has answered: the rows land, whole or not at all."""
+        with plainly():
+            replies = _replies(messages)
+            for reply in replies:
+                if reply.refused is not None:
+                    self._discard(replies)
+                    raise InvalidInput(Kind(reply.refused.kind), reply.refused.message)
+            intake = AnswersIntake(self._job, self._entity, _answers(replies))
+            options = self._options
+            try:
+                graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
+                graph._load(
+                    intake,
+                    options.mode,
+                    branch=options.branch,
+                    from_branch=None,
+                    token=options.token,
+                    message=options.message,
+                    report_errors=REPORTED,
+                    on_progress=None,
+                )
+            finally:
+                if not intake.taken:  # the token had landed before, or the schema is another
+                    self._discard(replies)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Clear what tasks wrote, if one of them failed. When all have answered a commit was tried, and Spark does not say what became
+        of it: it has cleared its files itself, or they are part of the graph.
+        """
+        if None in messages:
+            self._discard(_replies(messages))
+
+    def _discard(self, replies: Sequence[Reply]) -> None:
+        discard(self._job, _answers(replies))
+
+
+def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
+    """A writer for rows of this schema, or what is wrong with it: before any task runs."""
+    graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
+    snapshot = graph._manifest.snapshot(BranchName(options.branch))
+    catalog = graph._catalog(snapshot)
+    entity = entity_named(options.type, catalog)
+    if problems := list(wrong_columns(entity, to_arrow_schema(schema, timezone="UTC"), text=False)):
+        raise error(problems)
+    job = Job(graph.uri, options.place.storage_options, encode(catalog), {entity.id: target_of(snapshot, entity)})
+    return TypeWriter(options, job, entity)
+
+
+def _replies(messages: Sequence[WriterCommitMessage | None]) -> list[Reply]:
+    return [msgspec.json.decode(message.reply, type=Reply) for message in messages if isinstance(message, Told)]
+
+
+def _answers(replies: Sequence[Reply]) -> list[Answer]:
+    return in_order(reply.answer for reply in replies if reply.answer is not None)

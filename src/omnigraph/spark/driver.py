@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import Kind, Unsupported
@@ -35,12 +35,19 @@ log = logging.getLogger(__name__)
 
 
 def session(
-    *, master: str | None = None, app: str = "omnigraph", memory: str = "2g", settings: Mapping[str, str] | None = None
+    *,
+    master: str | None = None,
+    app: str = "omnigraph",
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+    log_file: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
     """A session to run our jobs on, or the one that is there.
 
     `master` is what Spark calls so, or `sc://host` for a Spark Connect server. Unless given it is what `spark-submit` or SPARK_REMOTE
     say, else `local[*]`.
+
+    `log_file` takes what Spark says while it starts and runs; without it that goes to standard error.
     """
     try:
         from pyspark.sql import SparkSession
@@ -63,7 +70,8 @@ def session(
     local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
     for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
+    with _said_to(log_file):
+        made: SparkSession = builder.getOrCreate()
     register(made)
     return made
 
@@ -106,6 +114,24 @@ def attempts_of(spark: SparkSession) -> int:
 def _submitted() -> bool:
     """Whether `spark-submit` started us and knows the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+
+
+@contextmanager
+def _said_to(file: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Java inherits our standard error and keeps what it got; ours comes back. Nothing else keeps its first lines off the screen."""
+    if file is None:
+        yield
+        return
+    sys.stderr.flush()
+    with open(file, "ab") as opened:
+        ours = os.dup(2)
+        os.dup2(opened.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, 2)
+            os.close(ours)
 
 
 def require_java() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import pyarrow.compute as pc
+
 from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.catalog.tables import ID
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import among, at, distinct, joined, true_at, whole
+from omnigraph.exec.validate.arrays import among, at, joined, true_at, whole
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground
-from omnigraph.exec.validate.keys import Part, holding_texts, pick
+from omnigraph.exec.validate.keys import Part, holding_texts, pick, repeated
 from omnigraph.exec.validate.uniqueness import violation
 
 
@@ -29,15 +31,15 @@ def check_identity(ground: Ground, delta: Delta) -> Findings:
 def _in_part(ground: Ground, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
     picked = pick(added, [ID], by=[ID], part=part)
     ids = whole(picked.table.column(ID))
-    once = distinct(ids)
-    again = once.again()
+    again = repeated(ids)
     if len(again):
         first = again[: ground.limit]
         named = at(ids, first).to_pylist()
         messages = [_repeated(delta.entity, id_) for id_ in named]
         yield told(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
     if appends:
-        there = joined(group.column(ID) for group in holding_texts(ground.committed, delta.entity, [ID], by=ID, keys=once.texts))
+        keys = pc.unique(ids) if len(again) else ids
+        there = joined(group.column(ID) for group in holding_texts(ground.committed, delta.entity, [ID], by=ID, keys=keys))
         met = true_at(among(ids, there))
         first = met[: ground.limit]
         named = at(ids, first).to_pylist()

@@ -18,7 +18,7 @@ from omnigraph.catalog.keys import Column, Rows, spell_tuples
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.predicate import column as quoted
 from omnigraph.exec.predicate import literal
-from omnigraph.exec.validate.arrays import Numbers, whole
+from omnigraph.exec.validate.arrays import Numbers, distinct, whole
 from omnigraph.exec.validate.delta import Added, Committed
 from omnigraph.store.tables import one_of
 
@@ -109,6 +109,15 @@ def fingerprints(texts: pa.Array) -> npt.NDArray[np.uint64]:
     for factor in _LAST_FACTORS:  # the low bits, which choose the partition, must know of all others
         numbers = (numbers ^ (numbers >> np.uint64(33))) * factor
     return numbers ^ (numbers >> np.uint64(33))
+
+
+def repeated(texts: pa.Array) -> Numbers:
+    """Where a text stands that stood before. Mostly none does, and that is soon known: their fingerprints all differ."""
+    slices = (texts.slice(start, GROUPED_ROWS) for start in range(0, len(texts), GROUPED_ROWS))  # what a slice needs stays in the cache
+    numbers = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, slices)]))
+    if (numbers[1:] != numbers[:-1]).all():
+        return np.zeros(0, np.int64)
+    return distinct(texts).again()
 
 
 def _mix(numbers: npt.NDArray[np.uint64], at: Numbers, words: npt.NDArray[np.uint64]) -> None:

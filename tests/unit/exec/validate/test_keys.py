@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.validate.arrays import distinct
 from omnigraph.exec.validate.integrity import Delta, Held, check_integrity
-from omnigraph.exec.validate.keys import FEW_KEYS, HASHED_BYTES, PROBED_KEYS, ROWS_PER_PROBE, Part, fingerprints, pick
+from omnigraph.exec.validate.keys import FEW_KEYS, HASHED_BYTES, PROBED_KEYS, ROWS_PER_PROBE, Part, fingerprints, pick, repeated
 from tests.unit.exec.validate.test_integrity import CATALOG, ENTITIES, InMemory, filler, table
 
 texts = st.lists(st.sampled_from(["", "a", "b", "aaaaaaaa", "aaaaaaab", "aaaaaaaa\0", "é", "x" * 300, "x" * 299 + "y", "y" + "x" * 299]))
@@ -23,6 +23,18 @@ def test_equal_texts_have_one_fingerprint_wherever_they_stand(values: list[str],
     alone = [fingerprints(pa.array([value]))[0] for value in values]
     assert numbers == alone
     assert len(set(numbers)) == len(set(values))
+
+
+@settings(deadline=None)
+@given(texts, st.integers(0, 4))
+def test_texts_that_stood_before_are_found_wherever_they_stand(values: list[str], skipped: int) -> None:
+    whole = pa.array(["zzz"] * skipped + values, pa.string())
+    assert repeated(whole.slice(skipped)).tolist() == [at for at, value in enumerate(values) if value in values[:at]]
+
+
+def test_long_texts_that_share_a_fingerprint_are_not_taken_for_equal() -> None:
+    long = "x" * HASHED_BYTES
+    assert repeated(pa.array([long + "a" + "tail1234", long + "b" + "tail1234"])).tolist() == []
 
 
 def test_the_middle_of_very_long_texts_does_not_matter_for_their_partition() -> None:

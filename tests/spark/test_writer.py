@@ -11,6 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConflictError, KeyConflict, Kind
+from omnigraph.exec.problems import REPORTED
 from omnigraph.graph import Graph
 from omnigraph.spark.options import write_options
 from omnigraph.spark.tasks import Reply
@@ -119,7 +120,7 @@ def staged(graph: Graph, name: str = "Cyd") -> tuple[TypeWriter, Told]:
     schema = StructType([StructField("name", StringType())])
     writer = writer_of(write_options({"graph": graph.uri, "type": "Person"}, overwrite=False), schema)
     batch = pa.record_batch({"name": [name]})
-    answer = stage_rows(writer._job, 0, "node:Person", [batch], batch.schema)
+    answer = stage_rows(writer._job, 0, "node:Person", [batch], limit=REPORTED)
     return writer, Told(msgspec.json.encode(Reply(answer)).decode())
 
 

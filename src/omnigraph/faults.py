@@ -55,6 +55,7 @@ class Fault(StrEnum):
     BRANCH_BEFORE_DELETE = "branch.before_delete"
     BRANCH_AFTER_DELETE = "branch.after_delete"
     CACHE_BEFORE_RENAME = "cache.before_rename"
+    SPARK_TASK_WRITTEN = "spark.task_written"
 
 
 class SimulatedCrash(BaseException):

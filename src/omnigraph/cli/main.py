@@ -26,6 +26,7 @@ from omnigraph.cli.query import query
 from omnigraph.cli.recovery import recovery
 from omnigraph.cli.schema import schema
 from omnigraph.cli.snapshot import snapshot
+from omnigraph.cli.spark import spark
 from omnigraph.cli.verify import verify
 from omnigraph.cli.version import version
 from omnigraph.errors import OmniGraphError, status_of
@@ -34,7 +35,8 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands reach:
   any     a graph, wherever it is   query, mutate, load, export, blob, schema,
-                                    branch, commit, snapshot, ensure-indices
+                                    branch, commit, snapshot, ensure-indices,
+                                    spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
@@ -50,7 +52,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
-    *(schema, snapshot, verify, version),
+    *(schema, snapshot, spark, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

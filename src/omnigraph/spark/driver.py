@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import Kind, Unsupported
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
-log = logging.getLogger(__name__)
-
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
     PUSHDOWN: "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
 }
+_LOCAL_SETTINGS: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Executors of a cluster must reach the driver; those of one process need no network."""
+_ATTEMPTS: Final = "4"
+
+log = logging.getLogger(__name__)
 
 
 def session(
@@ -40,7 +42,10 @@ def session(
     settings: Mapping[str, str] | None = None,
     log_file: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session to run our jobs on, or the one that is there. `master` is `local[*]` unless said, or told to `spark-submit`.
+    """A session to run our jobs on, or the one that is there.
+
+    `master` is what Spark calls so, or `sc://host` for a Spark Connect server. Unless given it is what `spark-submit` or SPARK_REMOTE
+    say, else `local[*]`.
 
     `log_file` takes what Spark says while it starts and runs; without it that goes to standard error.
     """
@@ -50,18 +55,20 @@ def session(
         missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
     if (active := SparkSession.getActiveSession()) is not None:
-        register(active)
+        with suppress(Unsupported):  # loads and exports run there all the same
+            register(active)
         return active
-    remote = os.environ.get("SPARK_REMOTE") if master is None else None
-    if remote is None:
+    if master is None and not _submitted():
+        master = os.environ.get("SPARK_REMOTE", "local[*]")
+    remote = master is not None and master.startswith("sc://")
+    if not remote:
         require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)
-    if remote is not None:
-        builder = builder.remote(remote)
-    elif master is not None or "spark.master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
-        builder = builder.master(master or "local[*]")
-    for key, value in {**_SETTINGS, "spark.driver.memory": memory, **(settings or {})}.items():
+    if master is not None:
+        builder = builder.remote(master) if remote else builder.master(master)
+    local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
+    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _said_to(log_file):
         made: SparkSession = builder.getOrCreate()
@@ -74,12 +81,39 @@ def register(spark: SparkSession) -> None:
 
     Where the session does not push filters to Python sources, they are judged by Spark, after the rows were read.
     """
+    from pyspark.errors import AnalysisException
+
     from omnigraph.spark.source import OmniGraphSource, PushingSource
 
     pushes = (spark.conf.get(PUSHDOWN, "false") or "").lower() == "true"
     if not pushes:
         log.warning("filters on omnigraph data frames are judged after the rows are read; to push them down set %s=true first", PUSHDOWN)
-    spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
+    try:
+        spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        another = "only one session of a Spark application can know a Python data source, and another one knows ours already; use that one"
+        raise Unsupported(Kind.UNSUPPORTED, another) from error
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """A session of Spark Connect has no JVM here: no context, no status tracker."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def attempts_of(spark: SparkSession) -> int:
+    """How often Spark tries a task: `local[n]` once, `local[n,f]` f times, a cluster as often as it is told."""
+    master = spark.conf.get("spark.master", "") or ""
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        told = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
+        return int(told[1]) if told is not None else 1
+    return int(spark.conf.get("spark.task.maxFailures", _ATTEMPTS) or _ATTEMPTS)
+
+
+def _submitted() -> bool:
+    """Whether `spark-submit` started us and knows the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
 
 
 @contextmanager

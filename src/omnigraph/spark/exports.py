@@ -20,7 +20,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, new_hex16
 from omnigraph.spark.options import At, Place, opened
 from omnigraph.spark.parts import groups
-from omnigraph.spark.runner import Runner
+from omnigraph.spark.runner import Runner, refuse
 from omnigraph.spark.unload import Format, Unload, UnloadPart
 from omnigraph.store.objects import Objects, open_objects, wrap_os_error
 
@@ -70,7 +70,8 @@ def export(
     root = from_._manifest.root
     job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
     try:
-        replies = Runner(spark).on_parts("unload", job, range(len(parts)))
+        replies = Runner(spark).on_parts("unload", job)
+        refuse(replies)
         done = sorted((reply.unloaded for reply in replies if reply.unloaded is not None), key=lambda one: one.part)
         counts = {
             f"{entity.kind}:{entity.name}": sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found

@@ -1,23 +1,37 @@
-"""A session and tasks -> their replies, in order; what went wrong on the way as an error of ours."""
+"""A session and tasks -> their replies; what went wrong on the way as an error of ours."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 import omnigraph
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 from omnigraph.spark import shipped
+from omnigraph.spark.driver import attempts_of
 from omnigraph.spark.tasks import Payload, Reply, encode_payload
 from omnigraph.spark.unload import Unload
+from omnigraph.spark.watched import OnDone, collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_REMEDY: Final = "install omnigraph[spark] in the Python that they run (PYSPARK_PYTHON)"
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+
+
+class PartTasks(Protocol):
+    """Somebody who runs tasks over parts of files."""
+
+    def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
+        """One task a part, their replies in the order of the parts. A reply may be a failure: see `refuse`."""
+        ...
 
 
 class Runner:
@@ -28,42 +42,45 @@ class Runner:
 
         cloudpickle.register_pickle_by_value(shipped)  # type: ignore[no-untyped-call]  # pyspark types nothing here
         self._spark = spark
+        self._attempts: Final = attempts_of(spark)
         self._shipped = False
 
-    def on_parts(self, doing: str, payload: Payload | Unload, numbers: Sequence[int]) -> list[Reply]:
-        """One task a part."""
-        if not numbers:
+    def on_parts(self, doing: str, payload: Payload | Unload, *, on_done: OnDone | None = None) -> list[Reply]:
+        """See `PartTasks`."""
+        count = len(payload.parts)
+        if not count:
             return []
-        frame = self._spark.createDataFrame([(number,) for number in numbers], "part long").repartitionByRange(len(numbers), "part")
-        return self._replies(frame, shipped.for_parts(doing, encode_payload(payload)))
+        # A range is cut evenly: each number is a partition of its own, and nothing is shuffled.
+        frame = self._spark.range(0, count, 1, count)
+        return self._replies(frame, shipped.for_parts(doing, self._encoded(payload), omnigraph.__version__), on_done)
 
     def on_rows(self, payload: Payload, type_name: str, frame: DataFrame) -> list[Reply]:
-        """One task a partition of the frame."""
-        return self._replies(frame, shipped.for_rows(encode_payload(payload), type_name))
+        """One task a partition of the frame. A reply may be a failure: see `refuse`."""
+        return self._replies(frame, shipped.for_rows(self._encoded(payload), type_name, omnigraph.__version__), None)
 
-    def _replies(self, frame: DataFrame, task: shipped.Task) -> list[Reply]:
-        replies = self._run(frame, task)
+    def _encoded(self, payload: Payload | Unload) -> bytes:
+        return encode_payload(msgspec.structs.replace(payload, attempts=self._attempts) if isinstance(payload, Payload) else payload)
+
+    def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
+        replies = self._run(frame, task, on_done)
         if any(reply.missing == "omnigraph" for reply in replies) and not self._shipped:
             self._ship()
-            replies = self._run(frame, task)
+            replies = self._run(frame, task, on_done)
         for reply in replies:
             if reply.missing is not None:
-                raise Unsupported(
-                    Kind.UNSUPPORTED,
-                    f"the executors have no module {reply.missing!r}; install omnigraph[spark] in the Python they run (PYSPARK_PYTHON)",
-                    module=reply.missing,
-                )
-            if reply.refused is not None:
-                raise InvalidInput(Kind(reply.refused.kind), reply.refused.message)
+                raise Unsupported(Kind.UNSUPPORTED, f"the executors have no module {reply.missing!r}; {_REMEDY}", module=reply.missing)
+            if reply.release is not None:
+                others = f"the executors have omnigraph {reply.release}, this is {omnigraph.__version__}; {_REMEDY}"
+                raise Unsupported(Kind.UNSUPPORTED, others, release=reply.release)
         return replies
 
-    def _run(self, frame: DataFrame, task: shipped.Task) -> list[Reply]:
+    def _run(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         try:
-            rows: list[Any] = frame.mapInArrow(task, shipped.ANSWER).collect()
+            rows = collected(self._spark, frame.mapInArrow(task, shipped.ANSWER), on_done)
         except OmniGraphError:
             raise
         except Exception as error:  # whatever Spark, Java or a socket says: it becomes one error of ours
-            raise StorageError(Kind.STORAGE, f"Spark gave up: {_first_line(error)}; nothing was written to the graph") from error
+            raise _error(error) from error
         return [msgspec.json.decode(row.answer, type=Reply) for row in rows]
 
     def _ship(self) -> None:
@@ -75,8 +92,21 @@ class Runner:
         self._shipped = True
 
 
-def _first_line(error: Exception) -> str:
-    """The last line of a Python traceback from an executor is what happened; of anything else the first is."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("omnigraph.errors.")]
-    return (told or lines or [type(error).__name__])[0]
+def refuse(replies: Sequence[Reply]) -> None:
+    """Raise the first failure among the replies. Whoever calls this has taken over the files of the others, and removes them."""
+    for reply in replies:
+        if reply.failure is not None:
+            raise reply.failure.raised()
+
+
+def _error(error: Exception) -> OmniGraphError:
+    """Spark's words as ours: a data frame that cannot be computed is the caller's to mend, all else is not."""
+    from pyspark.errors import PySparkException, PythonException
+
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    said = _JAVA_CLASS.sub("", lines[0])
+    if missing := re.search(r"No module named '([\w.]+)'", str(error)):
+        return Unsupported(Kind.UNSUPPORTED, f"the executors have no module {missing[1]!r}; {_REMEDY}", module=missing[1])
+    if isinstance(error, PySparkException) and not isinstance(error, PythonException) and error.getCondition() is not None:
+        return InvalidInput(Kind.VALIDATION, f"Spark cannot compute the rows: {said}; nothing was written", condition=error.getCondition())
+    return StorageError(Kind.STORAGE, f"Spark gave up: {said}; nothing was written")

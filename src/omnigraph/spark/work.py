@@ -6,7 +6,8 @@ that nobody names. Only the answer of the attempt that Spark counts reaches the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 
 import msgspec
@@ -14,10 +15,11 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog, decode
 from omnigraph.catalog.model import EntityType
-from omnigraph.exec.load.parts import Part, read_part
-from omnigraph.exec.load.read import Batch, Data, Report, read_batches
+from omnigraph.errors import OmniGraphError
+from omnigraph.exec.load.parts import Part
+from omnigraph.exec.load.read import Batch, Report, read_batches
 from omnigraph.exec.load.staging import Staging, Target
-from omnigraph.exec.problems import REPORTED, Problem
+from omnigraph.exec.problems import Problem
 from omnigraph.exec.validate.values import check_values
 from omnigraph.ids import TypeId
 from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
@@ -26,12 +28,16 @@ from omnigraph.store.tables import Tables
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What every task of a load knows: the graph, its schema, and where the files of each type go."""
+    """What every task of a load knows: the graph, its schema, where the files of each type go, and whether any are wanted."""
 
     uri: str
     storage_options: Mapping[str, str]
     catalog: bytes
     targets: Mapping[TypeId, Target]
+    writes: bool = True
+
+    def __repr__(self) -> str:
+        return f"Job({self.uri!r})"  # the options may hold secrets, and a repr may end in a log
 
 
 class TypeRows(msgspec.Struct, frozen=True):
@@ -42,62 +48,75 @@ class TypeRows(msgspec.Struct, frozen=True):
     fragments: tuple[str, ...]
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a task did with its part: the lines it has, the rows it wrote by type; with any problem it wrote for nothing."""
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a task did: the rows it wrote by type, in the order in which they came first; or nothing, since something is `wrong`."""
 
     part: int
-    lines: int
-    types: Mapping[TypeId, TypeRows]
+    types: tuple[tuple[TypeId, TypeRows], ...] = ()
+    wrong: bool = False
+    records: int = 0
     problems: tuple[Problem, ...] = ()
     more: int = 0
 
 
 def stage_part(job: Job, number: int, part: Part) -> Answer:
-    """Read, check and write one part of a file."""
-    lines = 0
-
-    def counted() -> Iterator[bytes]:
-        nonlocal lines
-        for chunk in read_part(part):
-            lines += chunk.count(b"\n")
-            yield chunk
-
-    staging, report = _stage(job, counted())
-    return _answer(number, lines, staging, report)
-
-
-def stage_rows(job: Job, number: int, type_: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Answer:
-    """Check and write the rows that one partition of a data frame has."""
-    rows = 0
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
-        for batch in batches:
-            rows += batch.num_rows
-            yield batch
-
-    staging, report = _stage(job, {type_: pa.RecordBatchReader.from_batches(schema, counted())})
-    return _answer(number, rows, staging, report)
+    """Read, check and write one part of a file. The first problem ends it: which ones there are is asked when lines have numbers."""
+    report = Report(1)
+    staging = _staging(job)
+    with _tidied(staging):
+        for batch in read_batches(part, catalog_of(job.catalog), report, check=check_values):
+            if not report.problems:
+                staging.add(batch)
+        if report.problems:
+            staging.discard()
+            return Answer(number, wrong=True)
+        staging.finish()
+    return Answer(number, _written(staging))
 
 
-def problems_of(job: Job, part: Part, *, limit: int) -> Answer:
-    """What is wrong with the records of a part, now that the number of its first line is known."""
+def stage_rows(job: Job, number: int, type_: str, batches: Iterable[pa.RecordBatch], *, limit: int) -> Answer:
+    """Check and write the rows that one partition of a data frame has. All are read, and all problems counted."""
+    catalog, whole = catalog_of(job.catalog), Report(limit)
+    staging, records = _staging(job), 0
+    with _tidied(staging):
+        for rows in batches:
+            report = Report(limit)
+            for batch in read_batches({type_: rows}, catalog, report, check=check_values):
+                if job.writes and not report.problems and not whole.problems:
+                    staging.add(batch)
+            whole.add(_moved(report.problems, by=records))
+            whole.more += report.more
+            records += rows.num_rows
+        if whole.problems:
+            staging.discard()
+            return Answer(number, (), wrong=True, records=records, problems=tuple(whole.problems), more=whole.more)
+        staging.finish()
+    return Answer(number, _written(staging), records=records)
+
+
+def problems_of(job: Job, block: Part, *, limit: int) -> Answer:
+    """What is wrong with the records of a block, now that the number of its first line is known."""
     report = Report(limit)
-    for _ in read_batches(part, catalog_of(job.catalog), report, check=check_values):
+    for _ in read_batches(block, catalog_of(job.catalog), report, check=check_values):
         pass
-    return Answer(0, 0, {}, tuple(report.problems), report.more)
+    return Answer(0, wrong=bool(report.problems), problems=tuple(report.problems), more=report.more)
 
 
-def lines_of(job: Job, part: Part, type_id: TypeId) -> list[int]:
-    """The lines of the rows of one type, in their order."""
-    batches = read_batches(part, catalog_of(job.catalog), Report())
-    return [line for batch in batches if batch.entity.id == type_id for line in batch.lines.to_pylist()]
+def lines_of(job: Job, part: Part, type_id: TypeId, rows: Sequence[int]) -> list[int]:
+    """The lines of some rows of one type, by their numbers in the part from 0, in ascending order."""
+    found: list[int] = []
+    before = 0
+    for batch in read_batches(part, catalog_of(job.catalog), Report()):
+        if batch.entity.id == type_id:
+            found += _lines(batch, [row - before for row in rows[len(found) :] if row - before < len(batch.lines)])
+            before += len(batch.lines)
+    return found
 
 
 def discard(job: Job, answers: Iterable[Answer]) -> None:
     """Remove what tasks wrote: no commit will name it."""
     for answer in answers:
-        for type_id, wrote in answer.types.items():
+        for type_id, wrote in answer.types:
             target = job.targets[type_id]
             shelf = Shelf(tables_of(job.uri, job.storage_options).open(target.row.ref), native=target.native)
             shelf.fragments += fragments_from_text(wrote.fragments)
@@ -109,32 +128,40 @@ def tables_of(uri: str, storage_options: Mapping[str, str]) -> Tables:
     return _tables(uri, tuple(sorted(storage_options.items())))
 
 
-def _stage(job: Job, data: Data) -> tuple[Staging, Report]:
+def _lines(batch: Batch, rows: Sequence[int]) -> list[int]:
+    lines: list[int] = batch.lines.take(pa.array(rows, pa.int64())).to_pylist()
+    return lines
+
+
+def _moved(problems: Iterable[Problem], *, by: int) -> list[Problem]:
+    """The same problems, their records so many later."""
+    return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
+
+
+@contextmanager
+def _tidied(staging: Staging) -> Iterator[None]:
+    """Remove what was written when the work in here fails. What a killed task wrote stays: nobody names it."""
+    try:
+        yield
+    except Exception:
+        with suppress(OmniGraphError):  # the storage that failed may fail again; the first failure is the one to tell
+            staging.discard()
+        raise
+
+
+def _staging(job: Job) -> Staging:
     def target(entity: EntityType) -> Target:
         return job.targets[entity.id]
 
-    staging, report = Staging(tables_of(job.uri, job.storage_options), target, write=True, key_bytes=0), Report(REPORTED)
-    for batch in read_batches(data, catalog_of(job.catalog), report, check=check_values):
-        if not report.problems:
-            _add(staging, batch)
-    if report.problems:
-        staging.discard()
-    else:
-        staging.finish()
-    return staging, report
+    return Staging(tables_of(job.uri, job.storage_options), target, write=True, key_bytes=0)
 
 
-def _add(staging: Staging, batch: Batch) -> None:
-    staging.add(batch)
-
-
-def _answer(number: int, lines: int, staging: Staging, report: Report) -> Answer:
-    types = {
-        staged.entity.id: TypeRows(staged.rows, staged.minted, tuple(fragments_to_text(staged.shelf.fragments)))
+def _written(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:
+    return tuple(
+        (staged.entity.id, TypeRows(staged.rows, staged.minted, tuple(fragments_to_text(staged.shelf.fragments))))
         for staged in staging.types.values()
         if staged.shelf is not None
-    }
-    return Answer(number, lines, types, tuple(report.problems), report.more)
+    )
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
-from omnigraph.errors import ConflictError, InvalidInput, Kind
+from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.read import Report
 from omnigraph.exec.load.staging import Staging, target_of
@@ -26,11 +26,11 @@ from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
 from omnigraph.ids import BranchName
-from omnigraph.spark.intake import in_order, take_frame
+from omnigraph.spark.intake import take_frame
 from omnigraph.spark.options import WriteOptions
 from omnigraph.spark.plainly import plainly
 from omnigraph.spark.tasks import Payload, Reply, encode_payload, rows
-from omnigraph.spark.work import Answer, Job, discard
+from omnigraph.spark.work import Job, discard
 
 
 class Told(WriterCommitMessage):
@@ -43,10 +43,10 @@ class Told(WriterCommitMessage):
 class AnswersIntake:
     """Rows that tasks have written already. The files lie where `job` said."""
 
-    def __init__(self, job: Job, entity: EntityType, answers: Sequence[Answer]) -> None:
+    def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply]) -> None:
         self._job = job
         self._entity = entity
-        self._answers = answers
+        self._replies = replies
         self.taken = False
         """Whether a load has named the files, and clears them when it is refused."""
 
@@ -60,8 +60,8 @@ class AnswersIntake:
             raise ConflictError(Kind.SCHEMA_CHANGED, changed, type=self._entity.name)
         self.taken = True
         staging.aim(self._entity, self._job.targets[self._entity.id])
-        take_frame(staging, catalog, self._entity, self._answers, report)
-        advance(0, None, sum(answer.lines for answer in self._answers))
+        take_frame(staging, catalog, self._entity, self._replies, report)
+        advance(0, None, staging.of(self._entity).rows)
 
 
 class TypeWriter(DataSourceArrowWriter):
@@ -74,17 +74,13 @@ class TypeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: check and write the rows of one partition. Bad rows are told in the answer, for one report of them all."""
-        return Told(rows(encode_payload(Payload(self._job)), f"{self._entity.kind}:{self._entity.name}", iterator))
+        return Told(rows(encode_payload(Payload(self._job, limit=REPORTED)), f"{self._entity.kind}:{self._entity.name}", iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when every task has answered: the rows land, whole or not at all."""
         with plainly():
             replies = _replies(messages)
-            for reply in replies:
-                if reply.refused is not None:
-                    self._discard(replies)
-                    raise InvalidInput(Kind(reply.refused.kind), reply.refused.message)
-            intake = AnswersIntake(self._job, self._entity, _answers(replies))
+            intake = AnswersIntake(self._job, self._entity, replies)
             options = self._options
             try:
                 graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
@@ -110,7 +106,7 @@ class TypeWriter(DataSourceArrowWriter):
             self._discard(_replies(messages))
 
     def _discard(self, replies: Sequence[Reply]) -> None:
-        discard(self._job, _answers(replies))
+        discard(self._job, [reply.answer for reply in replies if reply.answer is not None])
 
 
 def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
@@ -127,7 +123,3 @@ def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
 
 def _replies(messages: Sequence[WriterCommitMessage | None]) -> list[Reply]:
     return [msgspec.json.decode(message.reply, type=Reply) for message in messages if isinstance(message, Told)]
-
-
-def _answers(replies: Sequence[Reply]) -> list[Answer]:
-    return in_order(reply.answer for reply in replies if reply.answer is not None)

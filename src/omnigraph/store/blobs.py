@@ -53,6 +53,12 @@ def stored(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def blobs_last(rows: pa.Table) -> pa.Table:
+    """The same columns, blob columns behind all others. A reader of a single file miscounts the columns behind a blob column."""
+    blobs = blob_names(rows.schema)
+    return rows.select([*(name for name in rows.schema.names if name not in blobs), *blobs]) if blobs else rows
+
+
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch read as bytes, under the schema that callers know: Lance leaves marks of the blob column on it."""
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance.fragment import DataFile, write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
+from omnigraph.store.blobs import blobs_last
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
 from omnigraph.store.root import Root
@@ -104,13 +105,13 @@ def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
     if not len(rows):
         return []
     folder = table.root.of(f"{table.ref.path}/tree/{name}")
+    ordered = blobs_last(conformed(table, rows))
     try:
-        written = write_fragments(
-            conformed(table, rows), folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None
-        )
+        written = write_fragments(ordered, folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None)
     except (OSError, ValueError) as error:
         raise lance_error(error, doing="write to", path=folder) from error
-    ids = list(_field_ids(table.dataset.lance_schema.fields()))
+    fields = {field.name(): field for field in table.dataset.lance_schema.fields()}
+    ids = list(_field_ids(fields[column] for column in ordered.schema.names))
     return [dataclasses.replace(fragment, files=[_mapped(file, ids) for file in fragment.files]) for fragment in written]
 
 

@@ -24,7 +24,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
-from omnigraph.store.blobs import blob_names, stored
+from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
 from omnigraph.store.fold import fold, foldable, light
@@ -70,7 +70,7 @@ def write_files(table: Table, rows: pa.Table) -> list[Any]:
 
     That no key is among them twice is the caller's to know: a table may be written in many parts.
     """
-    return _write(table, conformed(table, rows)) if len(rows) else []
+    return _write(table, blobs_last(conformed(table, rows))) if len(rows) else []
 
 
 def put_files(

@@ -89,6 +89,16 @@ def test_a_shelf_moves_its_files_with_their_blobs_and_clears_them(tmp_path: Path
     assert {path for path in set((tmp_path / "graph").rglob("*")) - before if path.is_file()} == set()
 
 
+@pytest.mark.parametrize("native", [None, "mine"])
+def test_columns_behind_a_blob_are_read_back_from_files_that_nobody_names(tmp_path: Path, native: str | None) -> None:
+    """A reader of one file miscounts the columns behind a blob column, so files have their blobs last."""
+    shelf = Shelf(album(place(tmp_path)), native=native)
+    wanted = rows({"p": 3, "q": 1, "r": 4}, ALBUM)
+    shelf.put(wanted)
+    names = ["id", ALBUM.names[-1]]
+    assert pa.Table.from_batches(shelf.read(names)).to_pylist() == wanted.select(names).to_pylist()
+
+
 def test_small_fragments_with_blobs_are_folded(tmp_path: Path) -> None:
     """The number of fragments stays small, and every blob as it was."""
     table = create_table(place(tmp_path), PATH, ALBUM)

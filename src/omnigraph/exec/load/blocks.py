@@ -31,14 +31,17 @@ class Block(msgspec.Struct, frozen=True):
         return self.text[self.starts[index] : self.ends[index]]
 
 
-def blocks(chunks: Iterator[bytes], *, first_line: int = 1) -> Iterator[Block | Problem]:
-    """Cut at newlines. Never holds more than one line's limit and one chunk besides the block it hands out."""
+def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True) -> Iterator[Block | Problem]:
+    """Cut at newlines. Never holds more than one line's limit and one chunk besides the block it hands out.
+
+    `begins`: the chunks are the beginning of something, so that the first of them may show in what letters it is written.
+    """
     line = first_line
     kept: list[bytes] = []
     held = 0
     passed = 0  # bytes of a line that is over its limit already
     for number, chunk in enumerate(chunks):
-        if number == 0 and (problem := _not_utf_8(chunk)) is not None:
+        if begins and number == 0 and (problem := _not_utf_8(chunk)) is not None:
             yield problem
             return
         rest = chunk

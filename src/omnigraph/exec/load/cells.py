@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Final, NamedTuple, assert_never
 
 import numpy as np
@@ -47,7 +48,7 @@ def suits(type_: ValueType, found: pa.DataType) -> bool:
         case EnumOf():
             return _is_text(found)
         case ListOf(item):
-            return _is_list(found) and suits(Plain(item), found.value_type) and not _is_fine(found.value_type)
+            return _is_list(found) and suits(Plain(item), found.value_type)
         case VectorOf(dimension):
             width = found.list_size if pa.types.is_fixed_size_list(found) else dimension
             return _is_list(found) and width == dimension and suits(Plain(Scalar.F32), found.value_type)
@@ -65,6 +66,8 @@ def from_arrow(property_: Property, values: pa.Array) -> Converted:
     read = _decoded(values)
     if pa.types.is_timestamp(read.type):
         return _from_timestamps(property_, read)
+    if _is_list(read.type) and pa.types.is_timestamp(read.type.value_type):
+        return _from_lists_of_timestamps(property_, read)
     try:
         read = _as_read(property_.type, read)
         return Converted(column(property_, read), [])
@@ -97,7 +100,7 @@ def _suits(scalar: Scalar, found: pa.DataType) -> bool:
         case Scalar.BOOL:
             return bool(pa.types.is_boolean(found))
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
-            return bool(pa.types.is_integer(found))
+            return bool(pa.types.is_integer(found)) or _is_whole_decimal(found)
         case Scalar.F32 | Scalar.F64:
             return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
         case Scalar.DATE:
@@ -112,9 +115,9 @@ def _is_text(found: pa.DataType) -> bool:
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
 
 
-def _is_fine(found: pa.DataType) -> bool:
-    """A time with digits that would be lost. In a list nobody could say which item it was, so the column is refused."""
-    return bool(pa.types.is_timestamp(found)) and found.unit in ("us", "ns")
+def _is_whole_decimal(found: pa.DataType) -> bool:
+    """Decimals without digits behind the point: what engines without unsigned integers keep a U64 in."""
+    return bool(pa.types.is_decimal(found)) and found.scale == 0
 
 
 def _is_list(found: pa.DataType) -> bool:
@@ -169,10 +172,20 @@ def _items_as_read(item: Scalar, values: pa.Array) -> pa.Array:
 
 def _from_timestamps(property_: Property, values: pa.Array) -> Converted:
     numbers, finer = _milliseconds(values)
+    return _without_finer(property_, from_arrow(property_, numbers), finer)
+
+
+def _from_lists_of_timestamps(property_: Property, values: pa.Array) -> Converted:
+    lists = pc.cast(values, pa.list_(values.type.value_type))
+    _, finer = _milliseconds(lists.flatten())
+    rows = np.unique(np.asarray(pc.list_parent_indices(lists))[finer])
+    return _without_finer(property_, from_arrow(property_, _items_as_read(Scalar.DATETIME, lists)), rows)
+
+
+def _without_finer(property_: Property, converted: Converted, finer: Places) -> Converted:
     message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds first"
     refused = [(int(row), Refused(Code.TEMPORAL, message)) for row in finer]
-    converted = from_arrow(property_, numbers)
-    return Converted(converted.values, [*refused, *converted.refused])
+    return Converted(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
 
 
 def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:
@@ -231,8 +244,8 @@ def _from_python(value: object) -> object:
     match value:
         case bool() | str() | bytes() | None:
             return value
-        case int():
-            return Whole(value)
+        case int() | Decimal():
+            return Whole(int(value))
         case float():
             return Real(repr(value))
         case list():

@@ -7,7 +7,7 @@ load that was overtaken is checked again and not read again. Nothing lands if an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.load.read import Data, Report, read_batches, rereadable
-from omnigraph.exec.load.staging import KEY_BYTES, StagedType, Staging, Target, target_of
+from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, Target, target_of
 from omnigraph.exec.problems import REPORTED, Problem
 from omnigraph.exec.validate.delta import CommittedTables, Delta
 from omnigraph.exec.validate.findings import Found, error, label
@@ -215,13 +215,12 @@ class Load:
                 whole=self._mode is LoadMode.OVERWRITE,
                 replaces=self._mode is not LoadMode.APPEND,
             )
-            for staged in staging.types.values()
+            for staged in _in_order(staging, catalog)
         ]
         committed = CommittedTables(snapshot, self.tables)
         findings = check_integrity(deltas, catalog, committed, budget_bytes=self._key_bytes, limit=self._report_errors)
         if findings:
-            problems = [_placed(found, staging) for found in findings.found]
-            raise error(problems, more=findings.more)
+            raise error(_placed(findings.found, staging), more=findings.more)
 
     # -- what to do
 
@@ -239,13 +238,21 @@ class Load:
         return pa.chunked_array([batch.column(ID) for batch in staged.read([ID])], pa.string()).combine_chunks()
 
 
-def _placed(found: Found, staging: Staging) -> Problem:
-    """A finding with the source and line of its record."""
-    of = {label(staged.entity): staged for staged in staging.types.values()}
-    staged = of.get(found.type)
-    if staged is None or found.row is None:
-        return found.problem()
-    return found.problem(**staged.places.of(found.row)._asdict())
+def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:
+    """The types in the order of the schema: what is wrong is told alike, in whatever order the rows were found."""
+    places = {entity.id: place for place, entity in enumerate((*catalog.nodes, *catalog.edges))}
+    return sorted(staging.types.values(), key=lambda staged: places[staged.entity.id])
+
+
+def _placed(found: Sequence[Found], staging: Staging) -> list[Problem]:
+    """Findings with the sources and lines of their records. Each type is asked once: the answer may be far away."""
+    origins: dict[tuple[str, int], Origin] = {}
+    for staged in staging.types.values():
+        type_ = label(staged.entity)
+        rows = sorted({one.row for one in found if one.type == type_ and one.row is not None})
+        origins |= {(type_, row): origin for row, origin in zip(rows, staged.places.of(rows), strict=True)}
+    places = (origins.get((one.type, one.row)) if one.row is not None else None for one in found)
+    return [one.problem() if place is None else one.problem(**place._asdict()) for one, place in zip(found, places, strict=True)]
 
 
 def _counts(staging: Staging) -> Mapping[str, int]:

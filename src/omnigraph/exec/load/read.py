@@ -79,7 +79,10 @@ class Findings(Protocol):
     def more(self) -> int: ...
 
 
-Check: TypeAlias = Callable[[EntityType, pa.Table], Findings]
+class Check(Protocol):
+    """Asked about the values of rows of one type; it puts the first `limit` problems in words and counts all."""
+
+    def __call__(self, entity: EntityType, rows: pa.Table, /, *, limit: int) -> Findings: ...
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -116,7 +119,8 @@ def read_batches(
 def _from_tables(tables: Mapping[str, Table], catalog: Catalog, most: int, check: Check | None) -> Iterator[_Read]:
     for part in read_tables(tables, catalog, most=most):
         pieces = [] if part.piece is None else [part.piece]
-        yield _finished(pieces, part.problems, part.source, Unit.RECORD, check, most)
+        read = _finished(pieces, part.problems, part.source, Unit.RECORD, check, most)
+        yield msgspec.structs.replace(read, more=read.more + part.more)
 
 
 def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None) -> Iterator[_Read]:
@@ -130,7 +134,7 @@ def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph-read") as pool:
         try:
-            for block in blocks(stream.chunks(), first_line=stream.first_line):
+            for block in blocks(stream.chunks(), first_line=stream.first_line, begins=stream.begins):
                 waiting.append(pool.submit(_read_block, block, reader, stream, check, most))
                 if len(waiting) >= _AHEAD:
                     yield taken()
@@ -165,7 +169,7 @@ def _finished(pieces: list[Piece], problems: list[Problem], source: str, unit: U
         found += [_wrong_id(batch, piece, row) for row in wrong.slice(0, most).to_pylist()]
         more += max(len(wrong) - most, 0)
         if check is not None:
-            findings = check(batch.entity, batch.rows)
+            findings = check(batch.entity, batch.rows, limit=most)
             found += [batch.placed(one.problem(), one.row) for one in findings.found]
             more += findings.more
     found.sort(key=lambda problem: problem.line or problem.record or 0)

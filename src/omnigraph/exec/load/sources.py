@@ -9,14 +9,13 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from itertools import chain
-from pathlib import Path
 from typing import IO, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.exec.load.parts import Part, read_part
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.load.parts import CHUNK_BYTES, Part, existing_file, open_file, read_part
 
 Records: TypeAlias = (
     str
@@ -33,7 +32,6 @@ Records: TypeAlias = (
 )
 """Records in the order of a file. A `str` is a path; text itself is given as bytes or as an iterable of lines."""
 
-CHUNK_BYTES: Final = 16 << 20
 _RECORDS_PER_CHUNK: Final = 4096
 _COMPRESSION: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ONE_TYPE: Final = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
@@ -49,10 +47,13 @@ class Stream:
         *,
         total_bytes: int | None = None,
         counts_records: bool = False,
-        first_line: int = 1,
+        part: Part | None = None,
     ) -> None:
         self.name = name
-        self.first_line = first_line
+        self.first_line = 1 if part is None else part.first_line
+        self.begins: Final = part is None or part.start == 0
+        """What stands here may say what the whole is: that it is compressed, or in UTF-16."""
+        self._cut: Final = part is not None
         self.total_bytes = total_bytes
         self.counts_records = counts_records
         """A line of the stream is a record of the caller, who never saw the line."""
@@ -61,7 +62,9 @@ class Stream:
 
     def chunks(self) -> Iterator[bytes]:
         """The text in chunks of any size. Raises `InvalidInput` when compressed bytes are damaged or cut short."""
-        pieces = _evened(self._counted())
+        pieces = self._counted() if self._cut else _evened(self._counted())
+        if not self.begins:
+            return pieces
         first = next(pieces, b"")
         _refuse_one_type(self.name, first)
         codec = next((codec for magic, codec in _COMPRESSION.items() if first.startswith(magic)), None)
@@ -88,7 +91,7 @@ def open_stream(data: Records) -> Stream:
     if isinstance(data, str | os.PathLike):
         return _open_path(os.fspath(data))
     if isinstance(data, Part):
-        return Stream(data.path, read_part(data), total_bytes=data.end - data.start, first_line=data.first_line)
+        return Stream(data.name, read_part(data), total_bytes=data.end - data.start, part=data)
     if isinstance(data, bytes | bytearray | memoryview):
         whole = bytes(data)
         return Stream("<bytes>", _sliced(whole), total_bytes=len(whole))
@@ -110,22 +113,9 @@ def rereadable(data: object) -> bool:
     return isinstance(data, list | tuple)
 
 
-def existing_file(path: str) -> Path:
-    """The path of a file that is there, or a refusal that says what is."""
-    found = Path(path)
-    if found.is_dir():
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is a folder; name the files to load one by one", path=path)
-    if not found.exists():
-        raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{path}'", path=path)
-    return found
-
-
 def _open_path(path: str) -> Stream:
     found = existing_file(path)
-    try:
-        file = found.open("rb")
-    except OSError as error:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read '{path}': {error.strerror}", path=path) from error
+    file = open_file(path)
     size = found.stat().st_size if found.is_file() else None
     return Stream(path, _until_end(file), total_bytes=size)
 

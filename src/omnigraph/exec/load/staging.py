@@ -42,8 +42,8 @@ class Origin(NamedTuple):
 class Places(Protocol):
     """Where the rows of one type came from."""
 
-    def of(self, row: int) -> Origin:
-        """The place of one row, by its number from 0."""
+    def of(self, rows: Sequence[int]) -> list[Origin]:
+        """The places of some rows, by their numbers from 0."""
         ...
 
 
@@ -62,7 +62,10 @@ class BatchPlaces:
         self._parts.append((batch.source, batch.unit, int(numbers[0]) if straight else batch.lines))
         self._rows += len(numbers)
 
-    def of(self, row: int) -> Origin:
+    def of(self, rows: Sequence[int]) -> list[Origin]:
+        return [self._of(row) for row in rows]
+
+    def _of(self, row: int) -> Origin:
         at = bisect_right(self._starts, row) - 1
         source, unit, lines = self._parts[at]
         offset = row - self._starts[at]

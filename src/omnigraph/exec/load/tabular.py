@@ -21,8 +21,8 @@ from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.catalog.types import Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import Converted, expected, from_arrow, from_text, suits, texts
+from omnigraph.exec.load.parts import existing_file
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.load.sources import existing_file
 from omnigraph.exec.load.values import Refused
 from omnigraph.exec.problems import Code, Problem
 from omnigraph.lang.tree import Scalar
@@ -40,6 +40,8 @@ class Slice(msgspec.Struct, frozen=True):
     source: str
     piece: Piece | None
     problems: list[Problem]
+    more: int = 0
+    """Problems that are not in words."""
 
 
 class _Opened(NamedTuple):
@@ -135,6 +137,7 @@ def _slice(entity: EntityType, opened: _Opened, batch: pa.RecordBatch, record: i
     convert = from_text if opened.text else from_arrow
     done: list[pa.Array] = []
     problems: list[Problem] = []
+    more = 0
     good = np.ones(batch.num_rows, bool)
     for field in schema:
         values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
@@ -146,12 +149,13 @@ def _slice(entity: EntityType, opened: _Opened, batch: pa.RecordBatch, record: i
             Problem(error.code, error.message, label, field.name, source=opened.source, record=record + row)
             for row, error in converted.refused[:most]
         ]
+        more += max(len(converted.refused) - most, 0)
     rows = pa.Table.from_arrays(done, schema=schema)
     numbers = np.arange(record, record + batch.num_rows)
     if not good.all():
         rows, numbers = rows.filter(pa.array(good)), numbers[good]
     problems.sort(key=lambda problem: problem.record or 0)
-    return Slice(opened.source, Piece(entity, numbers, rows), problems)
+    return Slice(opened.source, Piece(entity, numbers, rows), problems, more)
 
 
 def _named(entity: EntityType, column: str) -> str:

@@ -71,7 +71,7 @@ def test_numbers_change_their_width_when_nothing_is_lost() -> None:
         ("vec", pa.list_(pa.float32(), 3)),
         ("texts", pa.string()),
         ("real", pa.decimal128(5)),
-        ("times", pa.list_(pa.timestamp("us"))),
+        ("small", pa.decimal128(5, 1)),
     ],
 )
 def test_a_column_of_another_type_is_one_problem(name: str, type_: pa.DataType) -> None:
@@ -97,6 +97,15 @@ def test_dates_and_times_come_in_every_type_that_means_one() -> None:
 
 def test_a_time_finer_than_a_millisecond_is_refused() -> None:
     assert refusals("at", pa.array([1000, 1001, None], pa.timestamp("us"))) == [(2, Code.TEMPORAL)]
+    lists = pa.array([[1000], None, [2000, 1001, 3001], []], pa.list_(pa.timestamp("us")))
+    assert refusals("times", lists[2:]) == [(1, Code.TEMPORAL)]
+    assert column("times", lists[:2]) == [[1], None]
+
+
+def test_whole_decimals_are_integers() -> None:
+    """What engines without unsigned integers keep a U64 in."""
+    assert column("huge", pa.array([2**64 - 1, None, 0], pa.decimal128(20, 0))) == [2**64 - 1, None, 0]
+    assert refusals("huge", pa.array([1, 2**64, -1], pa.decimal128(21, 0))) == [(2, Code.OVERFLOW), (3, Code.OVERFLOW)]
 
 
 def test_lists_and_vectors_come_in_every_kind_of_list() -> None:

@@ -1,0 +1,163 @@
+"""A data frame as one commit of one type: the modes, the refusals, and what is left behind when it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import ConflictError, KeyConflict, Kind
+from omnigraph.graph import Graph
+from omnigraph.spark.options import write_options
+from omnigraph.spark.tasks import Reply
+from omnigraph.spark.work import stage_rows
+from omnigraph.spark.writer import Told, TypeWriter, writer_of
+from tests.loads import SCHEMA, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PEOPLE = "name string, born int, mood string"
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = og.init(tmp_path / "graph.omni", schema=SCHEMA)
+    graph.load([{"type": "Person", "data": {"name": name, "email": f"{name}@x"}} for name in ("Ada", "Ben")])
+    return graph
+
+
+def write(frame: DataFrame, graph: Graph, type_: str, spark_mode: str = "append", **options: str) -> None:
+    frame.write.format("omnigraph").options(graph=graph.uri, type=type_, **options).mode(spark_mode).save()
+
+
+def people(graph: Graph, branch: str = "main") -> dict[str, Any]:
+    return {row["name"]: (row["born"], row["email"]) for row in shown(graph, branch)["node:Person"]}
+
+
+def data_files(graph: Graph) -> set[Path]:
+    return {path for path in Path(graph.uri).rglob("*.lance") if path.parent.name == "data" and "__manifest" not in path.parts}
+
+
+def test_each_write_is_one_commit_in_its_mode(spark: SparkSession, graph: Graph) -> None:
+    rows = spark.createDataFrame([("Cyd", 1900, "glad"), ("Dee", None, None)], PEOPLE).repartition(2)
+    write(rows, graph, "Person", actor="act-etl", message="two more", token="once")
+    assert people(graph) == {"Ada": (None, "Ada@x"), "Ben": (None, "Ben@x"), "Cyd": (1900, None), "Dee": (None, None)}
+    (last, *before) = graph.commits()
+    assert (last.actor, last.message, len(before)) == ("act-etl", "two more", 2)
+
+    files = data_files(graph)
+    write(rows, graph, "Person", token="once")  # a retry of a write that had landed
+    assert graph.commits()[0] == last
+    assert data_files(graph) == files
+
+    write(spark.createDataFrame([("Ada", 1815, "glad")], PEOPLE), graph, "Person", mode="merge")
+    assert people(graph)["Ada"] == (1815, None), "the new row replaces the old one, whole"
+    assert len(graph.commits()) == len(before) + 2
+
+    write(spark.createDataFrame([("Ada", "Cyd")], "from string, to string"), graph, "Knows")
+    write(spark.createDataFrame([("Ada", 1815, None), ("Cyd", 1901, None)], PEOPLE), graph, "Person", "overwrite")
+    assert people(graph) == {"Ada": (1815, None), "Cyd": (1901, None)}
+    assert len(shown(graph)["edge:Knows"]) == 1
+    assert graph.verify() == []
+
+
+def test_the_first_write_on_a_branch_forks_the_table(spark: SparkSession, graph: Graph) -> None:
+    graph.branches.create("review")
+    write(spark.createDataFrame([("Cyd", 1900, "glad")], PEOPLE), graph, "Person", branch="review")
+    assert set(people(graph)) == {"Ada", "Ben"}
+    assert set(people(graph, "review")) == {"Ada", "Ben", "Cyd"}
+    assert graph.verify() == []
+
+
+def test_a_frame_that_was_read_can_be_written_back(spark: SparkSession, tmp_path: Path) -> None:
+    from tests.spark.world import make_world, stored
+
+    world = make_world(tmp_path)
+    before = stored(world, "node:Every")
+    columns = ",".join(name for name in before[0])
+    read = spark.read.format("omnigraph").options(graph=world.uri, type="Every", columns=columns).load()
+    write(read, world, "Every", "overwrite")
+    assert stored(world, "node:Every") == before
+
+
+def test_rows_that_break_a_rule_are_named_and_nothing_lands(spark: SparkSession, graph: Graph) -> None:
+    from pyspark.errors import PySparkException
+
+    files, commits = data_files(graph), graph.commits()
+    bad = spark.createDataFrame([("Cyd", 1900, "glad"), ("Dee", 1, "odd")], PEOPLE).coalesce(1)
+    with pytest.raises(PySparkException) as caught:
+        write(bad, graph, "Person")
+    assert "<node:Person>, record 2" in str(caught.value)
+    assert "nothing was written" in str(caught.value)
+    with pytest.raises(PySparkException, match="KeyConflict"):
+        write(spark.createDataFrame([("Ada", 1900, "glad")], PEOPLE), graph, "Person")
+    assert data_files(graph) == files
+    assert graph.commits() == commits
+
+
+def test_columns_that_do_not_fit_are_refused_before_any_task_runs(spark: SparkSession, graph: Graph) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException) as caught:
+        write(spark.createDataFrame([("Cyd", "x")], "name string, nick string"), graph, "Person")
+    assert "unknown input field 'nick' for 'node:Person'" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+# -- the parts of a write, one by one
+
+
+def staged(graph: Graph, name: str = "Cyd") -> tuple[TypeWriter, Told]:
+    """A writer and the answer of its one task, as they would be after the task ran."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    schema = StructType([StructField("name", StringType())])
+    writer = writer_of(write_options({"graph": graph.uri, "type": "Person"}, overwrite=False), schema)
+    batch = pa.record_batch({"name": [name]})
+    answer = stage_rows(writer._job, 0, "node:Person", [batch], batch.schema)
+    return writer, Told(msgspec.json.encode(Reply(answer)).decode())
+
+
+def test_a_failed_task_takes_the_files_of_the_others_with_it(graph: Graph) -> None:
+    files = data_files(graph)
+    writer, told = staged(graph)
+    assert len(data_files(graph)) == len(files) + 1
+    writer.abort([told, None])
+    assert data_files(graph) == files
+
+
+def test_an_abort_after_a_commit_was_tried_removes_nothing(graph: Graph) -> None:
+    """Spark aborts when the answer of a commit is lost, too, and then the rows may be in the graph."""
+    writer, told = staged(graph)
+    writer.commit([told])
+    writer.abort([told])
+    assert "Cyd" in people(graph)
+    assert graph.verify() == []
+
+
+def test_a_commit_that_was_overtaken_is_checked_again(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # what Spark's own process would be told is undone here
+    (writer, told), (late, late_told) = staged(graph), staged(graph)
+    writer.commit([told])
+    with pytest.raises(KeyConflict):
+        late.commit([late_told])
+    other, other_told = staged(graph, "Dee")
+    graph.load([{"type": "Note", "data": {"text": "meanwhile"}}])
+    other.commit([other_told])
+    assert set(people(graph)) == {"Ada", "Ben", "Cyd", "Dee"}
+
+
+def test_a_schema_that_changed_meanwhile_refuses_the_commit(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    files = data_files(graph)
+    writer, told = staged(graph)
+    graph.apply_schema(SCHEMA + "node Later { name: String @key }\n")
+    with pytest.raises(ConflictError) as caught:
+        writer.commit([told])
+    assert caught.value.kind is Kind.SCHEMA_CHANGED
+    assert data_files(graph) == files

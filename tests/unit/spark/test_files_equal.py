@@ -1,0 +1,100 @@
+"""The tasks of a Spark load, run here one by one, and a load in one process: the same graph, or the same refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import omnigraph as og
+from omnigraph.exec.load.parts import CHUNK_BYTES, blocks_of, count_lines, parts_of, read_part
+from omnigraph.exec.problems import Code
+from omnigraph.graph import Graph
+from omnigraph.spark import tasks
+from omnigraph.spark.intake import FilesIntake
+from omnigraph.spark.tasks import Payload, Reply, encode_payload
+from omnigraph.spark.watched import OnDone
+from tests.loads import ndjson
+from tests.worlds import ALONE, AMONG, BASE, SCHEMA, Outcome, World, in_file, outcome, world
+
+SEEDS = range(60)
+
+
+class Here:
+    """Runs tasks in this process, with everything that would travel made into bytes and back."""
+
+    def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
+        encoded = encode_payload(payload)
+        return [msgspec.json.decode(getattr(tasks, doing)(encoded, number), type=Reply) for number in range(len(payload.parts))]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    made = og.init(tmp_path_factory.mktemp("graph") / "g", schema=SCHEMA)
+    made.load(ndjson(*BASE), mode="append")
+    return made
+
+
+def both(graph: Graph, name: str, path: str, given: World) -> tuple[Outcome, Outcome]:
+    """Loaded in one process, and by tasks."""
+    for branch in (f"{name}-one", f"{name}-many"):
+        graph.branches.create(branch)
+    one = outcome(graph, f"{name}-one", lambda: graph.load(path, given.mode, branch=f"{name}-one", report_errors=given.report_errors))
+    intake = FilesIntake(Here(), graph._manifest.root, [path], part_bytes=given.part_bytes)
+    many = outcome(
+        graph,
+        f"{name}-many",
+        lambda: graph._load(
+            intake,
+            given.mode,
+            branch=f"{name}-many",
+            from_branch=None,
+            token=None,
+            message=None,
+            report_errors=given.report_errors,
+            on_progress=None,
+        ),
+    )
+    return one, many
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tasks_and_one_process_do_the_same(graph: Graph, tmp_path: Path, seed: int) -> None:
+    given = world(seed)
+    one, many = both(graph, f"s{seed}", in_file(tmp_path, given.data), given)
+    assert many == one
+
+
+def test_the_seeds_meet_every_code_and_every_outcome() -> None:
+    worlds = [world(seed) for seed in SEEDS]
+    assert {code for given in worlds for code in given.codes} == {*ALONE, *AMONG} == set(Code)
+    assert {given.mode for given in worlds if not given.codes} == {"append", "merge", "overwrite"}
+
+
+def test_a_report_that_is_full_in_a_later_block_counts_alike(graph: Graph, tmp_path: Path) -> None:
+    """Three blocks of 16 MiB, bad lines in each, one of them across a border: the report is full in the second, and stops there."""
+    line = b'{"type": "Note", "data": {"text": "' + b"x" * 4000 + b'"}}\n'
+    bad = b'{"type": "Note", "data": {}}\n'
+    body = bytearray(line * (40 * (1 << 20) // len(line)))
+    for at in (5, 3000, 4190, 4191, 4192, 4193, 4194, 5000, 5001, 8000, 9000):
+        begin = at * len(line)
+        body[begin : begin + len(line)] = bad[:-1] + b" " * (len(line) - len(bad)) + b"\n"
+    path = in_file(tmp_path, bytes(body))
+    for report_errors in (1, 3, 6, 100):
+        given = World(b"", "append", CHUNK_BYTES * 2, report_errors, ())
+        one, many = both(graph, f"blocks{report_errors}", path, given)
+        assert many == one
+        assert one.error is not None
+
+
+@pytest.mark.parametrize("part_bytes", [1, 2, 3, 5, 8, 100])
+@pytest.mark.parametrize("text", [b"a\nbb\n\nccc\n", b"a\nbb\n\nccc", b"\n\n\n", b"one line without an end", b"x"])
+def test_every_line_is_in_one_part(tmp_path: Path, text: bytes, part_bytes: int) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(text)
+    parts = parts_of(str(path), part_bytes=part_bytes)
+    assert b"".join(chunk for part in parts for chunk in read_part(part)) == text
+    assert sum(map(count_lines, parts)) == text.count(b"\n")
+    assert all(b"".join(read_part(part)).count(b"\n") == count_lines(part) for part in parts)
+    assert {block for part in parts for block in blocks_of(part)} == set(parts_of(str(path)))

@@ -26,8 +26,8 @@ QUERIES = (HOME / "queries.gq").read_text()
 NUMBER, MASTER = "1950.1348", "Ottilie Holm"
 PROCESSES, WRITES = 3, 5
 BAD = """\
-{"type": "Work", "data": {"number": "2026.9001", "title": "Two Doors", "medium": "marzipan", "status": "in_store", "acquired": "2026-03-01"}}
-{"type": "Work", "data": {"number": "tomorrow", "title": "Rope", "medium": "oil", "status": "in_store", "acquired": "2026-03-01", "made": 3026}}
+{"type": "Work", "data": {"number": "2026.9001", "title": "Doors", "medium": "marzipan", "status": "in_store", "acquired": "2026-03-01"}}
+{"type": "Work", "data": {"number": "tomorrow", "title": "", "medium": "oil", "status": "in_store", "acquired": "2026-03-01", "made": 3026}}
 {"type": "Room", "data": {"code": "T99", "wing": "tower"}}
 {"type": "Inspection", "data": {"day": "2026-02-30", "grade": "a", "inspector": "Ivo Roth"}}
 {"edge": "Made", "from": "Ottilie Holm", "to": "2026.9001"
@@ -112,7 +112,7 @@ def written_by_many(graph: og.Graph) -> None:
         before = len(graph.commits())
         running = [start(graph, f"process-{n}") for n in range(PROCESSES)]
         acknowledged = sum(process.communicate()[0].count("acknowledged") for process in running)
-        tell(f"{acknowledged} writes acknowledged, {len(graph.commits()) - before} commits, one the child of the other: nobody had to retry")
+        tell(f"{acknowledged} writes acknowledged, {len(graph.commits()) - before} commits, one the child of the other; nobody retried")
 
 
 def branched(graph: og.Graph) -> None:
@@ -132,7 +132,9 @@ def looked_back(graph: og.Graph, first: str) -> None:
     with chapter("6. A look back"):
         now = graph.snapshot()
         then = graph.snapshot(at=first)
-        tell(f"main has {len(graph.commits())} commits; now it is at version {now.manifest_version}, and was at {then.manifest_version} after the load")
+        tell(
+            f"main has {len(graph.commits())} commits; it is at version {now.manifest_version}, after the load it was at {then.manifest_version}"
+        )
         ask(graph, "What is where, now", "statuses")
         ask(graph, f"and at commit {first} (a version or a moment will do as well)", "statuses", at=first)
 
@@ -162,7 +164,10 @@ def changed_on_a_branch(graph: og.Graph) -> None:
         done = graph.apply_schema(text, branch="photography")
         for step in done.steps:
             tell(f"  {said(step)}")
-        insert = 'query add() { insert Work { number: "2026.1", title: "Harbour", medium: "photograph", status: "in_store", acquired: date("2026-03-01"), provenance: "gift" } }'
+        insert = (
+            'query add() { insert Work { number: "2026.1", title: "Harbour", medium: "photograph", status: "in_store", '
+            'acquired: date("2026-03-01"), provenance: "gift" } }'
+        )
         graph.mutate(insert, branch="photography")
         tell("a photograph is accepted on photography; on main:")
         try:
@@ -180,21 +185,23 @@ def killed_and_healed(graph: og.Graph) -> None:
         tell(f"the process is dead (signal {-victim.returncode}); a reader sees what it saw: {rows_of(graph.snapshot(), 'Work') == before}")
         graph.mutate(QUERIES, "acquire", work("survivor", 0))
         healed = graph.recoveries()[0]
-        tell(f"the next writer finished what the dead one had begun ({healed.outcome}, {', '.join(change.alias for change in healed.tables)}),")
+        touched = ", ".join(change.alias for change in healed.tables)
+        tell(f"the next writer finished what the dead one had begun ({healed.outcome}, {touched}),")
         tell(f"then did its own work: {before} works before, {rows_of(graph.snapshot(), 'Work')} now. Nobody ran a repair.")
 
 
 def checked_and_exported(graph: og.Graph, folder: Path) -> None:
     with chapter("10. Verify, export, and load the export again"):
         findings = graph.verify()
-        tell(f"verify: {'every table, branch and commit is sound' if not findings else findings}")
+        tell(f"verify: {findings or 'every table, branch and commit is sound'}")
         file = folder / "export.ndjson"
         with file.open("w", encoding="utf-8") as out:
             out.writelines(f"{line}\n" if not line.endswith("\n") else line for line in graph.export())
         again = og.init(folder / "again.omni", schema=SCHEMA)
         receipt = again.load(file, mode="append")
         same = {t.type_name: t.rows for t in again.snapshot().tables} == {t.type_name: t.rows for t in graph.snapshot().tables}
-        tell(f"export: {file.stat().st_size / 1e6:.1f} MB of NDJSON; loaded into a second graph: {receipt.total:,} records, the same rows: {same}")
+        tell(f"export: {file.stat().st_size / 1e6:.1f} MB of NDJSON")
+        tell(f"loaded into a second graph: {receipt.total:,} records, the same rows: {same}")
 
 
 def next_steps(folder: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def _edges(
             yield from _loans(work, museums, chance)
     for inspection in inspections:
         yield _edge("Inspected", inspection["id"], chance.choice(works)["number"])
-    for one, other in zip(rooms, rooms[1:], strict=False):
+    for one, other in pairwise(rooms):
         yield _edge("DoorTo", one["code"], other["code"])
         yield _edge("DoorTo", other["code"], one["code"])
 
@@ -105,7 +106,9 @@ def _loans(work: Record, museums: list[Record], chance: random.Random) -> Iterat
     for museum in chance.sample(museums, chance.choice([1, 1, 2, 3])):
         leaves = _after(work["acquired"], chance)
         returns = (date.fromisoformat(leaves) + timedelta(chance.randint(40, 400))).isoformat()
-        yield _edge("LentTo", work["number"], museum["name"], leaves=leaves, returns=returns, insured=chance.randrange(2_000, 2_000_000, 1_000))
+        yield _edge(
+            "LentTo", work["number"], museum["name"], leaves=leaves, returns=returns, insured=chance.randrange(2_000, 2_000_000, 1_000)
+        )
 
 
 def _edge(type_: str, from_: str, to: str, **data: object) -> Record:

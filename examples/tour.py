@@ -133,7 +133,7 @@ def looked_back(graph: og.Graph, first: str) -> None:
         now = graph.snapshot()
         then = graph.snapshot(at=first)
         tell(
-            f"main has {len(graph.commits())} commits; it is at version {now.manifest_version}, after the load it was at {then.manifest_version}"
+            f"main ({len(graph.commits())} commits) is at version {now.manifest_version}; after the load it was at {then.manifest_version}"
         )
         ask(graph, "What is where, now", "statuses")
         ask(graph, f"and at commit {first} (a version or a moment will do as well)", "statuses", at=first)

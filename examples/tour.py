@@ -1,143 +1,261 @@
-"""The tour that `./demo` runs: a graph is made, written, raced for, branched, looked at in the past, killed, and heals itself.
+"""The tour that `./demo` runs: a museum's graph is loaded through Spark, asked, branched, changed, broken on purpose, and heals itself.
 
-Everything it prints it has just done, with real processes, on a graph in a temporary folder.
+Everything it prints it has just done, with real processes and real Spark, in the folder named (`.demo` if none is), which it
+empties first and leaves for you to look at.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
 import omnigraph as og
+from examples.museum import make_data
+from examples.printing import chapter, table, tell
 
-SCHEMA = """\
-node Person { name: String @key  born: I32?  field: String? }
-node Paper  { title: String @key  year: I32? }
-edge Wrote: Person -> Paper
-edge Knows: Person -> Person { since: Date? }
+HOME = Path(__file__).resolve().parent / "museum"
+SCHEMA = (HOME / "schema.pg").read_text()
+QUERIES = (HOME / "queries.gq").read_text()
+NUMBER, MASTER = "1950.1348", "Ottilie Holm"
+PROCESSES, WRITES = 3, 5
+BAD = """\
+{"type": "Work", "data": {"number": "2026.9001", "title": "Doors", "medium": "marzipan", "status": "in_store", "acquired": "2026-03-01"}}
+{"type": "Work", "data": {"number": "tomorrow", "title": "", "medium": "oil", "status": "in_store", "acquired": "2026-03-01", "made": 3026}}
+{"type": "Room", "data": {"code": "T99", "wing": "tower"}}
+{"type": "Inspection", "data": {"day": "2026-02-30", "grade": "a", "inspector": "Ivo Roth"}}
+{"edge": "Made", "from": "Ottilie Holm", "to": "2026.9001"
 """
-
-FIRST = """
-query first() {
-  insert Person { name: "Ada",   born: 1815, field: "mathematics" }
-  insert Person { name: "Grace", born: 1906, field: "computing" }
-  insert Paper  { title: "Notes on the Analytical Engine", year: 1843 }
-  insert Wrote  { from: "Ada", to: "Notes on the Analytical Engine" }
-  insert Knows  { from: "Ada", to: "Grace", since: date("1906-12-09") }
-}
+DANGLING = """\
+{"edge": "HangsIn", "from": "1950.1348", "to": "E02", "data": {"since": "2026-03-01"}}
+{"edge": "HangsIn", "from": "1950.1382", "to": "the cellar", "data": {"since": "2026-03-01"}}
 """
-ADD = "query add($name: String, $born: I32?) { insert Person { name: $name, born: $born } }"
-RENAME = 'query rename($field: String) { update Person set { field: $field } where name = "Ada" }'
-LEAVE = 'query leave() { delete Person where name = "Ada" }'
-PROCESSES, WRITES = 4, 10
 
 
 def main() -> None:
     if sys.argv[1:2] == ["write"]:
         writer(*sys.argv[2:])
         return
-    with tempfile.TemporaryDirectory(prefix="omnigraph-demo-") as folder:
-        story(Path(folder) / "graph.omni")
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".demo")
+    if folder.exists() and not (folder / "museum.omni").exists() and any(folder.iterdir()):
+        raise SystemExit(f"{folder} holds something that is not this demo's; name another folder: python -m examples.tour FOLDER")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    began = time.monotonic()
+    graph = made(folder)
+    first = loaded_through_spark(graph, folder)
+    asked(graph)
+    written_by_many(graph)
+    branched(graph)
+    looked_back(graph, first)
+    refused(graph, folder)
+    changed_on_a_branch(graph)
+    killed_and_healed(graph)
+    checked_and_exported(graph, folder)
+    tell(f"\nAll of it in {time.monotonic() - began:.0f} s. The graph is in {folder / 'museum.omni'}; the next run starts afresh.")
+    next_steps(folder)
 
 
-def story(place: Path) -> None:
-    say(f"A graph is made from a schema, at {place}")
-    for line in SCHEMA.splitlines():
-        tell(line)
-    graph = og.init(place, schema=SCHEMA, actor="act-demo")
-    show(graph)
+def made(folder: Path) -> og.Graph:
+    with chapter("1. A graph is made from a schema"):
+        graph = og.init(folder / "museum.omni", schema=SCHEMA, actor="act-demo")
+        tell("examples/museum/schema.pg: types with keys, enums, ranges, patterns, cardinalities, for example")
+        tell(SCHEMA[SCHEMA.index("node Work") : SCHEMA.index("node Room")].strip())
+        tell(f"Plain Lance tables, one a type, in {folder / 'museum.omni'}: {len(graph.snapshot().tables)} of them, all empty.")
+    return graph
 
-    say("One mutation of five statements is one commit")
-    first = graph.mutate(FIRST)
-    tell(f"{first.affected_nodes} nodes and {first.affected_edges} edges")
-    show(graph)
 
-    say(f"{PROCESSES} processes write {WRITES} times each, all to main, all at once")
-    began = time.perf_counter()
-    acknowledged = race(place)
-    tell(f"{acknowledged} writes acknowledged in {time.perf_counter() - began:.1f} s")
-    chain = graph.commits()
-    tell(f"main has {len(chain)} commits, in one chain: {all(a.parents == (b.id,) for a, b in pairwise(chain))}")
+def loaded_through_spark(graph: og.Graph, folder: Path) -> str:
+    """Load everything; the answer is the id of the commit."""
+    with chapter("2. Spark loads a file of many types as one commit"):
+        file = folder / "museum.ndjson"
+        count = make_data.write_ndjson(file)
+        tell(f"{count:,} records, {file.stat().st_size / 1e6:.1f} MB of NDJSON, nodes and edges of {len(graph.snapshot().tables)} types")
+        from omnigraph.exec.load.load import Progress
+        from omnigraph.spark import GraphLoad, session
 
-    say("A branch copies nothing; deleting Ada there takes her edges along, and main does not notice")
-    graph.branches.create("what-if")
-    gone = graph.mutate(LEAVE, branch="what-if")
-    tell(f"{gone.affected_nodes} node and {gone.affected_edges} edges deleted on what-if")
-    tell(f"people on main: {people(graph)}, on what-if: {people(graph, 'what-if')}")
+        began = time.monotonic()
+        spark = session(master="local[2]", memory="1g", log_file=folder / "spark.log")
+        tell(f"a Spark session is up after {time.monotonic() - began:.1f} s (local[2]; the same job runs on a cluster)")
+        began = time.monotonic()
+        stages: list[str] = []
 
-    say("A look back")
-    then = graph.snapshot(at=first.commit.id if first.commit else None)
-    tell(f"at commit {then.commit_id} there were {rows(then, 'Person')} people; now there are {people(graph)}")
+        def progress(now: Progress) -> None:
+            if now.stage not in stages:
+                stages.append(now.stage)
+                tell(f"  {now.stage} ...")
 
-    say("A write whose condition no longer holds is refused")
-    try:
-        graph.mutate(RENAME, params={"field": "poetry"}, if_commit=then.commit_id)
-    except og.PreconditionFailed as error:
-        tell(f"{error.kind}: {error.message}")
+        receipt = GraphLoad(spark, graph, mode="append", token="museum-1").ndjson(file).commit(on_progress=progress)
+        spark.stop()
+        assert receipt.commit is not None
+        tell(f"one commit, {receipt.commit.id}, in {time.monotonic() - began:.1f} s, every record checked:")
+        tell("  " + ", ".join(f"{name} {rows:,}" for name, rows in {**receipt.nodes, **receipt.edges}.items()))
+    return receipt.commit.id
 
-    say("A writer is killed (kill -9) after its tables were committed and before anything was published")
-    before = people(graph)
-    kill_one(place)
-    tell(f"nobody sees its row: still {people(graph)} people" if people(graph) == before else "half a write is visible!")
-    graph.mutate(ADD, params={"name": "the next writer"})
-    (healed,) = graph.recoveries()
-    tell(f"the next write healed the graph: {healed.outcome}, then added its own: {people(graph)} people")
-    tell(f"the whole graph checks out: {graph.verify() == []}")
 
-    say("Try next: the tour in README.md, `omnigraph --help`, `python -m bench.micro publish`")
+def asked(graph: og.Graph) -> None:
+    with chapter("3. Four questions (examples/museum/queries.gq)"):
+        ask(graph, "A lookup: one work", "work", number=NUMBER)
+        ask(graph, "Two hops: who borrowed works of an artist", "borrowers", artist="Sibylle Falk")
+        ask(graph, f"Up to three hops, and a negation: pupils of {MASTER}'s pupils of whom nothing hangs", "hidden_school", master=MASTER)
+        ask(graph, "An aggregate: what hangs in each wing", "walls")
+
+
+def written_by_many(graph: og.Graph) -> None:
+    with chapter(f"4. {PROCESSES} processes write {WRITES} times each, to one branch, at once"):
+        before = len(graph.commits())
+        running = [start(graph, f"process-{n}") for n in range(PROCESSES)]
+        acknowledged = sum(process.communicate()[0].count("acknowledged") for process in running)
+        tell(f"{acknowledged} writes acknowledged, {len(graph.commits()) - before} commits, one the child of the other; nobody retried")
+
+
+def branched(graph: og.Graph) -> None:
+    with chapter("5. A branch copies nothing, and changes there change nothing on main"):
+        graph.branches.create("new-hang")
+        down = graph.mutate(QUERIES, "take_down", {"number": NUMBER}, branch="new-hang")
+        up = graph.mutate(QUERIES, "hang", {"number": NUMBER, "room": "T01", "day": "2026-03-01"}, branch="new-hang")
+        gone = graph.mutate(QUERIES, "forget", {"artist": MASTER}, branch="new-hang")
+        tell(f"take_down {NUMBER}: {down.affected_edges} edge; hang it in T01: {up.affected_nodes} node, {up.affected_edges} edge")
+        tell(f"forget {MASTER}: {gone.affected_nodes} node, and {gone.affected_edges} edges with it")
+        for branch in ("main", "new-hang"):
+            room = graph.query(QUERIES, "work", {"number": NUMBER}, branch=branch).rows[0]["room"]
+            tell(f"  {branch:8s} shows the work in {room}, and {graph.snapshot(branch).table('Artist').rows} artists")  # type: ignore[union-attr]
+
+
+def looked_back(graph: og.Graph, first: str) -> None:
+    with chapter("6. A look back"):
+        now = graph.snapshot()
+        then = graph.snapshot(at=first)
+        tell(
+            f"main ({len(graph.commits())} commits) is at version {now.manifest_version}; after the load it was at {then.manifest_version}"
+        )
+        ask(graph, "What is where, now", "statuses")
+        ask(graph, f"and at commit {first} (a version or a moment will do as well)", "statuses", at=first)
+
+
+def refused(graph: og.Graph, folder: Path) -> None:
+    with chapter("7. A bad file is refused whole, with every problem named"):
+        for name, text in (("bad.ndjson", BAD), ("dangling.ndjson", DANGLING)):
+            file = folder / name
+            file.write_text(text)
+            before = graph.snapshot().commit_id
+            try:
+                graph.load(file, mode="append")
+            except og.InvalidInput as error:
+                problems = error.facts["problems"]
+                assert isinstance(problems, tuple)
+                tell(f"{name}: {len(problems)} problems, nothing landed: {graph.snapshot().commit_id == before}")
+                for problem in problems:
+                    tell(f"  line {problem.line} [{problem.code}] {problem.message}")
+
+
+def changed_on_a_branch(graph: og.Graph) -> None:
+    with chapter("8. The schema changes on a branch; main keeps its own"):
+        text = SCHEMA.replace("porcelain, tapestry", "photograph, porcelain, tapestry").replace(
+            "  value: I64?\n", "  value: I64?\n  provenance: String?\n"
+        )
+        graph.branches.create("photography")
+        done = graph.apply_schema(text, branch="photography")
+        for step in done.steps:
+            tell(f"  {said(step)}")
+        insert = (
+            'query add() { insert Work { number: "2026.1", title: "Harbour", medium: "photograph", status: "in_store", '
+            'acquired: date("2026-03-01"), provenance: "gift" } }'
+        )
+        graph.mutate(insert, branch="photography")
+        tell("a photograph is accepted on photography; on main:")
+        try:
+            graph.mutate(insert)
+        except og.OmniGraphError as error:
+            tell(f"  {error.kind}: {error.message}")
+
+
+def killed_and_healed(graph: og.Graph) -> None:
+    with chapter("9. A writer is killed (kill -9) between committing its tables and publishing them"):
+        before = rows_of(graph.snapshot(), "Work")
+        victim = start(graph, "victim", OMNIGRAPH_FAULT="write.committed=kill")
+        victim.communicate()
+        assert victim.returncode == -signal.SIGKILL
+        tell(f"the process is dead (signal {-victim.returncode}); a reader sees what it saw: {rows_of(graph.snapshot(), 'Work') == before}")
+        graph.mutate(QUERIES, "acquire", work("survivor", 0))
+        healed = graph.recoveries()[0]
+        touched = ", ".join(change.alias for change in healed.tables)
+        tell(f"the next writer finished what the dead one had begun ({healed.outcome}, {touched}),")
+        tell(f"then did its own work: {before} works before, {rows_of(graph.snapshot(), 'Work')} now. Nobody ran a repair.")
+
+
+def checked_and_exported(graph: og.Graph, folder: Path) -> None:
+    with chapter("10. Verify, export, and load the export again"):
+        findings = graph.verify()
+        tell(f"verify: {findings or 'every table, branch and commit is sound'}")
+        file = folder / "export.ndjson"
+        with file.open("w", encoding="utf-8") as out:
+            out.writelines(f"{line}\n" if not line.endswith("\n") else line for line in graph.export())
+        again = og.init(folder / "again.omni", schema=SCHEMA)
+        receipt = again.load(file, mode="append")
+        same = {t.type_name: t.rows for t in again.snapshot().tables} == {t.type_name: t.rows for t in graph.snapshot().tables}
+        tell(f"export: {file.stat().st_size / 1e6:.1f} MB of NDJSON")
+        tell(f"loaded into a second graph: {receipt.total:,} records, the same rows: {same}")
+
+
+def next_steps(folder: Path) -> None:
+    place = folder / "museum.omni"
+    print(f"""
+Try next:
+  source .venv/bin/activate
+  omnigraph query walls --query examples/museum/queries.gq --store {place}
+  omnigraph commit list {place}
+  omnigraph branch list --uri {place}
+  omnigraph load --data {folder / "bad.ndjson"} --mode append --store {place}
+  python -m examples.museum.make_data /tmp/museum       # the same data, as NDJSON and as Parquet tables
+  README.md, docs/user/spark.md""")
+
+
+# -- parts
+
+
+def ask(graph: og.Graph, title: str, name: str, *, at: str | None = None, **params: object) -> None:
+    began = time.monotonic()
+    result = graph.query(QUERIES, name, params, at=at)
+    shown = ", ".join(f"{key} = {value!r}" for key, value in params.items())
+    tell(f"\n{title}: {name}({shown})   {(time.monotonic() - began) * 1000:.0f} ms")
+    table(result.rows)
 
 
 def writer(place: str, name: str) -> None:
+    """Another process: it adds works, and says each time that it is done."""
     graph = og.open(place, actor=name)
     for n in range(WRITES):
-        graph.mutate(ADD, params={"name": f"{name}-{n}", "born": 1900 + n})
+        graph.mutate(QUERIES, "acquire", work(name, n))
         print("acknowledged", flush=True)
 
 
-def race(place: Path) -> int:
-    running = [start(place, f"process-{n}") for n in range(PROCESSES)]
-    return sum(process.communicate()[0].count("acknowledged") for process in running)
+def work(who: str, n: int) -> dict[str, object]:
+    number = f"2026.{sum(who.encode()) * 100 + n}"
+    return {"number": number, "title": f"Gift {n + 1} of {who}", "artist": MASTER, "day": "2026-03-01"}
 
 
-def kill_one(place: Path) -> None:
-    process = start(place, "victim", OMNIGRAPH_FAULT="write.committed=kill")
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-
-
-def start(place: Path, name: str, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "examples.tour", "write", str(place), name]
+def start(graph: og.Graph, name: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "examples.tour", "write", graph.uri, name]
     return subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True)
 
 
-def people(graph: og.Graph, branch: str = "main") -> int:
-    return rows(graph.snapshot(branch), "Person")
+def said(step: msgspec.Struct) -> str:
+    """A step of a schema plan in one line."""
+    facts = msgspec.to_builtins(step)
+    return f"{facts.pop('kind')}: " + ", ".join(str(value) for value in facts.values() if isinstance(value, str))
 
 
-def rows(snapshot: og.Snapshot, type_name: str) -> int:
-    table = snapshot.table(type_name)
-    assert table is not None
-    return table.rows
-
-
-def show(graph: og.Graph) -> None:
-    snapshot = graph.snapshot()
-    counts = ", ".join(f"{table.type_name} {table.rows}" for table in snapshot.tables)
-    tell(f"main is at commit {snapshot.commit_id}, version {snapshot.manifest_version}: {counts}")
-
-
-def say(text: str) -> None:
-    print(f"\n* {text}", flush=True)
-
-
-def tell(text: str) -> None:
-    print(f"  {text}", flush=True)
+def rows_of(snapshot: og.Snapshot, type_name: str) -> int:
+    state = snapshot.table(type_name)
+    assert state is not None
+    return state.rows
 
 
 if __name__ == "__main__":

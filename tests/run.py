@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,8 @@ class Row(NamedTuple):
 
 
 def main() -> int:
+    # Started in the background of a shell we would ignore interrupts, and so would every process that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _options()
     rows = [] if options.only else [_check(name, command) for name, command in CHECKS]
     for suite in SUITES:

@@ -1,8 +1,8 @@
 """Writes through Spark, validated and in one commit, next to what Spark writes as Parquet and checks nothing: rows, vectors, NDJSON.
 
 Each case runs in a process of its own on two cores. CPU is that of the whole tree (this Python, the JVM, Python workers) on a session that
-is up and has done a twentieth of the same before; starting it costs the same for all. Targets: rows at most 1.3 times Parquet's CPU, vectors below it, NDJSON not above
-Spark's own reader.
+is up and has done a twentieth of the same before; starting it costs the same for all. Targets: rows at most 1.3 times Parquet's
+CPU, vectors below it, NDJSON not above Spark's own reader.
 """
 
 from __future__ import annotations

@@ -64,10 +64,14 @@ class Entities:
 
     def _held(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:
         """Whole columns, if all of them are in memory, or become worth it by this reading of so many rows."""
-        if self._shelf is None:
-            return None
-        found = {name: self._shelf.get(self.table, self.numbers, name, rows=rows) for name in columns}
+        found = {name: self._whole(name, rows) for name in columns}
         return None if any(column is None for column in found.values()) else found
+
+    def _whole(self, name: str, rows: int) -> pa.Array | None:
+        """What holds the same text as `id` need not be read where the ids are known."""
+        if name in self._names and (ids := self._known()) is not None and ids.texts.type == pa.string():
+            return ids.texts
+        return None if self._shelf is None else self._shelf.get(self.table, self.numbers, name, rows=rows)
 
     def _matching(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:
         """The numbers for which the predicates hold, ascending, when that can be told without a storage call."""

@@ -1,0 +1,64 @@
+"""What the tour tells -> lines on the screen: chapters with their time, sentences, small tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+WIDTH = 110
+
+
+@contextmanager
+def chapter(title: str) -> Iterator[None]:
+    """A heading, what happens under it, and how long that took."""
+    print(f"\n\033[1m{title}\033[0m" if _coloured() else f"\n{title}", flush=True)
+    began = time.monotonic()
+    yield
+    took = f"{time.monotonic() - began:.1f} s"
+    print(f"{took:>{WIDTH}}", flush=True)
+
+
+def tell(text: str) -> None:
+    for line in text.splitlines():
+        print(f"  {line}".rstrip(), flush=True)
+
+
+def table(rows: Iterable[Mapping[str, object]]) -> None:
+    """Rows of a result under their names; numbers stand to the right."""
+    shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    if not shown:
+        tell("(no rows)")
+        return
+    widths = {name: max(len(name), *(len(row[name]) for row in shown)) for name in shown[0]}
+    right = {name: all(_is_number(row[name]) for row in shown) for name in widths}
+    tell("  ".join(_placed(name, widths[name], right=right[name]) for name in widths).rstrip())
+    tell("  ".join("-" * width for width in widths.values()))
+    for row in shown:
+        tell("  ".join(_placed(row[name], widths[name], right=right[name]) for name in widths).rstrip())
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:,.1f}"
+        case int() if abs(value) >= 100_000:
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()
+
+
+def _placed(cell: str, width: int, *, right: bool) -> str:
+    return cell.rjust(width) if right else cell.ljust(width)
+
+
+def _coloured() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ

@@ -119,7 +119,7 @@ def staged(graph: Graph, name: str = "Cyd") -> tuple[TypeWriter, Told]:
     schema = StructType([StructField("name", StringType())])
     writer = writer_of(write_options({"graph": graph.uri, "type": "Person"}, overwrite=False), schema)
     batch = pa.record_batch({"name": [name]})
-    answer = stage_rows(writer._job, 0, "node:Person", [batch], batch.schema)
+    answer = stage_rows(writer._job, 0, "node:Person", [batch], limit=100)
     return writer, Told(msgspec.json.encode(Reply(answer)).decode())
 
 

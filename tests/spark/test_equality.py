@@ -76,7 +76,7 @@ KNOWS = "`from` string, `to` string, since bigint"
 
 
 def people(chance: random.Random, *, wrong: int) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = [(f"p{n}", 1900 + n, f"p{n}@x", "glad", ["a"], None, None, [0.5, n]) for n in range(12)]
+    rows: list[tuple[Any, ...]] = [(f"p{n}", 1900 + n, f"p{n}@x", "glad", ["a"], None, None, [0.5, float(n)]) for n in range(12)]
     faults: list[tuple[Any, ...]] = [
         ("early", 1, None, None, None, None, None, None),
         ("bored", None, None, "bored", None, None, None, None),

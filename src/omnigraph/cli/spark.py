@@ -6,6 +6,7 @@ import click
 
 from omnigraph.cli.flags import global_flags
 from omnigraph.cli.spark_export import export
+from omnigraph.cli.spark_load import load
 
 
 @click.group()
@@ -15,3 +16,4 @@ def spark() -> None:
 
 
 spark.add_command(export)
+spark.add_command(load)

@@ -103,10 +103,19 @@ def _error(error: Exception) -> OmniGraphError:
     """Spark's words as ours: a data frame that cannot be computed is the caller's to mend, all else is not."""
     from pyspark.errors import PySparkException, PythonException
 
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    said = _JAVA_CLASS.sub("", lines[0])
-    if missing := re.search(r"No module named '([\w.]+)'", str(error)):
+    text = str(error)
+    if missing := re.search(r"No module named '([\w.]+)'", text):
         return Unsupported(Kind.UNSUPPORTED, f"the executors have no module {missing[1]!r}; {_REMEDY}", module=missing[1])
-    if isinstance(error, PySparkException) and not isinstance(error, PythonException) and error.getCondition() is not None:
-        return InvalidInput(Kind.VALIDATION, f"Spark cannot compute the rows: {said}; nothing was written", condition=error.getCondition())
+    if isinstance(error, PythonException):
+        return StorageError(Kind.STORAGE, f"Spark gave up: {_raised(text)}; nothing was written")
+    said = _JAVA_CLASS.sub("", next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__))
+    if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
+        return InvalidInput(Kind.VALIDATION, f"Spark cannot compute the rows: {said}; nothing was written", condition=condition)
     return StorageError(Kind.STORAGE, f"Spark gave up: {said}; nothing was written")
+
+
+def _raised(text: str) -> str:
+    """What was raised on an executor: the line that ends a Python traceback, before the way through Java begins."""
+    _, _, trace = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in trace.partition("SQLSTATE")[0].splitlines() if line and not line[0].isspace()]
+    return lines[-1] if lines else text.partition("\n")[0]

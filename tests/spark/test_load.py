@@ -1,0 +1,207 @@
+"""Loads through Spark that are refused, fail, are stopped or run twice: typed errors, nothing visible, no files but unnamed ones."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import InvalidInput, NotFound, OmniGraphError, StorageError
+from omnigraph.exec.load.load import Progress
+from omnigraph.faults import ENVIRONMENT, Fault
+from omnigraph.graph import Graph
+from omnigraph.spark import GraphLoad
+from tests.loads import FIRST, OVER, SCHEMA, SECOND, ndjson, shown
+from tests.orphans import data_files, orphans
+from tests.s3 import SECRET_KEY, S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    made = og.init(tmp_path / "g", schema=SCHEMA)
+    made.load(ndjson(*FIRST), mode="append")
+    return made
+
+
+@contextmanager
+def unchanged(graph: Graph) -> Iterator[None]:
+    """Commits, rows and files are what they were."""
+    before = (graph._manifest.snapshot().commit, shown(graph), data_files(graph))
+    yield
+    graph.refresh()
+    assert (graph._manifest.snapshot().commit, shown(graph), data_files(graph)) == before
+
+
+def written(folder: Path, name: str, body: bytes) -> str:
+    path = folder / name
+    path.write_bytes(body)
+    return str(path)
+
+
+def test_progress_goes_through_the_stages(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    path = written(tmp_path, "a", ndjson(*SECOND))
+    receipt = GraphLoad(spark, graph, mode="append").ndjson(path).commit(on_progress=told.append)
+    assert (receipt.nodes, receipt.edges) == ({"Person": 2}, {"Knows": 1})
+    assert list(dict.fromkeys(progress.stage for progress in told)) == ["read", "check", "commit"]
+    assert (told[-1].rows, told[-1].read_bytes, told[-1].total_bytes) == (3, os.path.getsize(path), os.path.getsize(path))
+
+
+def test_a_second_run_with_the_token_is_told_the_first_receipt_and_reads_nothing(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    """The file may even be gone."""
+    path = written(tmp_path, "a", ndjson(*SECOND))
+    first = GraphLoad(spark, graph, mode="append", token="once").ndjson(path).commit()
+    Path(path).unlink()
+    with unchanged(graph):
+        assert GraphLoad(spark, graph, mode="append", token="once").ndjson(path).commit() == first
+
+
+def test_several_files_are_one_commit_on_a_new_branch(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    paths = [written(tmp_path, "a", ndjson(*SECOND)), written(tmp_path, "b.gz", gzip.compress(ndjson(OVER[2])))]
+    receipt = GraphLoad(spark, graph, mode="append", branch="new", from_branch="main", actor=None).ndjson(*paths).commit()
+    assert receipt.nodes == {"Person": 3}
+    assert [row["id"] for row in shown(graph, "new")["node:Person"]] == ["Ada", "Ben", "Cyd", "Dee", "Eve"]
+    assert len(shown(graph)["node:Person"]) == 2
+    wrong = written(tmp_path, "c", b"\n" + ndjson({"type": "Person", "data": {"name": "Cyd"}}))
+    with pytest.raises(InvalidInput) as caught:
+        GraphLoad(spark, graph).ndjson(paths[0], wrong).commit()
+    assert (caught.value.facts["source"], caught.value.facts["line"]) == (wrong, 2)
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "folder", "pipe"])
+def test_what_is_no_file_is_refused_before_any_task(spark: SparkSession, graph: Graph, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "folder":
+        path.mkdir()
+    if kind == "pipe":
+        os.mkfifo(path)
+    with unchanged(graph), pytest.raises(NotFound if kind == "nowhere" else InvalidInput, match=kind):
+        GraphLoad(spark, graph).ndjson(path).commit()
+
+
+DAMAGED = {"gzip": gzip.compress(ndjson(*SECOND))[:-9], "utf-16": ndjson(*SECOND).decode().encode("utf-16")}
+
+
+@pytest.mark.parametrize("what", [*DAMAGED, "parquet"])
+def test_files_that_are_something_else_are_refused_as_one_process_refuses_them(
+    spark: SparkSession, graph: Graph, tmp_path: Path, what: str
+) -> None:
+    path = str(tmp_path / "data")
+    if what == "parquet":
+        pq.write_table(pa.table({"name": ["Q"]}), path)
+    else:
+        written(tmp_path, "data", DAMAGED[what])
+    with unchanged(graph), pytest.raises(OmniGraphError) as one:
+        graph.load(path)
+    with unchanged(graph), pytest.raises(OmniGraphError) as many:
+        GraphLoad(spark, graph).ndjson(path).commit()
+    assert (type(many.value), many.value.kind, many.value.message) == (type(one.value), one.value.kind, one.value.message)
+    assert many.value.facts == one.value.facts
+
+
+def test_a_file_that_executors_do_not_see(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    """What other tasks wrote is removed."""
+    there, gone = written(tmp_path, "there", ndjson(*SECOND)), written(tmp_path, "gone", ndjson(*SECOND))
+
+    def remove(_: Progress) -> None:
+        Path(gone).unlink(missing_ok=True)
+
+    with unchanged(graph), pytest.raises(NotFound, match="all executors must see the files under the same paths") as caught:
+        GraphLoad(spark, graph).ndjson(there, gone).commit(on_progress=remove)
+    assert caught.value.facts["path"] == gone
+
+
+def test_records_that_are_refused_leave_no_files(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    """Alone wrong in one file of two, and wrong among others."""
+    fine, bad = written(tmp_path, "a", ndjson(*SECOND)), written(tmp_path, "b", b"{\n")
+    with unchanged(graph), pytest.raises(InvalidInput):
+        GraphLoad(spark, graph).ndjson(fine, bad).commit()
+    with unchanged(graph), pytest.raises(InvalidInput):
+        GraphLoad(spark, graph).ndjson(fine, fine).commit()
+
+
+def test_a_frame_that_cannot_be_computed(spark: SparkSession, graph: Graph) -> None:
+    frame = spark.createDataFrame([("Q", "1900"), ("R", "soon")], "name string, born string").selectExpr("name", "cast(born as int) born")
+    before = (graph._manifest.snapshot().commit, shown(graph), data_files(graph))
+    with pytest.raises(InvalidInput, match="Spark cannot compute the rows") as caught:
+        GraphLoad(spark, graph).nodes("Person", frame).commit()
+    graph.refresh()
+    assert (graph._manifest.snapshot().commit, shown(graph), data_files(graph) - orphans(graph)) == before
+    assert caught.value.facts["condition"] == "CAST_INVALID_INPUT"
+    assert len(caught.value.message.splitlines()) == 1
+
+
+MEANINGLESS: Mapping[str, Callable[[GraphLoad, DataFrame, str], object]] = {
+    "nothing": lambda load, frame, path: load.commit(),
+    "both": lambda load, frame, path: load.nodes("Person", frame).ndjson(path).commit(),
+    "twice": lambda load, frame, path: load.nodes("Person", frame).nodes("Person", frame),
+    "unknown": lambda load, frame, path: load.edges("Person", frame).commit(),
+}
+
+
+@pytest.mark.parametrize("what", MEANINGLESS)
+def test_calls_that_mean_nothing(spark: SparkSession, graph: Graph, tmp_path: Path, what: str) -> None:
+    frame = spark.createDataFrame([("Q",)], "name string")
+    with unchanged(graph), pytest.raises(InvalidInput):
+        MEANINGLESS[what](GraphLoad(spark, graph), frame, written(tmp_path, "a", b""))
+
+
+def test_an_interrupt_stops_the_tasks(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    """Files of tasks that were done may be left, unnamed."""
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    before = graph._manifest.snapshot().commit
+    with pytest.raises(KeyboardInterrupt):
+        GraphLoad(spark, graph).ndjson(written(tmp_path, "a", ndjson(*SECOND))).commit(on_progress=interrupt)
+    assert graph._manifest.snapshot().commit == before
+    assert GraphLoad(spark, graph, mode="append").ndjson(tmp_path / "a").commit().total == 3
+
+
+def test_a_task_that_dies_after_it_wrote_leaves_files_that_nobody_names(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+    """`local[2]` tries once: the job fails, the load with it; the same load again is exact."""
+    path = written(tmp_path, "a", ndjson(*SECOND))
+    before = (graph._manifest.snapshot().commit, shown(graph))
+    spark.sparkContext.environment[ENVIRONMENT] = f"{Fault.SPARK_TASK_WRITTEN}=raise"
+    try:
+        with pytest.raises(StorageError, match=r"Spark gave up: .*spark\.task_written") as caught:
+            GraphLoad(spark, graph, mode="append").ndjson(path).commit()
+    finally:
+        del spark.sparkContext.environment[ENVIRONMENT]
+    assert len(caught.value.message.splitlines()) == 1
+    assert (graph._manifest.snapshot().commit, shown(graph)) == before
+    left = orphans(graph)
+    assert len(left) == 2, "one file of persons, one of who knows whom"
+    assert GraphLoad(spark, graph, mode="append").ndjson(path).commit().total == 3
+    assert len(shown(graph)["node:Person"]) == 4
+    assert orphans(graph) == left
+    assert [finding for finding in graph.verify() if finding.severity == "error"] == []
+
+
+@pytest.mark.s3
+def test_a_graph_on_s3(spark: SparkSession, s3_server: S3Server, s3_uri: str, tmp_path: Path) -> None:
+    """The options reach the executors; a secret is in nothing that is said."""
+    graph = og.init(s3_uri, schema=SCHEMA, storage_options=s3_server.storage_options)
+    paths = [written(tmp_path, "a", ndjson(*FIRST)), written(tmp_path, "b", ndjson(*SECOND))]
+    GraphLoad(spark, s3_uri, mode="append", storage_options=s3_server.storage_options).ndjson(*paths).commit()
+    graph.refresh()
+    assert len(shown(graph)["node:Person"]) == 4
+    before = shown(graph)
+    with pytest.raises(OmniGraphError) as caught:
+        GraphLoad(spark, s3_uri, storage_options=s3_server.reader_options).ndjson(written(tmp_path, "c", ndjson(*OVER))).commit()
+    said = "".join(traceback.format_exception(caught.value)) + repr(caught.value.facts)
+    assert SECRET_KEY not in said
+    assert shown(graph) == before

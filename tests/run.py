@@ -36,6 +36,7 @@ SUITES = (
     Suite("cost", ("tests/cost",), 60, together=False),
     Suite("crash", ("tests/crash",), 300, slow=True),
     Suite("spark", ("tests/spark",), 240, together=False, slow=True),
+    Suite("spark_cluster", ("tests/spark_cluster",), 240, together=False, slow=True),
     Suite("system", ("tests/system",), 120, together=False),
 )
 

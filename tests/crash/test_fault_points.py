@@ -31,7 +31,7 @@ RECOVER = (Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_RESTORE, Fault.RECO
 RECLAIM = (Fault.RECLAIM_BEFORE, Fault.RECLAIM_AFTER)
 OBJECT = (Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK)
 ELSEWHERE = (Fault.CACHE_BEFORE_RENAME, Fault.SPARK_TASK_WRITTEN)
-"""Not in the graph: tests/unit/exec/adjacency/test_builders.py."""
+"""Not in the graph: tests/unit/exec/adjacency/test_builders.py. Not in this process: tests/spark_cluster/test_exactly_once.py."""
 
 
 def killed(doing: str, uri: str, point: Fault) -> None:

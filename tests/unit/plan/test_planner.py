@@ -220,7 +220,7 @@ def test_an_adjacency_is_built_once_asking_the_index_has_cost_as_much() -> None:
         return expansions(planned(text, Statistics(edges={acted.id: EdgeStatistics(2_000_000, spent_ms=spent_ms)})))[0].choice.route
 
     assert route(0.0) is route(500.0) is ops.Route.INDEX
-    assert route(1000.0) is ops.Route.ADJACENCY
+    assert route(1300.0) is ops.Route.ADJACENCY
 
 
 def test_target_predicates_are_applied_first_when_few_nodes_satisfy_them() -> None:

@@ -59,6 +59,7 @@ class Row(NamedTuple):
 def main() -> int:
     # Started in the background of a shell we would ignore interrupts, and so would every process that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes are started: each would compile all of us again
     options = _options()
     rows = [] if options.only else [_check(name, command) for name, command in CHECKS]
     for suite in SUITES:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import omnigraph as og
 from tests.loads import FIRST, SCHEMA, SECOND, ndjson, shown
 from tests.spark_cluster.cluster import ROOT
@@ -31,7 +29,6 @@ spark.stop()
 
 def test_a_load_through_connect(tmp_path: Path) -> None:
     """In a process of its own: one that has a classic session cannot have one of Connect too."""
-    pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'pyspark[connect]'")
     graph = og.init(tmp_path / "g", schema=SCHEMA)
     paths = [tmp_path / "a", tmp_path / "b"]
     for path, records in zip(paths, (FIRST, SECOND), strict=True):

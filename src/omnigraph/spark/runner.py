@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
 import shutil
 import tempfile
@@ -85,11 +87,17 @@ class Runner:
 
     def _ship(self) -> None:
         """Send our own source after the tasks. What it needs besides must be there: those are compiled packages."""
-        with tempfile.TemporaryDirectory() as folder:
-            package = Path(omnigraph.__file__).parent
-            archive = shutil.make_archive(f"{folder}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
-            self._spark.addArtifacts(archive, pyfile=True)
+        self._spark.addArtifacts(_archive(), pyfile=True)
         self._shipped = True
+
+
+@functools.cache
+def _archive() -> str:
+    """Our source as one file. It stays until this process ends: Spark's driver hands it out whenever an executor asks for it."""
+    folder = tempfile.mkdtemp(prefix="omnigraph-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = Path(omnigraph.__file__).parent
+    return shutil.make_archive(f"{folder}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
 
 
 def refuse(replies: Sequence[Reply]) -> None:

@@ -244,7 +244,7 @@ class Graph:
     ) -> Result:
         """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
-        return self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch)
+        return watch.guard(lambda: self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch))
 
     def explain(
         self,

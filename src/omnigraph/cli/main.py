@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
@@ -30,6 +32,7 @@ from omnigraph.cli.spark import spark
 from omnigraph.cli.verify import verify
 from omnigraph.cli.version import version
 from omnigraph.errors import OmniGraphError, status_of
+from omnigraph.exec.watch import LEFT_BEHIND
 
 INTERRUPTED = 130
 LEGEND = """\b
@@ -60,7 +63,12 @@ for _command in _COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    if any(thread.name == LEFT_BEHIND for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # it ran out of time and only reads: whoever set a limit need not wait for it
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -13,6 +13,8 @@ from omnigraph.errors import InvalidInput, Kind, LimitError
 
 ASKED_SECONDS: Final = 0.01
 """How often somebody who waits asks whether to go on waiting."""
+LEFT_BEHIND: Final = "omnigraph-query"
+"""The name of threads that work under a limit. Seen after their query has ended, they were left behind."""
 
 T = TypeVar("T")
 
@@ -54,12 +56,14 @@ class Watch:
     def guard(self, work: Callable[[], T]) -> T:
         """What `work` returns, unless the run must end before. Nothing stops a call into storage, but nobody has to wait for it:
         work that is left behind ends at its next `check`, or is done (an adjacency, say, which then serves the next query).
+
+        A process that ends waits for it: Python must not be taken down under a thread that is inside Lance.
         """
         if self._deadline is None and self._cancellation is None:
             return work()
         self.check()
         done: Future[T] = Future()
-        threading.Thread(target=_fulfil, args=(done, work), name="omnigraph-query", daemon=True).start()
+        threading.Thread(target=_fulfil, args=(done, work), name=LEFT_BEHIND).start()
         while True:
             try:
                 return done.result(ASKED_SECONDS)

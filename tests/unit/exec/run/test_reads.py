@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -270,6 +272,17 @@ def test_what_cannot_be_stopped_is_not_waited_for() -> None:
         Watch(cancellation=cancellation).guard(released.wait)
     assert ended.value.kind is Kind.CANCELLED
     released.set()
+
+
+def test_a_process_does_not_end_under_work_that_was_left_behind() -> None:
+    """Python is not taken down under a thread that is inside Lance: the process would abort."""
+    program = (
+        "import time\n"
+        "from omnigraph.exec.watch import Watch\n"
+        "Watch(timeout_seconds=0.01).guard(lambda: (time.sleep(0.3), print('ended')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "ended\n")
 
 
 def test_what_work_under_a_limit_raises_is_raised_as_it_is() -> None:

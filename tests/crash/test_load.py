@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.load.load import LoadMode
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN

@@ -232,6 +232,28 @@ def test_info_counts_what_is_there_and_says_whether_it_flushes(graph: Graph, mon
     assert (opened.fsync, opened.graph_id, opened.mode) == (True, info.graph_id, "r")
 
 
+def test_a_process_that_only_asks_does_not_import_what_writes(graph: Graph) -> None:
+    ask = "query all() { match { $p: Person } return { $p.name as name } }"
+    program = (
+        "import sys, omnigraph as og\n"
+        "print(og.open(sys.argv[1], mode='r').query(sys.argv[2]).row_count)\n"
+        "print([name for name in ('exec.write', 'exec.load.load', 'manifest.publish') if f'omnigraph.{name}' in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, graph.uri, ask], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["2", "[]"]
+
+
+def test_a_commit_is_found_on_whatever_branch_it_is(graph: Graph) -> None:
+    graph.branches.create("work")
+    made = run(graph, 'insert Person { name: "Cid" }', branch="work").commit
+    assert made is not None
+    names = "query all() { match { $p: Person } return { $p.name as name } }"
+    assert {row["name"] for row in graph.query(names, at=made.id)} == {"Ada", "Ben", "Cid"}
+    assert graph.snapshot(at=made.id).branch == "work"
+    with pytest.raises(NotFound, match="'wrok'"):
+        graph.snapshot("wrok", at=made.id)
+
+
 @pytest.mark.parametrize(
     ("attempt", "kind"),
     [

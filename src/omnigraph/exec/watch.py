@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from typing import Final, TypeVar
 
 from omnigraph.errors import InvalidInput, Kind, LimitError
+
+ASKED_SECONDS: Final = 0.01
+"""How often somebody who waits asks whether to go on waiting."""
+
+T = TypeVar("T")
 
 
 class Cancellation:
@@ -42,3 +50,27 @@ class Watch:
                 f"the query did not end within {self._timeout_seconds:g} s; give it more time, or ask for less",
                 timeout_seconds=self._timeout_seconds,
             )
+
+    def guard(self, work: Callable[[], T]) -> T:
+        """What `work` returns, unless the run must end before. Nothing stops a call into storage, but nobody has to wait for it:
+        work that is left behind ends at its next `check`, or is done (an adjacency, say, which then serves the next query).
+        """
+        if self._deadline is None and self._cancellation is None:
+            return work()
+        self.check()
+        done: Future[T] = Future()
+        threading.Thread(target=_fulfil, args=(done, work), name="omnigraph-query", daemon=True).start()
+        while True:
+            try:
+                return done.result(ASKED_SECONDS)
+            except NotYet:
+                if done.done():  # the work's own
+                    raise
+                self.check()
+
+
+def _fulfil(done: Future[T], work: Callable[[], T]) -> None:
+    try:
+        done.set_result(work())
+    except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller
+        done.set_exception(error)

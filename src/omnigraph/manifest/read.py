@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -85,7 +86,7 @@ class Manifest:
                 self._warm[branch.name] = _Warm(branch, ledger, state)
 
     def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> Snapshot:
-        """A branch now, or at a commit of its history, a manifest version, or a moment."""
+        """A branch now, or at a manifest version or a moment; or a commit, which names its branch itself."""
         match at:
             case None:
                 found, ledger, state = self.look(branch)
@@ -97,7 +98,7 @@ class Manifest:
             case datetime():
                 return self._at_commit(self._commit_at(branch, at))
             case _:
-                return self._at_commit(self.commit(at, branch=branch))
+                return self._at_commit(self.commit(at, first=branch))
 
     # -- then
 
@@ -142,16 +143,20 @@ class Manifest:
 
     # -- history
 
-    def commit(self, commit: CommitId, *, branch: BranchName | None = None) -> Commit:
-        """One commit, looked up on the given branch, else on main and then on every branch."""
-        names = [branch] if branch is not None else [MAIN, *list_branches(self.root.objects)]
+    def commit(self, commit: CommitId, *, first: BranchName = MAIN) -> Commit:
+        """One commit, wherever it is: looked up on one branch, which mostly knows it, then on the others."""
         if len(commit) == COMMIT_ID_LENGTH:
-            for name in names:
-                _, ledger, _ = self.look(name)
-                if found := read_commits(ledger.find(COMMIT + commit)):
-                    return found[0]
-        where = f"branch {branch!r}" if branch is not None else "any branch"
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {commit!r} in the history of {where}", commit=commit)
+            if (found := self._commit_of(first, commit)) is not None:
+                return found
+            for name in (MAIN, *list_branches(self.root.objects)):
+                with suppress(NotFound):  # the branch may have been deleted since it was listed
+                    if name != first and (found := self._commit_of(name, commit)) is not None:
+                        return found
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {commit!r} in the history of any branch", commit=commit)
+
+    def _commit_of(self, branch: BranchName, commit: CommitId) -> Commit | None:
+        _, ledger, _ = self.look(branch)
+        return next(iter(read_commits(ledger.find(COMMIT + commit))), None)
 
     def commits(self, branch: BranchName = MAIN, *, limit: int | None = None) -> list[Commit]:
         """The history of a branch, newest first. A short listing reads the newest part only."""

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.load.load import LoadMode
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.graph import Graph, open_
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN
 

@@ -20,7 +20,6 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.load.tabular import entity_named
 from omnigraph.graph import open_
-from omnigraph.ids import BranchName, CommitId
 from omnigraph.spark.columns import as_spark, spark_schema
 from omnigraph.spark.filters import pushed
 from omnigraph.spark.options import Place, read_options, write_options
@@ -66,11 +65,7 @@ class OmniGraphSource(DataSource):
         with plainly():
             asked = read_options(self.options)
             graph = open_(asked.place.uri, mode="r", storage_options=asked.place.storage_options)
-            if isinstance(asked.at, str):  # a commit names its branch
-                commit = graph.commit(asked.at)
-                snapshot = graph._manifest.snapshot(commit.branch, at=CommitId(commit.id))
-            else:
-                snapshot = graph._manifest.snapshot(BranchName(asked.branch), at=asked.at)
+            snapshot = graph._snapshot(asked.branch, asked.at)
             entity = entity_named(asked.type, graph._catalog(snapshot))
             self._pinned = Pinned(Place(graph.uri, asked.place.storage_options), entity, snapshot.table_of(entity.id, name=entity.name).ref)
             return spark_schema(entity, asked.columns)

@@ -74,9 +74,8 @@ def test_branch_and_main_have_histories_of_their_own(graph: Manifest) -> None:
     assert on_branch.commit.manifest_version == on_main.commit.manifest_version
     assert graph.snapshot(WORK, at=2).commit == on_branch.commit.id
     assert graph.snapshot(at=2).commit == on_main.commit.id
-    with pytest.raises(NotFound):
-        graph.snapshot(at=on_branch.commit.id)
-    assert graph.commit(on_branch.commit.id) == on_branch.commit, "without a branch, every branch is searched"
+    assert graph.snapshot(at=on_branch.commit.id).branch.name == WORK, "a commit names its branch"
+    assert graph.commit(on_branch.commit.id) == on_branch.commit
 
 
 def test_a_commit_of_a_deleted_branch_says_so(graph: Manifest) -> None:

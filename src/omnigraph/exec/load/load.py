@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import ConflictError, Kind
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.read import Data, Report, read_batches, rereadable
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, Target, target_of
 from omnigraph.exec.problems import REPORTED, Problem
@@ -32,17 +33,6 @@ from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import check_name, read_branch
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
-
-
-class LoadMode(StrEnum):
-    """What becomes of rows whose ids are there already."""
-
-    APPEND = "append"
-    """An id that is there is a conflict."""
-    MERGE = "merge"
-    """The new row replaces the old one, whole."""
-    OVERWRITE = "overwrite"
-    """Every type that appears is replaced by exactly these rows."""
 
 
 class Stage(StrEnum):

@@ -258,6 +258,28 @@ def test_a_cancelled_query_does_not_begin() -> None:
         Watch(cancellation=cancellation).check()
 
 
+def test_what_cannot_be_stopped_is_not_waited_for() -> None:
+    """A call into storage, or the building of an adjacency: it has no moment at which to ask."""
+    released = threading.Event()
+    with pytest.raises(LimitError) as late:
+        Watch(timeout_seconds=0.05).guard(released.wait)
+    assert late.value.kind is Kind.TIMEOUT
+    cancellation = og.Cancellation()
+    threading.Timer(0.05, cancellation.cancel).start()
+    with pytest.raises(LimitError) as ended:
+        Watch(cancellation=cancellation).guard(released.wait)
+    assert ended.value.kind is Kind.CANCELLED
+    released.set()
+
+
+def test_what_work_under_a_limit_raises_is_raised_as_it_is() -> None:
+    def fail() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        Watch(timeout_seconds=60).guard(fail)
+
+
 PLACES = {"return": (1, 55), "order": (1, 72), "match": (1, 21)}
 
 

@@ -13,9 +13,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import NamedTuple
 
 import omnigraph as og
+from omnigraph import faults
 from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.ids import BranchName
@@ -72,16 +76,40 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             raise SystemExit(f"unknown: {verb}")
 
 
+NURSERY = get_context("forkserver")
+"""Forks processes that have imported everything and done nothing yet: hundreds are killed, and importing Lance takes most of a second."""
+NURSERY.set_forkserver_preload(["tests.crasher"])
+
+
+class Died(NamedTuple):
+    """How a process ended, and what it had said."""
+
+    returncode: int | None
+    said: str
+
+
+def crash(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Died:
+    """Do it in a process that is killed when it reaches `point` for the `nth` time."""
+    with NamedTemporaryFile() as file:
+        environment = {**os.environ, ENVIRONMENT: f"{point.value}=kill:{nth}"}
+        process = NURSERY.Process(target=_alone, args=(environment, file.name, doing, uri, json.dumps(dict(options or {}))))
+        process.start()
+        process.join(120)
+        return Died(process.exitcode, Path(file.name).read_text())
+
+
+def _alone(environment: dict[str, str], said: str, *arguments: str) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    faults._armed = faults._from_environment()  # read when the module was imported, long ago
+    with open(said, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    main(*arguments)
+
+
 def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str]:
     return [sys.executable, "-m", "tests.crasher", doing, uri, json.dumps(dict(options or {}))]
-
-
-def crash(
-    doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Do it in a process that is killed when it reaches `point` for the `nth` time."""
-    environment = {**os.environ, ENVIRONMENT: f"{point.value}=kill:{nth}"}
-    return subprocess.run(command(doing, uri, options), cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
 class Sleeper:

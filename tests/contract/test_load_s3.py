@@ -44,7 +44,7 @@ def test_a_load_killed_on_s3_is_undone_or_finished_by_the_next(
     (tmp_path / "data.ndjson").write_bytes(row.data)
     job = json.dumps({"data": str(tmp_path / "data.ndjson"), "mode": row.mode, "branch": row.branch})
     done = crash(f"load {job}", s3_uri, fault, options=options)
-    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    assert done.returncode == -signal.SIGKILL, done.said
     point = next(point for point in points(row.writer) if point.fault is fault)
     graph.load(NEXT, mode="append", branch=row.branch)
     for branch in (MAIN, WORK):

@@ -73,7 +73,7 @@ def test_a_killed_writer_is_outlived_and_its_write_resolved(s3_server: S3Server,
     with short_leases(manifest):
         prepare(manifest, writer)
         done = crash(doing(writer), s3_uri, fault, options=options)
-        assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+        assert done.returncode == -signal.SIGKILL, done.said
         check(manifest, writer, lands=point.lands, resolved=point.resolved)
 
 

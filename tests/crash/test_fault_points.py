@@ -36,8 +36,8 @@ ELSEWHERE = (Fault.CACHE_BEFORE_RENAME, Fault.SPARK_TASK_WRITTEN)
 
 def killed(doing: str, uri: str, point: Fault) -> None:
     done = crash(doing, uri, point)
-    assert done.returncode == -signal.SIGKILL, f"{point} was not reached: {done.stderr}"
-    assert "done" not in done.stdout
+    assert done.returncode == -signal.SIGKILL, f"{point} was not reached: {done.said}"
+    assert "done" not in done.said
 
 
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:

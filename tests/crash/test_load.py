@@ -98,7 +98,7 @@ def test_a_load_whose_process_is_killed(tmp_path: Path, row: Row, point: Point) 
     (tmp_path / "data.ndjson").write_bytes(row.data)
     job = json.dumps({"data": str(tmp_path / "data.ndjson"), "mode": row.mode, "branch": row.branch})
     done = crash(f"load {job}", graph.uri, point.fault, nth=point.nth)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.returncode == -signal.SIGKILL, done.said
     check(graph, row, point)
 
 

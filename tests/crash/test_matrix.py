@@ -52,5 +52,5 @@ def test_a_killed_process(tmp_path: Path, writer: Writer, point: Point) -> None:
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     done = crash(f"matrix {WRITERS.index(writer)}", manifest.root.uri, point.fault, nth=point.nth)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.returncode == -signal.SIGKILL, done.said
     check(manifest, writer, lands=point.lands, resolved=point.resolved)

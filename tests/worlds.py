@@ -62,7 +62,7 @@ def world(seed: int) -> World:
     """A file with a few dozen records; three of five have something wrong, often several things, anywhere in them."""
     chance = random.Random(seed)
     mode = MODES[seed % 3]
-    right = _right(chance, mode)
+    right = right_records(chance, mode)
     codes: tuple[Code, ...] = ()
     lines = [_line(record) for record in right]
     if seed % 5 not in (0, 3):
@@ -78,7 +78,7 @@ def world(seed: int) -> World:
     return World(data, mode, part_bytes, chance.choice((1, 2, 3, 100)), codes)
 
 
-def _right(chance: random.Random, mode: str) -> list[Record]:
+def right_records(chance: random.Random, mode: str) -> list[Record]:
     names = [f"p{n}" for n in range(chance.randrange(2, 12))]
     records: list[Record] = [{"type": "Person", "data": _person(chance, name)} for name in names]
     notes = [f"n{n}" for n in range(chance.randrange(0, 6))]

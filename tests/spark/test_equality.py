@@ -14,17 +14,22 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.graph import Graph, LoadReceipt
 from omnigraph.spark import GraphLoad
 from omnigraph.spark.intake import FilesIntake
 from omnigraph.spark.runner import Runner
+from omnigraph.spark.tables import TablesIntake
 from tests.loads import ndjson
+from tests.table_worlds import table_world
+from tests.unit.spark.here import loaded
 from tests.worlds import BASE, MODES, SCHEMA, Outcome, in_file, outcome, world
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEEDS = range(100, 150)
+TABLE_SEEDS = range(100, 115)
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +44,6 @@ def runner(spark: SparkSession) -> Runner:
     return Runner(spark)
 
 
-def through_spark(graph: Graph, runner: Runner, path: str, mode: str, *, branch: str, part_bytes: int, report_errors: int) -> LoadReceipt:
-    return graph._load(
-        FilesIntake(runner, graph._manifest.root, [path], part_bytes=part_bytes),
-        mode,
-        branch=branch,
-        from_branch=None,
-        token=None,
-        message=None,
-        report_errors=report_errors,
-        on_progress=None,
-    )
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_file(graph: Graph, runner: Runner, tmp_path: Path, seed: int) -> None:
     given = world(seed)
@@ -61,11 +53,23 @@ def test_a_file(graph: Graph, runner: Runner, tmp_path: Path, seed: int) -> None
         graph.branches.create(branch)
     part_bytes = max(given.part_bytes, len(given.data) // 12)  # a task a part: more of them only take longer
     expected = outcome(graph, one, lambda: graph.load(path, given.mode, branch=one, report_errors=given.report_errors))
-    assert expected == outcome(
-        graph,
-        many,
-        lambda: through_spark(graph, runner, path, given.mode, branch=many, part_bytes=part_bytes, report_errors=given.report_errors),
-    )
+    intake = FilesIntake(runner, graph._manifest.root, [path], part_bytes=part_bytes)
+    assert expected == outcome(graph, many, lambda: loaded(graph, intake, given.mode, branch=many, report_errors=given.report_errors))
+
+
+# -- tables
+
+
+@pytest.mark.parametrize("seed", TABLE_SEEDS)
+def test_tables(graph: Graph, runner: Runner, tmp_path: Path, seed: int) -> None:
+    given = table_world(seed, tmp_path)
+    one, many = f"tables{seed}-one", f"tables{seed}-many"
+    for branch in (one, many):
+        graph.branches.create(branch)
+    whole = {type_: TablePart(path, path, slice_rows=given.slice_rows) for type_, path in given.tables.items()}
+    intake = TablesIntake(runner, graph._manifest.root, given.tables, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
+    expected = outcome(graph, one, lambda: graph.load(whole, given.mode, branch=one, report_errors=given.report_errors))
+    assert expected == outcome(graph, many, lambda: loaded(graph, intake, given.mode, branch=many, report_errors=given.report_errors))
 
 
 # -- data frames
@@ -109,7 +113,9 @@ def _in_partitions(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str
     return reduce(lambda left, right: left.union(right), parts)
 
 
-def loaded(spark: SparkSession, graph: Graph, given: dict[str, DataFrame], mode: str, branch: str, report_errors: int) -> LoadReceipt:
+def frames_loaded(
+    spark: SparkSession, graph: Graph, given: dict[str, DataFrame], mode: str, branch: str, report_errors: int
+) -> LoadReceipt:
     load = GraphLoad(spark, graph, mode=mode, branch=branch)
     for name, frame in given.items():
         kind, _, type_ = name.partition(":")
@@ -127,7 +133,7 @@ def both(
     tables: dict[str, pa.Table] = {type_: frame.toArrow().combine_chunks() for type_, frame in given.items()}
     return (
         outcome(graph, one, lambda: graph.load(tables, mode, branch=one, report_errors=report_errors)),
-        outcome(graph, many, lambda: loaded(spark, graph, given, mode, many, report_errors)),
+        outcome(graph, many, lambda: frames_loaded(spark, graph, given, mode, many, report_errors)),
     )
 
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -57,17 +59,51 @@ def test_a_large_input_goes_to_spark(spark: SparkSession, graph: Graph, tmp_path
     assert "engine: spark, because of 1.0 GB of input" in capsys.readouterr().err
 
 
+def test_tables_are_loaded_by_spark(spark: SparkSession, graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As often as there are types; a kind before the name says which of two types is meant."""
+    pq.write_table(pa.table({"name": ["Ada", "Ben", "Cyd"], "born": [1815, 1900, None]}), tmp_path / "people.parquet", row_group_size=1)
+    (tmp_path / "knows.csv").write_text("from,to,since\nAda,Ben,1990\n")
+    files = ["--data", f"node:Person={tmp_path / 'people.parquet'}", "--data", f"Knows={tmp_path / 'knows.csv'}"]
+    assert run(["spark", "load", graph.uri, *files, "--mode", "append", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["total_entities"] == 4
+    assert "engine: spark" in said.err
+    assert [row["id"] for row in shown(graph)["node:Person"]] == ["Ada", "Ben", "Cyd"]
+    (tmp_path / "knows.csv").write_text("from,to,since\nAda,Ben,soon\nAda,,1990\n")
+    arguments = ["--mode", "merge", "--engine", "spark", "--errors", str(tmp_path / "errors.ndjson")]
+    assert run(["load", graph.uri, *files, *arguments]) == 1
+    problems = [json.loads(line) for line in (tmp_path / "errors.ndjson").read_text().splitlines()]
+    assert [(problem["code"], problem["source"], problem["record"]) for problem in problems] == [
+        ("type", str(tmp_path / "knows.csv"), 1),
+        ("envelope", str(tmp_path / "knows.csv"), 2),
+    ]
+
+
+def test_large_tables_go_to_spark(spark: SparkSession, graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sparse files of half a gigabyte and a little more: together they are too much for one process."""
+    for name in ("Person", "Knows"):
+        with (tmp_path / f"{name}.parquet").open("wb") as file:
+            file.truncate(loading.LOCAL_BYTES // 2 + 1)
+    files = ["--data", f"Person={tmp_path / 'Person.parquet'}", "--data", f"Knows={tmp_path / 'Knows.parquet'}"]
+    assert run(["load", graph.uri, *files, "--mode", "append"]) == 1, "zeros are no Parquet"
+    said = capsys.readouterr().err
+    assert "engine: spark, because of 1.0 GB of input" in said
+    assert f"{tmp_path / 'Person.parquet'}: cannot be read" in said
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "told"),
     [
-        ["--data", "-", "--engine", "spark"],
-        ["--data", "Person=x.csv", "--master", "local[1]"],
-        ["--data", "a.ndjson", "--engine", "spark", "--dry-run"],
-        ["--data", "a.ndjson", "--engine", "local", "--master", "local[1]"],
-        ["--data", "a.ndjson", "--data", "b.ndjson"],
+        (["--data", "-", "--engine", "spark"], "stdin is loaded by --engine local"),
+        (["--data", "Person=x.csv", "--data", "a.ndjson", "--master", "local[1]"], "not both"),
+        (["--data", "Person=x.csv", "--data", "Person=y.csv", "--engine", "spark"], "no type twice"),
+        (["--data", "Person=x.csv", "--data", "Person=y.csv"], "no type twice"),
+        (["--data", "a.ndjson", "--engine", "spark", "--dry-run"], "leave out --engine spark"),
+        (["--data", "a.ndjson", "--engine", "local", "--master", "local[1]"], "--engine local that it does not"),
+        (["--data", "a.ndjson", "--data", "b.ndjson"], "with --engine spark as many NDJSON files as there are"),
     ],
 )
-def test_what_does_not_go_together(graph: Graph, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_go_together(graph: Graph, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["load", graph.uri, "--mode", "append", *arguments]) == 1
-    assert "engine" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
     assert shown(graph)["node:Person"] == []

@@ -180,6 +180,7 @@ def test_the_graph_may_be_told_as_a_path_and_storage_options_after_a_prefix() ->
     asked = read_options({"path": "s3://bucket/g", "type": "Every", "storage.aws_region": "x"})
     assert asked.place.uri == "s3://bucket/g"
     assert asked.place.storage_options == {"aws_region": "x"}
+    assert "aws_region" not in repr(asked), "options may be secrets"
 
 
 @pytest.mark.parametrize(("overwrite", "mode"), [(True, "merge"), (True, "append"), (False, "overwrite"), (False, "upsert")])

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LOCAL_BYTES: Final = 1_000_000_000
 """Up to so much input one process is quicker: Spark costs several times the work, and seconds before it begins (docs/design/spark.md)."""
 
+_MEANT: Final = "--data is one NDJSON file, or TYPE=FILE as often as there are types"
+
 
 class Wanted(NamedTuple):
     """A load as the command line asks for it."""
@@ -82,7 +84,8 @@ def _by_spark(graph: Graph, wanted: Wanted, on_progress: OnProgress) -> LoadRece
 
     spark = session(master=wanted.master)
     load = GraphLoad(spark, graph, branch=wanted.branch, from_branch=wanted.from_, mode=wanted.mode, token=wanted.token)
-    return load.ndjson(*wanted.data).commit(report_errors=wanted.report_errors, on_progress=on_progress)
+    load = load.tables(tables) if (tables := _tables(wanted.data)) else load.ndjson(*wanted.data)
+    return load.commit(report_errors=wanted.report_errors, on_progress=on_progress)
 
 
 # -- which engine
@@ -90,15 +93,14 @@ def _by_spark(graph: Graph, wanted: Wanted, on_progress: OnProgress) -> LoadRece
 
 def _on_spark(wanted: Wanted) -> tuple[bool, str]:
     """Whether Spark does it, and what to say about it: nothing when one process does a small load, as anybody would expect."""
-    plain = not any(_typed(part) or part == "-" for part in wanted.data)
     if wanted.engine == "local":
         if wanted.master is not None:
             raise InvalidInput(Kind.INVALID_ARGUMENT, "--master says where Spark runs, and --engine local that it does not")
         return False, ""
     if wanted.engine == "spark" or wanted.master is not None:
-        _refuse_for_spark(wanted, plain=plain)
+        _refuse_for_spark(wanted)
         return True, "engine: spark, as asked for"
-    total_bytes = sum(os.path.getsize(path) for path in wanted.data if os.path.isfile(path)) if plain else 0
+    total_bytes = sum(os.path.getsize(path) for path in _paths(wanted.data) if os.path.isfile(path))
     if total_bytes <= LOCAL_BYTES or wanted.dry_run:
         return False, ""
     size = f"{total_bytes / 1e9:,.1f} GB of input"
@@ -107,10 +109,11 @@ def _on_spark(wanted: Wanted) -> tuple[bool, str]:
     return True, f"engine: spark, because of {size}; --engine local loads it in one process"
 
 
-def _refuse_for_spark(wanted: Wanted, *, plain: bool) -> None:
-    if not plain:
-        message = "Spark loads NDJSON files; TYPE=FILE and stdin are loaded by --engine local"
+def _refuse_for_spark(wanted: Wanted) -> None:
+    if "-" in wanted.data:
+        message = "Spark loads files, which many can read side by side; stdin is loaded by --engine local"
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, data=list(wanted.data))
+    _tables(wanted.data)
     if wanted.dry_run:
         raise InvalidInput(Kind.INVALID_ARGUMENT, "--dry-run reads and checks in one process: leave out --engine spark and --master")
 
@@ -135,21 +138,30 @@ def _lacking() -> str | None:
 
 def _source(data: tuple[str, ...]) -> Data:
     """What `Graph.load` takes: one path, stdin, or a mapping of types to files."""
-    typed = dict(pair for part in data if (pair := _typed(part)) is not None)
-    if len(typed) == len(data):
-        return typed
-    if typed or len(data) > 1:
-        raise InvalidInput(
-            Kind.INVALID_ARGUMENT,
-            "--data is one NDJSON file, or TYPE=FILE as often as there are types; these are neither (--engine spark takes several files)",
-            data=list(data),
-        )
+    if tables := _tables(data):
+        return tables
+    if len(data) > 1:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{_MEANT}, and with --engine spark as many NDJSON files as there are", data=list(data))
     return sys.stdin.buffer if data[0] == "-" else data[0]
 
 
+def _tables(data: tuple[str, ...]) -> dict[str, str]:
+    """The files by the names of their types, if that is what they are."""
+    typed = [pair for part in data if (pair := _typed(part)) is not None]
+    if typed and len(dict(typed)) != len(data):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{_MEANT}: not both, and no type twice", data=list(data))
+    return dict(typed)
+
+
+def _paths(data: tuple[str, ...]) -> list[str]:
+    return [typed[1] if (typed := _typed(part)) is not None else part for part in data]
+
+
 def _typed(part: str) -> tuple[str, str] | None:
+    """`Person=people.csv`, and `node:Likes=likes.csv` where an edge type has the name too."""
     name, equals, path = part.partition("=")
-    return (name, path) if equals and name.isidentifier() else None
+    kind, _, bare = name.rpartition(":")
+    return (name, path) if equals and kind in ("", "node", "edge") and bare.isidentifier() else None
 
 
 # -- what is said

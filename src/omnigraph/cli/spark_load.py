@@ -18,7 +18,8 @@ from omnigraph.cli.scope import DATA, resolve
     required=True,
     multiple=True,
     metavar="FILE",
-    help="NDJSON (plain, gzip or zstd), as often as there are files. All executors must see them under these paths.",
+    help="NDJSON (plain, gzip or zstd), as often as there are files, or TYPE=FILE for one type's Parquet or CSV, as often as there are "
+    "types. All executors must see them under these paths.",
 )
 @click.option(
     "--mode",
@@ -49,7 +50,7 @@ def load(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Load NDJSON files into a branch with Spark, in one commit."""
+    """Load files into a branch with Spark, in one commit."""
     target = resolve(flags, "spark load", DATA, uri=uri)
     wanted = Wanted(data, mode, branch, from_, token, errors_file, report_errors, as_json, engine="spark", master=master)
     land(flags, target, "spark load", wanted)

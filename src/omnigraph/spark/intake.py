@@ -155,6 +155,13 @@ def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
 
 def taken(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[Answer]:
     """Name the files that tasks wrote, in the order of their parts, which is that of the records; then raise what any of them failed of."""
+    answers = named(replies, staging, catalog)
+    refuse(replies)
+    return answers
+
+
+def named(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[Answer]:
+    """Name the files that tasks wrote: they are the load's now, which removes them when it is refused."""
     answers = sorted((reply.answer for reply in replies if reply.answer is not None), key=lambda answer: answer.part)
     for answer in answers:
         for type_id, wrote in answer.types:
@@ -166,7 +173,6 @@ def taken(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[
             staged.rows += wrote.rows
             staged.minted = staged.minted and wrote.minted
             staged.keys = None
-    refuse(replies)
     return answers
 
 

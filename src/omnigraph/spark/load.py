@@ -1,4 +1,4 @@
-"""Data frames or files and a graph -> one commit, the work done by Spark: the same rules, receipts and errors as `Graph.load`."""
+"""Data frames, records or tables, and a graph -> one commit, the work done by Spark: the rules, receipts and errors of `Graph.load`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from omnigraph.graph import Graph, LoadReceipt, open_
 from omnigraph.ids import MAIN
 from omnigraph.spark.intake import FilesIntake, FramesIntake
 from omnigraph.spark.runner import Runner
+from omnigraph.spark.tables import TablesIntake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class GraphLoad:
-    """A load on Spark: name the data frames of each type, or the files, then `commit`. Nothing happens before."""
+    """A load on Spark: name a data frame or a table of each type, or files of records, then `commit`. Nothing happens before."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class GraphLoad:
         self._message = message
         self._frames: dict[str, DataFrame] = {}
         self._files: list[str] = []
+        self._tables: dict[str, str] = {}
 
     def nodes(self, type_: str, frame: DataFrame) -> Self:
         """Rows of a node type: a column a property, and `id` if rows bring theirs."""
@@ -55,6 +57,17 @@ class GraphLoad:
     def ndjson(self, *paths: str | os.PathLike[str]) -> Self:
         """Files of records, as `Graph.load` takes them; all executors must see them under these paths."""
         self._files += [os.fspath(path) for path in paths]
+        return self
+
+    def tables(self, tables: Mapping[str, str | os.PathLike[str]]) -> Self:
+        """A `.parquet` or `.csv` file a type, `{"Person": "people.parquet"}`, as `Graph.load` takes them; all executors must see them."""
+        for type_, path in tables.items():
+            if not isinstance(path, str | os.PathLike):
+                what = f"the table of {type_} is a {type(path).__name__}; give the path of a file, or a data frame to nodes or edges"
+                raise InvalidInput(Kind.INVALID_ARGUMENT, what, type=type_)
+            if type_ in self._tables:
+                raise InvalidInput(Kind.INVALID_ARGUMENT, f"{type_} is named twice; a type has one table", type=type_)
+            self._tables[type_] = os.fspath(path)
         return self
 
     def commit(self, *, report_errors: int = REPORTED, on_progress: OnProgress | None = None) -> LoadReceipt:
@@ -71,10 +84,13 @@ class GraphLoad:
         )
 
     def _intake(self) -> Intake:
-        if bool(self._frames) == bool(self._files):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, "a Spark load takes data frames (nodes, edges) or files (ndjson): one of the two")
+        if [bool(self._frames), bool(self._files), bool(self._tables)].count(True) != 1:
+            one = "a Spark load takes data frames (nodes, edges), files of records (ndjson) or tables: one of the three"
+            raise InvalidInput(Kind.INVALID_ARGUMENT, one)
         runner, root = Runner(self._spark), self._graph._manifest.root
-        return FilesIntake(runner, root, self._files) if self._files else FramesIntake(runner, root, self._frames)
+        if self._frames:
+            return FramesIntake(runner, root, self._frames)
+        return FilesIntake(runner, root, self._files) if self._files else TablesIntake(runner, root, self._tables)
 
     def _add(self, name: str, frame: DataFrame) -> Self:
         if name in self._frames:

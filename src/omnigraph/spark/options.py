@@ -29,6 +29,9 @@ class Place(msgspec.Struct, frozen=True):
     uri: str
     storage_options: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        return f"Place({self.uri!r})"  # the options may hold secrets, and a repr may end in a log
+
 
 class ReadOptions(msgspec.Struct, frozen=True):
     """Which rows: one type, on a branch now or at a moment of the past; all columns when none is named."""

@@ -17,7 +17,7 @@ import omnigraph
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 from omnigraph.spark import shipped
 from omnigraph.spark.driver import attempts_of
-from omnigraph.spark.tasks import Payload, Reply, encode_payload
+from omnigraph.spark.tasks import Payload, Reply, TablePayload, encode_payload
 from omnigraph.spark.unload import Unload
 from omnigraph.spark.watched import OnDone, collected
 
@@ -31,7 +31,7 @@ _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): "
 class PartTasks(Protocol):
     """Somebody who runs tasks over parts of files."""
 
-    def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
+    def on_parts(self, doing: str, payload: Payload | TablePayload, *, on_done: OnDone | None = None) -> list[Reply]:
         """One task a part, their replies in the order of the parts. A reply may be a failure: see `refuse`."""
         ...
 
@@ -47,7 +47,7 @@ class Runner:
         self._attempts: Final = attempts_of(spark)
         self._shipped = False
 
-    def on_parts(self, doing: str, payload: Payload | Unload, *, on_done: OnDone | None = None) -> list[Reply]:
+    def on_parts(self, doing: str, payload: Payload | TablePayload | Unload, *, on_done: OnDone | None = None) -> list[Reply]:
         """See `PartTasks`."""
         count = len(payload.parts)
         if not count:
@@ -60,8 +60,8 @@ class Runner:
         """One task a partition of the frame. A reply may be a failure: see `refuse`."""
         return self._replies(frame, shipped.for_rows(self._encoded(payload), type_name, omnigraph.__version__), None)
 
-    def _encoded(self, payload: Payload | Unload) -> bytes:
-        return encode_payload(msgspec.structs.replace(payload, attempts=self._attempts) if isinstance(payload, Payload) else payload)
+    def _encoded(self, payload: Payload | TablePayload | Unload) -> bytes:
+        return encode_payload(payload if isinstance(payload, Unload) else msgspec.structs.replace(payload, attempts=self._attempts))
 
     def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         replies = self._run(frame, task, on_done)

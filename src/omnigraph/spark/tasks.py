@@ -15,10 +15,11 @@ import pyarrow as pa
 from omnigraph import errors
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, StorageError
 from omnigraph.exec.load.parts import Part, count_lines, pieces_of
+from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
 from omnigraph.spark.unload import Unload, Unloaded, unload_part
-from omnigraph.spark.work import Answer, Job, lines_of, problems_of, stage_part, stage_rows
+from omnigraph.spark.work import Answer, Job, lines_of, problems_of, stage_part, stage_rows, stage_table
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -31,6 +32,22 @@ class Payload(msgspec.Struct, frozen=True):
     type_id: TypeId | None = None
     rows: tuple[tuple[int, ...], ...] = ()
     """Of each part those that are asked about."""
+
+
+class TypePart(msgspec.Struct, frozen=True):
+    """A part of the table of one type."""
+
+    type_: str
+    part: TablePart
+
+
+class TablePayload(msgspec.Struct, frozen=True):
+    """What all tasks of a job over tables are told."""
+
+    job: Job
+    parts: tuple[TypePart, ...]
+    limit: int
+    attempts: int | None = None
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -63,7 +80,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     """The other release of ours that an executor has."""
 
 
-def encode_payload(payload: Payload | Unload) -> bytes:
+def encode_payload(payload: Payload | TablePayload | Unload) -> bytes:
     return msgspec.msgpack.encode(payload)
 
 
@@ -71,6 +88,13 @@ def stage(payload: bytes, number: int) -> str:
     """Read, check and write one part."""
     told = _told(payload)
     return _reply(told.attempts, lambda: Reply(_written(stage_part(told.job, number, told.parts[number]))))
+
+
+def table(payload: bytes, number: int) -> str:
+    """Read, check and write one part of a table."""
+    told = msgspec.msgpack.decode(payload, type=TablePayload)
+    type_, part = told.parts[number].type_, told.parts[number].part
+    return _reply(told.attempts, lambda: Reply(_written(stage_table(told.job, number, type_, part, limit=told.limit))))
 
 
 def count(payload: bytes, number: int) -> str:

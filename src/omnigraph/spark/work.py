@@ -19,6 +19,7 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.exec.load.parts import Part
 from omnigraph.exec.load.read import Batch, Report, read_batches
 from omnigraph.exec.load.staging import Staging, Target
+from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.exec.problems import Problem
 from omnigraph.exec.validate.values import check_values
 from omnigraph.ids import TypeId
@@ -48,6 +49,13 @@ class TypeRows(msgspec.Struct, frozen=True):
     fragments: tuple[str, ...]
 
 
+class Wrong(msgspec.Struct, frozen=True):
+    """What is wrong with the records of one slice of a table, and how much more."""
+
+    problems: tuple[Problem, ...]
+    more: int
+
+
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a task did: the rows it wrote by type, in the order in which they came first; or nothing, since something is `wrong`."""
 
@@ -57,6 +65,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     records: int = 0
     problems: tuple[Problem, ...] = ()
     more: int = 0
+    slices: tuple[Wrong, ...] = ()
 
 
 def stage_part(job: Job, number: int, part: Part) -> Answer:
@@ -70,6 +79,26 @@ def stage_part(job: Job, number: int, part: Part) -> Answer:
         if report.problems:
             staging.discard()
             return Answer(number, wrong=True)
+        staging.finish()
+    return Answer(number, _written(staging))
+
+
+def stage_table(job: Job, number: int, type_: str, part: TablePart, *, limit: int) -> Answer:
+    """Check and write one part of a table. It is told of each slice what is wrong with it, so that somebody who puts the parts together
+    can stop at the slice where a reader of the whole table would.
+    """
+    report, slices = Report(limit), list[Wrong]()
+    staging = _staging(job)
+    with _tidied(staging):
+        for batch in read_batches({type_: part}, catalog_of(job.catalog), report, check=check_values):
+            if report.problems:
+                slices.append(_since(report, slices))
+            elif job.writes:
+                staging.add(batch)
+        if report.problems:
+            staging.discard()
+            slices.append(_since(report, slices))  # columns that do not suit have no batch
+            return Answer(number, wrong=True, slices=tuple(slices))
         staging.finish()
     return Answer(number, _written(staging))
 
@@ -131,6 +160,12 @@ def tables_of(uri: str, storage_options: Mapping[str, str]) -> Tables:
 def _lines(batch: Batch, rows: Sequence[int]) -> list[int]:
     lines: list[int] = batch.lines.take(pa.array(rows, pa.int64())).to_pylist()
     return lines
+
+
+def _since(report: Report, slices: Sequence[Wrong]) -> Wrong:
+    """What a report has beyond what was wrong with the slices before."""
+    told, more = sum(len(wrong.problems) for wrong in slices), sum(wrong.more for wrong in slices)
+    return Wrong(tuple(report.problems[told:]), report.more - more)
 
 
 def _moved(problems: Iterable[Problem], *, by: int) -> list[Problem]:

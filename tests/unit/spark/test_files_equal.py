@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import omnigraph as og
 from omnigraph.exec.load.parts import CHUNK_BYTES, blocks_of, count_lines, parts_of, read_part
 from omnigraph.exec.problems import Code
 from omnigraph.graph import Graph
-from omnigraph.spark import tasks
 from omnigraph.spark.intake import FilesIntake
-from omnigraph.spark.tasks import Payload, Reply, encode_payload
-from omnigraph.spark.watched import OnDone
 from tests.loads import ndjson
+from tests.unit.spark.here import Here, loaded
 from tests.worlds import ALONE, AMONG, BASE, SCHEMA, Outcome, World, in_file, outcome, world
 
 SEEDS = range(60)
-
-
-class Here:
-    """Runs tasks in this process, with everything that would travel made into bytes and back."""
-
-    def on_parts(self, doing: str, payload: Payload, *, on_done: OnDone | None = None) -> list[Reply]:
-        encoded = encode_payload(payload)
-        return [msgspec.json.decode(getattr(tasks, doing)(encoded, number), type=Reply) for number in range(len(payload.parts))]
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +34,7 @@ def both(graph: Graph, name: str, path: str, given: World) -> tuple[Outcome, Out
     many = outcome(
         graph,
         f"{name}-many",
-        lambda: graph._load(
-            intake,
-            given.mode,
-            branch=f"{name}-many",
-            from_branch=None,
-            token=None,
-            message=None,
-            report_errors=given.report_errors,
-            on_progress=None,
-        ),
+        lambda: loaded(graph, intake, given.mode, branch=f"{name}-many", report_errors=given.report_errors),
     )
     return one, many
 

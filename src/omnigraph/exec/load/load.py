@@ -215,9 +215,9 @@ class Load:
     # -- what to do
 
     def _changes(self, staging: Staging) -> Iterator[tuple[TableId, Files]]:
+        whole = self._mode is LoadMode.OVERWRITE
         for staged in staging.types.values():
-            if staged.shelf is not None:
-                whole = self._mode is LoadMode.OVERWRITE
+            if staged.shelf is not None and (whole or staged.rows):  # a table without rows adds none, and forks none
                 replaced = self._replaced(staged) if self._mode is LoadMode.MERGE else None
                 yield staged.target.row.id, Files(tuple(staged.shelf.fragments), replaced=replaced, whole=whole, native=staged.shelf.native)
 

@@ -99,13 +99,13 @@ def count_lines(part: Part) -> int:
         return lines
 
 
-def existing_file(path: str) -> Path:
+def existing_file(path: str, *, name: str | None = None) -> Path:
     """The path of a file that is there, or a refusal that says what is."""
-    found = Path(path)
+    found, named = Path(path), name if name is not None else path
     if found.is_dir():
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is a folder; name the files to load one by one", path=path)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{named}' is a folder; name the files to load one by one", path=named)
     if not found.exists():
-        raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{path}'", path=path)
+        raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{named}'", path=named)
     return found
 
 

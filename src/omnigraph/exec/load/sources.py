@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.parts import CHUNK_BYTES, Part, existing_file, open_file, read_part
+from omnigraph.exec.load.tablefiles import TablePart
 
 Records: TypeAlias = (
     str
@@ -106,7 +107,7 @@ def open_stream(data: Records) -> Stream:
 
 def rereadable(data: object) -> bool:
     """Whether the same rows can be read from `data` again. Files that are open and iterators are used up by one reading."""
-    if isinstance(data, str | os.PathLike | Part | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
+    if isinstance(data, str | os.PathLike | Part | TablePart | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
         return True
     if isinstance(data, Mapping):
         return all(map(rereadable, data.values()))

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pv
-import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.catalog.types import Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import Converted, expected, from_arrow, from_text, suits, texts
-from omnigraph.exec.load.parts import existing_file
 from omnigraph.exec.load.pieces import Piece, piece_schema
+from omnigraph.exec.load.tablefiles import SLICE_ROWS, Opened, TablePart, open_table
 from omnigraph.exec.load.values import Refused
 from omnigraph.exec.problems import Code, Problem
 from omnigraph.lang.tree import Scalar
 
-Table: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str]
-"""The rows of one type: an Arrow table or stream, or the path of a `.parquet` or `.csv` file."""
+Table: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
+"""The rows of one type: an Arrow table or stream, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
 
 _ENDS: Final = {"from": SOURCE, "to": TARGET}
-_ROWS: Final = 1 << 18
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -44,29 +41,21 @@ class Slice(msgspec.Struct, frozen=True):
     """Problems that are not in words."""
 
 
-class _Opened(NamedTuple):
-    """A table on its way: what to call it, its columns, its rows, and whether its values are text that is read by type."""
-
-    source: str
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
-    text: bool = False
-
-
 def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> Iterator[Slice]:
-    """The tables in the order given, each in slices. A table without rows is one slice without rows: it names its type."""
-    for name, table in tables.items():
-        entity = entity_named(name, catalog)
-        opened = _opened(name, table)
+    """The tables in the order given, each in slices. A table without rows is one slice without rows: it names its type.
+
+    All are opened before the first is read: whoever misspelt the last one need not wait for the others to learn it.
+    """
+    for entity, opened in [(entity_named(name, catalog), _opened(name, table)) for name, table in tables.items()]:
         if problems := list(wrong_columns(entity, opened.schema, text=opened.text)):
             yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
             continue
-        record = 1
+        record = opened.first_record
         for batch in opened.batches:
             if batch.num_rows:
                 yield _slice(entity, opened, batch, record, most=most)
                 record += batch.num_rows
-        if record == 1:
+        if record == opened.first_record:
             yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
 
 
@@ -84,53 +73,21 @@ def entity_named(name: str, catalog: Catalog) -> EntityType:
     return entity
 
 
-def _opened(name: str, table: object) -> _Opened:
+def _opened(name: str, table: object) -> Opened:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
-        return _Opened(f"<{name}>", table.schema, iter(table.to_batches(max_chunksize=_ROWS)))
+        return Opened(f"<{name}>", table.schema, iter(table.to_batches(max_chunksize=SLICE_ROWS)))
     if isinstance(table, pa.RecordBatchReader):
-        return _Opened(f"<{name}>", table.schema, iter(table))
+        return Opened(f"<{name}>", table.schema, iter(table))
     if isinstance(table, str | os.PathLike):
-        return _open_file(os.fspath(table))
+        return open_table(os.fspath(table))
+    if isinstance(table, TablePart):
+        return open_table(table)
     raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot load {name} from {type(table).__name__}; give an Arrow table or a path", type=name)
 
 
-def _open_file(path: str) -> _Opened:
-    suffixes = {suffix.lower() for suffix in existing_file(path).suffixes}
-    try:
-        if ".parquet" in suffixes:
-            file = pq.ParquetFile(path)
-            return _Opened(path, file.schema_arrow, _guarded(path, file.iter_batches(batch_size=_ROWS)))
-        if ".csv" in suffixes:
-            return _open_csv(path)
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
-    raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is no table that can be loaded: name a .parquet or .csv file", path=path)
-
-
-def _open_csv(path: str) -> _Opened:
-    parse = pv.ParseOptions(newlines_in_values=True)
-    with pv.open_csv(path, parse_options=parse) as first:
-        names = first.schema.names
-    # Nothing between two commas is null, quoted or not: CSV has no other way to say it.
-    convert = pv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""])
-    reader = pv.open_csv(path, parse_options=parse, convert_options=convert)
-    return _Opened(path, reader.schema, _guarded(path, iter(reader)), text=True)
-
-
-def _guarded(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from batches
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: str, error: Exception) -> InvalidInput:
-    return InvalidInput(Kind.VALIDATION, f"{path}: cannot be read: {error}; nothing was written", source=path)
-
-
-def _slice(entity: EntityType, opened: _Opened, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
+def _slice(entity: EntityType, opened: Opened, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
     label = f"{entity.kind}:{entity.name}"
     schema = piece_schema(entity)

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -214,6 +215,17 @@ def test_a_first_touch_of_a_branch_keeps_the_parent_as_it_was(graph: Graph, mode
     twin.load(ndjson(*records), mode=mode)
     assert shown(graph, "work") == shown(twin)
     assert graph.verify() == []
+
+
+@pytest.mark.parametrize("mode", LoadMode)
+def test_a_table_without_rows_may_be_the_first_touch_of_a_branch(graph: Graph, mode: LoadMode) -> None:
+    """It names its type, and only an overwrite does something to that."""
+    graph.branches.create(WORK)
+    nobody = pa.table({"text": pa.array([], pa.string())})
+    receipt = graph.load({"Note": nobody, "Person": pa.table({"name": ["Ada", "Ben"] if mode != "append" else ["Eve"]})}, mode, branch=WORK)
+    assert receipt.nodes["Note"] == 0
+    assert len(shown(graph, WORK)["node:Note"]) == (0 if mode == "overwrite" else 1)
+    assert len(shown(graph)["node:Note"]) == 1
 
 
 def test_an_id_given_twice_on_a_branch_is_refused_before_it_has_a_table_of_its_own(graph: Graph) -> None:

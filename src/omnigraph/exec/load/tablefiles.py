@@ -1,0 +1,163 @@
+"""The path of a Parquet or CSV file -> its columns and its rows in slices; or parts of it, which many readers take side by side.
+
+A slice is a run of neighbouring row groups of a Parquet file, or a piece of one that is large, or a block of a CSV file. Parts are cut
+between runs, so that a part is read in the very slices in which the whole file would be: a report that is full ends after the same one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.load.parts import PART_BYTES, existing_file
+
+SLICE_ROWS: Final = 1 << 18
+_SUFFIXES: Final = (".parquet", ".csv")
+
+
+class TablePart(msgspec.Struct, frozen=True):
+    """The row groups of a Parquet file from `start` up to `end`, or to the last; of a CSV file always all rows, since a quoted newline
+    looks like one that ends a row unless all before it was read.
+
+    `first_record` is the number of the first row, from 1; `name` is what the caller calls the file, and `size` what it must still have.
+    """
+
+    path: str
+    name: str
+    size: int | None = None
+    start: int = 0
+    end: int | None = None
+    first_record: int = 1
+    slice_rows: int = SLICE_ROWS
+
+
+class Opened(NamedTuple):
+    """A table on its way: what to call it, its columns, its rows, and whether its values are text that is read by type."""
+
+    source: str
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    text: bool = False
+    first_record: int = 1
+
+
+class _Run(NamedTuple):
+    """Row groups that are read together, and how many rows they have."""
+
+    groups: range
+    rows: int
+
+
+def open_table(file: str | TablePart) -> Opened:
+    """A whole file, or a part of one."""
+    part = file if isinstance(file, TablePart) else TablePart(file, file)
+    suffix = _suffix(part)
+    try:
+        if part.size is not None and os.path.getsize(part.path) != part.size:
+            raise InvalidInput(Kind.VALIDATION, f"'{part.name}' is not the file that it was when the load began", path=part.name)
+        return _open_parquet(part) if suffix == ".parquet" else _open_csv(part)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(part, error) from error
+
+
+def table_parts(path: str, *, part_bytes: int = PART_BYTES, slice_rows: int = SLICE_ROWS) -> list[TablePart]:
+    """A file in parts: of Parquet runs of row groups that take about so many bytes of it, of CSV the whole."""
+    whole = TablePart(path, path, slice_rows=slice_rows)
+    suffix = _suffix(whole)
+    found = Path(path)
+    if not found.is_file():
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is no regular file: many readers cannot share it", path=path)
+    whole = msgspec.structs.replace(whole, path=str(found.absolute()), size=found.stat().st_size)
+    if suffix != ".parquet":
+        return [whole]
+    try:
+        with pq.ParquetFile(path) as file:
+            return list(_cut(whole, file.metadata, part_bytes))
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(whole, error) from error
+
+
+def _suffix(part: TablePart) -> str:
+    suffixes = {suffix.lower() for suffix in existing_file(part.path, name=part.name).suffixes}
+    for known in _SUFFIXES:
+        if known in suffixes:
+            return known
+    message = f"'{part.name}' is no table that can be loaded: name a .parquet or .csv file"
+    raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=part.name)
+
+
+# -- Parquet
+
+
+def _open_parquet(part: TablePart) -> Opened:
+    file = pq.ParquetFile(part.path)
+    end = part.end if part.end is not None else file.num_row_groups
+    return Opened(part.name, file.schema_arrow, _guarded(part, _parquet_slices(file, part, end)), first_record=part.first_record)
+
+
+def _parquet_slices(file: pq.ParquetFile, part: TablePart, end: int) -> Iterator[pa.RecordBatch]:
+    for run in _runs(file.metadata, part.start, end, part.slice_rows):
+        yield from file.iter_batches(batch_size=part.slice_rows, row_groups=list(run.groups))
+
+
+def _runs(metadata: pq.FileMetaData, start: int, end: int, slice_rows: int) -> Iterator[_Run]:
+    """Small row groups together, up to the rows of a slice. From any run on, the runs that follow are the same."""
+    first, rows = start, 0
+    for group in range(start, end):
+        more = metadata.row_group(group).num_rows
+        if group > first and rows + more > slice_rows:
+            yield _Run(range(first, group), rows)
+            first, rows = group, 0
+        rows += more
+    if first < end:
+        yield _Run(range(first, end), rows)
+
+
+def _cut(whole: TablePart, metadata: pq.FileMetaData, part_bytes: int) -> Iterator[TablePart]:
+    """Row groups say how large they are when unpacked; of the file they take as large a share."""
+    assert whole.size is not None
+    sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
+    enough = part_bytes * sum(sizes) / max(whole.size, 1)
+    start, end, held, record, rows = 0, 0, 0, 1, 0
+    for run in _runs(metadata, 0, metadata.num_row_groups, whole.slice_rows):
+        size = sum(sizes[group] for group in run.groups)
+        if end > start and held + size > enough:
+            yield msgspec.structs.replace(whole, start=start, end=end, first_record=record)
+            start, held, record, rows = end, 0, record + rows, 0
+        end, held, rows = run.groups.stop, held + size, rows + run.rows
+    yield msgspec.structs.replace(whole, start=start, end=end, first_record=record)
+
+
+# -- CSV
+
+
+def _open_csv(part: TablePart) -> Opened:
+    parse = pv.ParseOptions(newlines_in_values=True)
+    with pv.open_csv(part.path, parse_options=parse) as first:
+        names = first.schema.names
+    # Nothing between two commas is null, quoted or not: CSV has no other way to say it.
+    convert = pv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""])
+    reader = pv.open_csv(part.path, parse_options=parse, convert_options=convert)
+    return Opened(part.name, reader.schema, _guarded(part, iter(reader)), text=True)
+
+
+# -- what can go wrong
+
+
+def _guarded(part: TablePart, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(part, error) from error
+
+
+def _unreadable(part: TablePart, error: Exception) -> InvalidInput:
+    return InvalidInput(Kind.VALIDATION, f"{part.name}: cannot be read: {error}; nothing was written", source=part.name)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.adjacency.ids import Ids, alive
+from omnigraph.exec.adjacency.ids import FEW, Ids, alive
 from omnigraph.exec.columns import Shelf
 from omnigraph.exec.conditions import holding
 from omnigraph.exec.numbering import Numbers
@@ -90,14 +90,14 @@ class Entities:
         for at, predicate in enumerate(where):
             match predicate:
                 case ir.Compare(Field(column=column), Comparison.EQ, Constant(value=str(text))) if column in self._names:
-                    texts = pa.array([text], pa.string())
+                    wanted: tuple[str | None, ...] = (text,)
                 case ir.OneOf(Field(column=column), values) if column in self._names:
-                    texts = pa.array(values, pa.string()).unique()
+                    wanted = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
                 case _:
                     continue
             if (ids := self._known()) is None:
                 return None
-            numbers = ids.find(texts)
+            numbers = ids.find_each(wanted) if len(wanted) <= FEW else ids.find(pa.array(wanted, pa.string()))
             return np.sort(numbers[numbers >= 0]), [other for n, other in enumerate(where) if n != at]
         return None
 

@@ -33,6 +33,8 @@ from omnigraph.store.tables import Tables
 
 QUERIES: Final = 256
 """Checked texts that are remembered."""
+VIEWS: Final = 4
+"""Snapshots whose tables are remembered: mostly the newest one is asked, again and again."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class Queries:
         self._topology: Final = topology
         self._catalog_of: Final = catalog_of
         self._checked: OrderedDict[tuple[str, str | None, SchemaHash], Checked] = OrderedDict()
+        self._views: OrderedDict[tuple[str | None, int], View] = OrderedDict()
         self._mutex = threading.Lock()
 
     def result(self, ask: Ask, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None, held_bytes: int = HELD_BYTES) -> Result:
@@ -82,7 +85,17 @@ class Queries:
         return explain(self._plan(ask, self._view(snapshot))[1])
 
     def _view(self, snapshot: Snapshot) -> View:
-        return View(snapshot, self._catalog_of(snapshot), self._opened, self._topology)
+        key = (snapshot.branch.native, snapshot.version)
+        with self._mutex:
+            if (known := self._views.get(key)) is not None:
+                self._views.move_to_end(key)
+                return known
+        view = View(snapshot, self._catalog_of(snapshot), self._opened, self._topology)
+        with self._mutex:
+            self._views[key] = view
+            while len(self._views) > VIEWS:
+                self._views.popitem(last=False)
+        return view
 
     def _plan(self, ask: Ask, view: View) -> tuple[Checked, ops.ReadPlan]:
         with located(ask.source):

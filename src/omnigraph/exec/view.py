@@ -45,16 +45,20 @@ class Opened:
 
 
 class View:
-    """What one query sees."""
+    """What queries on one snapshot see. It never changes, so what was found once is kept."""
 
     def __init__(self, snapshot: Snapshot, catalog: Catalog, opened: Opened, topology: Topology) -> None:
         self.snapshot: Final = snapshot
         self._catalog: Final = catalog
         self._opened: Final = opened
         self._topology: Final = topology
+        self._entities: Final[dict[TypeId, Entities]] = {}
+        self._ends: Final[dict[TypeId, tuple[TableRow, TableRow, TableRow]]] = {}
 
     def entities(self, type_: TypeRef | EntityType) -> Entities:
-        return self._opened.at(self._row(type_), key=self._key(type_.id))
+        if (known := self._entities.get(type_.id)) is None:
+            known = self._entities[type_.id] = self._opened.at(self._row(type_), key=self._key(type_.id))
+        return known
 
     def _key(self, type_: TypeId) -> str | None:
         """A key of one text is the id itself."""
@@ -85,12 +89,15 @@ class View:
 
     def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
         """The tables of an edge type and of the nodes at its ends."""
+        if (known := self._ends.get(edge)) is not None:
+            return known
         found = self._catalog.by_id(edge)
         assert isinstance(found, EdgeType)
         source, target = self._catalog.node(found.source), self._catalog.node(found.target)
         assert source is not None
         assert target is not None
-        return self._row(found), self._row(source), self._row(target)
+        ends = self._ends[edge] = self._row(found), self._row(source), self._row(target)
+        return ends
 
     def _row(self, type_: TypeRef | EntityType) -> TableRow:
         return self.snapshot.table_of(type_.id, name=type_.name)

@@ -336,7 +336,10 @@ NEVER: Final = Never()
 
 def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     """The same operator over changed inputs; itself when none changed."""
-    match plan:
+    match plan:  # most operators have one input, so they stand first
+        case Expand() | Connect() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+            new = change(plan.input)
+            return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
         case Scan() | Argument() | Pattern() | Empty():
             return plan
         case CrossProduct(left, right) | Join(left, right):
@@ -345,9 +348,6 @@ def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
         case AntiJoin(input_, inner, on):
             new_input, new_inner = change(input_), change(inner)
             return plan if new_input is input_ and new_inner is inner else AntiJoin(new_input, new_inner, on)
-        case Expand() | Connect() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
-            new = change(plan.input)
-            return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
         case _:
             assert_never(plan)
 

@@ -68,6 +68,13 @@ class _Kept(Generic[K, V]):
                     self._gates.pop(key, None)
             return value
 
+    def known(self, key: K) -> V | None:
+        """What was made already."""
+        with self._mutex:
+            if (value := self._values.get(key)) is not None:
+                self._values.move_to_end(key)
+            return value
+
     def values(self) -> list[V]:
         with self._mutex:
             return list(self._values.values())
@@ -128,7 +135,9 @@ class Topology:
     def known_ids(self, row: TableRow) -> Ids | None:
         """The same, unless it would have to be made."""
         name = self._name(f"ids-{row.id}-", row)
-        return self.ids(row) if name.full in self._ids or self._folder.has(name.full) else None
+        if (held := self._ids.known(name.full)) is not None:
+            return held.value
+        return self.ids(row) if self._folder.has(name.full) else None
 
     def adjacency(self, edge: TableRow, source: TableRow, target: TableRow) -> Adjacency:
         """The edges of a type between the nodes of its two ends. Made, and kept, by the first call that needs it."""

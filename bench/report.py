@@ -33,18 +33,22 @@ def timed(name: str, work: Callable[[], object], *, runs: int, warm: int = 5) ->
     return Timing(name, statistics.median(times), statistics.quantiles(times, n=10)[8], runs)
 
 
-def interleaved(works: dict[str, Callable[[], object]], *, runs: int, warm: int = 5) -> dict[str, Timing]:
-    """Time several things in turn, so that whatever else the machine does weighs on all of them alike."""
+def interleaved(works: dict[str, Callable[[], object]], *, runs: int, warm: int = 5, at_once: int = 1) -> dict[str, Timing]:
+    """Time several things in turn, so that whatever else the machine does weighs on all of them alike.
+
+    `at_once` of each before the next: things that take a millisecond would otherwise find the processor's caches full of the others.
+    """
     for work in works.values():
         for _ in range(warm):
             work()
     times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(runs):
+    for _ in range(runs // at_once):
         for name, work in works.items():
-            began = time.perf_counter()
-            work()
-            times[name].append((time.perf_counter() - began) * 1e3)
-    return {name: Timing(name, statistics.median(row), statistics.quantiles(row, n=10)[8], runs) for name, row in times.items()}
+            for _ in range(at_once):
+                began = time.perf_counter()
+                work()
+                times[name].append((time.perf_counter() - began) * 1e3)
+    return {name: Timing(name, statistics.median(row), statistics.quantiles(row, n=10)[8], len(row)) for name, row in times.items()}
 
 
 def show(title: str, rows: list[Timing]) -> None:

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.exec.rows import Column, Mask
+from omnigraph.exec.rows import Mask
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field, Value
+from omnigraph.store.arrays import whole
 
 Reader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
 """Field -> its column, one value a row."""
@@ -76,7 +77,7 @@ def _holds(predicate: ir.Predicate, count: int, read: Reader) -> Mask:
         case ir.Compare(left, operator, right):
             return compare(_column(left, count, read), operator, _column(right, count, read))
         case ir.OneOf(field, values):
-            return _one_of(_whole(read(field)), pa.array(values, arrow_type(field.type)))
+            return _one_of(whole(read(field)), pa.array(values, arrow_type(field.type)))
         case ir.Includes(items, item):
             return _includes(_column(items, count, read), _column(item, count, read))
         case ir.Substring(text, part):
@@ -86,7 +87,7 @@ def _holds(predicate: ir.Predicate, count: int, read: Reader) -> Mask:
         case ir.Matches(text):
             raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
         case ir.NotNull(field):
-            return _mask(_whole(read(field)).is_valid())
+            return _mask(whole(read(field)).is_valid())
         case ir.Never():
             return np.zeros(count, np.bool_)
         case _:
@@ -96,17 +97,13 @@ def _holds(predicate: ir.Predicate, count: int, read: Reader) -> Mask:
 def _column(expr: ir.Expr, count: int, read: Reader) -> pa.Array:
     match expr:
         case Field():
-            return _whole(read(expr))
+            return whole(read(expr))
         case Constant():
             return repeated(expr, count)
         case ir.TextMatch() | ir.Score():
             raise Unsupported(Kind.UNSUPPORTED, "text search and scores cannot stand in a filter yet")
         case _:
             assert_never(expr)
-
-
-def _whole(column: Column) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _mask(answer: pa.Array) -> Mask:

@@ -20,6 +20,7 @@ from omnigraph.exec.statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field
+from omnigraph.store.arrays import whole
 from omnigraph.store.index import existing
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
@@ -113,7 +114,7 @@ class Entities:
         for start in range(0, len(numbers[:limit]), BATCH):
             part = numbers[:limit][start : start + BATCH]
             read = self.read(part, columns, check=check)
-            yield part, pa.RecordBatch.from_arrays([_array(read[name]) for name in columns], names=list(columns))
+            yield part, pa.RecordBatch.from_arrays([whole(read[name]) for name in columns], names=list(columns))
 
     def _scan(
         self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
@@ -234,10 +235,6 @@ class Entities:
             found[at] = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
         numbers_of: Numbers64 = found[places]
         return numbers_of
-
-
-def _array(column: Column) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _go_on() -> None:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.rows import BATCH, Column, Mask, Numbers64, Rows, spread
 from omnigraph.plan.expr import Field
+from omnigraph.store.arrays import whole
 
 FieldOf: TypeAlias = Callable[[Rows, Field], Column]
 """Rows and a field -> its column."""
@@ -35,11 +36,11 @@ def equal_pairs(lefts: Iterable[Rows], right: Rows, on: Sequence[tuple[Field, Fi
     """Pairs of rows whose fields are equal; a null equals nothing."""
     if not right.count:
         return
-    codes = _Codes([_whole(field_of(right, field)) for _, field in on])
+    codes = _Codes([whole(field_of(right, field)) for _, field in on])
     order = np.argsort(codes.own, kind="stable")
     ascending = codes.own[order]
     for left in lefts:
-        wanted = codes.of([_whole(field_of(left, field)) for field, _ in on])
+        wanted = codes.of([whole(field_of(left, field)) for field, _ in on])
         starts = np.searchsorted(ascending, wanted, side="left")
         counts = np.where(wanted < 0, 0, np.searchsorted(ascending, wanted, side="right") - starts)
         owners, at = spread(starts, counts)
@@ -76,10 +77,6 @@ class _Codes:
             codes = np.where(hit, place, -1)
         assert codes is not None
         return codes
-
-
-def _whole(column: Column) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 class Tuples:

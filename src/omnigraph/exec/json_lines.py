@@ -17,6 +17,7 @@ from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.columns import BASE64
+from omnigraph.store.arrays import whole
 
 _TEXT: Final = pa.large_string()
 """Offsets of 64 bits: a line may hold a blob of any size."""
@@ -29,7 +30,7 @@ _ESCAPED[[ord('"'), ord("\\")]] = True
 def json_lines(entity: EntityType, rows: pa.Table) -> pa.LargeStringArray:
     """One line a row, without its end: the envelope that a load takes, `id` first, then every property in the order of columns."""
     rows = rows.combine_chunks()
-    column = {name: _whole(rows.column(name)) for name in rows.schema.names}
+    column = {name: whole(rows.column(name)) for name in rows.schema.names}
     kind = "type" if isinstance(entity, NodeType) else "edge"
     pieces: list[str | pa.Array] = [f'{{"{kind}":{json.dumps(entity.name)}']
     if isinstance(entity, EdgeType):
@@ -114,7 +115,3 @@ def _refuse_not_finite(entity: EntityType, name: str, column: dict[str, pa.Array
         property=name,
         id=column[ID][row].as_py(),
     )
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -29,6 +29,7 @@ from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write
+from omnigraph.store.arrays import whole
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import Overlay, Tables, Where, one_of
 
@@ -93,7 +94,7 @@ class _Image:
         """W-39: only what is there at the end is judged; a URI that a later statement replaced is nobody's business."""
         tickets = pa.array(self._external, pa.large_binary())
         for name in self.blobs if self._external else ():
-            for ticket in _whole(rows.column(name).filter(pc.is_in(rows.column(name), value_set=tickets)))[:1]:
+            for ticket in whole(rows.column(name).filter(pc.is_in(rows.column(name), value_set=tickets)))[:1]:
                 refuse_external(self._external[ticket.as_py()])
 
     def delta(self) -> Delta:
@@ -158,7 +159,7 @@ class _Run:
             if not property_.nullable and property_.name not in values:
                 raise InvalidInput(Kind.VALIDATION, f"missing required property '{property_.name}'", property=property_.name)
         row = _row(image, {ID: "", **values})
-        new_id = pa.array([new_ulid()]) if key is None else _whole(derive_ids(key, row))
+        new_id = pa.array([new_ulid()]) if key is None else whole(derive_ids(key, row))
         image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
         image.inserted.add(new_id[0].as_py())
         self.affected_nodes += 1
@@ -257,8 +258,4 @@ def _plain(image: _Image, name: str, value: Value) -> object:
 
 
 def _ids(rows: pa.Table) -> pa.Array:
-    return _whole(rows.column(ID))
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole(rows.column(ID))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.aggregate import one_zero
 from omnigraph.exec.rows import Column, Mask, Numbers64
+from omnigraph.store.arrays import whole
 
 
 class Key(NamedTuple):
@@ -76,8 +77,7 @@ def _named(keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
 
 def _plain(column: Column) -> Column:
     """One array, and one zero: `-0.0` equals `0.0` here too."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return one_zero(whole)
+    return one_zero(whole(column))
 
 
 def _run_starts(columns: Sequence[Column], order: Numbers64) -> Mask:
@@ -89,7 +89,7 @@ def _run_starts(columns: Sequence[Column], order: Numbers64) -> Mask:
     indices = pa.array(order)
     for column in columns:
         ordered = column.take(indices)
-        ordered = ordered.combine_chunks() if isinstance(ordered, pa.ChunkedArray) else ordered
+        ordered = whole(ordered)
         before, after = ordered.slice(0, len(order) - 1), ordered.slice(1)
         differs = pc.fill_null(pc.not_equal(before, after), fill_value=False).to_numpy(zero_copy_only=False)
         one_null = pc.xor(before.is_null(), after.is_null()).to_numpy(zero_copy_only=False)

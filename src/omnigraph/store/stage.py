@@ -24,6 +24,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
+from omnigraph.store.arrays import whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.durable import sync, version_file
 from omnigraph.store.failure import lance_error
@@ -119,7 +120,7 @@ def upsert_and_delete(table: Table, rows: pa.Table, keys: pa.Array, *, uuid: str
     if not len(rows):
         return delete_keys(table, keys, uuid=uuid)
     checked, keys = fitted(table, rows), _keys(table, keys)
-    if len(both := pc.filter(keys, pc.is_in(keys, value_set=_whole(checked.column(KEY))))):
+    if len(both := pc.filter(keys, pc.is_in(keys, value_set=whole(checked.column(KEY))))):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{both[0]} is both upserted and deleted; say one of the two", id=both[0].as_py())
     replaced, removed = _addresses_of(table, checked.column(KEY)), _addresses_of(table, keys)
     if not len(removed):
@@ -297,14 +298,10 @@ def _addresses_of(table: Table, keys: pa.Array | pa.ChunkedArray) -> Any:
     return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
 
 
-def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-
-
 def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Keys in the type of the table's own, which is the only one a lookup takes."""
     try:
-        return _whole(keys).cast(table.schema.field(KEY).type)
+        return whole(keys).cast(table.schema.field(KEY).type)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"these are not keys of {table.ref.path}: {error}") from error
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.exec.load.ulids import mint
+from omnigraph.store.arrays import whole
 
 
 class Identified(msgspec.Struct, frozen=True):
@@ -24,7 +25,7 @@ def identify(entity: EntityType, given: pa.Array, properties: pa.Table) -> Ident
     """The ids of rows; `given` is null where a record brought none."""
     none = pa.array([], pa.int64())
     if isinstance(entity, NodeType) and entity.key is not None:
-        derived = _whole(derive_ids(entity.key, properties))
+        derived = whole(derive_ids(entity.key, properties))
         if given.null_count == len(given):
             return Identified(derived, minted=False, wrong=none)
         differs = pc.fill_null(pc.not_equal(given, derived), fill_value=False)
@@ -37,7 +38,3 @@ def identify(entity: EntityType, given: pa.Array, properties: pa.Table) -> Ident
     missing = given.is_null()
     places = np.cumsum(missing.to_numpy(zero_copy_only=False)) - 1
     return Identified(pc.if_else(missing, fresh.take(pa.array(np.maximum(places, 0))), given), minted=False, wrong=none)
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -26,6 +26,7 @@ from omnigraph.exec.load.sorting import Group, Places, Shape, Sorter
 from omnigraph.exec.load.strict import parse_exactly, written_as_numbers
 from omnigraph.exec.problems import Problem
 from omnigraph.ids import TypeId
+from omnigraph.store.arrays import whole
 
 _EXACT_LINES: Final = 64
 """So few lines are not parted again: the exact parser is as quick with them."""
@@ -141,7 +142,7 @@ def _parse(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
 def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
     if not isinstance(group.entity, EdgeType):
         return {}
-    ends = {SOURCE: _whole(record.column("from")), TARGET: _whole(record.column("to"))}
+    ends = {SOURCE: whole(record.column("from")), TARGET: whole(record.column("to"))}
     if any(end.null_count for end in ends.values()):
         raise Unsure
     return ends
@@ -150,9 +151,9 @@ def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
 def _properties(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:
     """The id that was given, and the columns of the properties."""
     if group.shape is Shape.DATA:
-        fields = {name: _whole(record.column(name)) for name in record.schema.names}
+        fields = {name: whole(record.column(name)) for name in record.schema.names}
     else:
-        data = _whole(record.column("data"))
+        data = whole(record.column("data"))
         # Without data there is no `null` in the line, unless in a string; with `null` for data there is.
         if data.null_count and pc.any(pc.match_substring(texts.filter(data.is_null()), "null")).as_py():
             raise Unsure
@@ -166,7 +167,3 @@ def _text(texts: pa.Array) -> pa.Buffer:
     ends = np.frombuffer(offsets, np.int32)
     start, stop = int(ends[texts.offset]), int(ends[texts.offset + len(texts)])
     return data.slice(start, stop - start)
-
-
-def _whole(values: pa.ChunkedArray) -> pa.Array:
-    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()

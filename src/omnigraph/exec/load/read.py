@@ -21,6 +21,7 @@ from omnigraph.exec.load.report import Report
 from omnigraph.exec.load.sources import Records, Stream, open_stream, rereadable
 from omnigraph.exec.load.tabular import Table, read_tables
 from omnigraph.exec.problems import Code, Problem
+from omnigraph.store.arrays import whole
 
 __all__ = ["Batch", "Data", "Progress", "Report", "read_batches", "rereadable"]
 
@@ -179,7 +180,7 @@ def _finished(pieces: list[Piece], problems: list[Problem], source: str, unit: U
 def _batch(piece: Piece, source: str, unit: Unit) -> tuple[Batch, pa.Array]:
     """The batch of a piece, and the rows whose record said another id than its key does."""
     given = piece.rows.column(ID)
-    identified = identify(piece.entity, given.chunk(0) if given.num_chunks == 1 else given.combine_chunks(), piece.rows)
+    identified = identify(piece.entity, whole(given), piece.rows)
     rows = pa.Table.from_arrays([identified.ids, *piece.rows.columns[1:]], schema=table_schema(piece.entity))
     return Batch(piece.entity, rows, pa.array(piece.lines), source, identified.minted, unit), identified.wrong
 

@@ -41,10 +41,6 @@ def distinct(texts: pa.Array) -> Distinct:
     return Distinct(encoded.dictionary, places, first)
 
 
-def whole(column: Column) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def true_at(mask: Column) -> Numbers:
     """The places where a mask is true; null is not true."""
     return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Cardinality, EdgeType
 from omnigraph.catalog.tables import ID, SOURCE
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined, true_at, whole
+from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined, true_at
 from omnigraph.exec.validate.delta import Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground, added_among, ids_at
 from omnigraph.exec.validate.keys import KEY, Part, holding_texts, in_part, pick
+from omnigraph.store.arrays import whole
 
 UNBOUNDED = np.iinfo(np.int64).max
 NO_ROW = -1

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Numbers, among, joined, true_at, whole
+from omnigraph.exec.validate.arrays import Numbers, among, joined, true_at
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground, ids_at, leaving
 from omnigraph.exec.validate.keys import Part, Picked, holding_texts, in_part, pick
+from omnigraph.store.arrays import whole
 
 
 class _End(NamedTuple):

@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.catalog.tables import ID
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import among, at, joined, true_at, whole
+from omnigraph.exec.validate.arrays import among, at, joined, true_at
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground
 from omnigraph.exec.validate.keys import Part, holding_texts, pick, repeated
 from omnigraph.exec.validate.uniqueness import violation
+from omnigraph.store.arrays import whole
 
 
 def check_identity(ground: Ground, delta: Delta) -> Findings:
@@ -30,8 +31,10 @@ def check_identity(ground: Ground, delta: Delta) -> Findings:
 
 def _in_part(ground: Ground, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
     picked = pick(added, [ID], by=[ID], part=part)
+    again = repeated(picked.table.column(ID))
+    if not len(again) and not appends:
+        return
     ids = whole(picked.table.column(ID))
-    again = repeated(ids)
     if len(again):
         first = again[: ground.limit]
         named = at(ids, first).to_pylist()

@@ -18,8 +18,9 @@ from omnigraph.catalog.keys import Column, Rows, spell_tuples
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.predicate import column as quoted
 from omnigraph.exec.predicate import literal
-from omnigraph.exec.validate.arrays import Numbers, distinct, whole
+from omnigraph.exec.validate.arrays import Numbers, distinct
 from omnigraph.exec.validate.delta import Added, Committed
+from omnigraph.store.arrays import whole
 from omnigraph.store.tables import one_of
 
 KEY: Final = "#key"
@@ -111,13 +112,14 @@ def fingerprints(texts: pa.Array) -> npt.NDArray[np.uint64]:
     return numbers ^ (numbers >> np.uint64(33))
 
 
-def repeated(texts: pa.Array) -> Numbers:
+def repeated(texts: Column) -> Numbers:
     """Where a text stands that stood before. Mostly none does, and that is soon known: their fingerprints all differ."""
-    slices = (texts.slice(start, GROUPED_ROWS) for start in range(0, len(texts), GROUPED_ROWS))  # what a slice needs stays in the cache
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    slices = (chunk.slice(start, GROUPED_ROWS) for chunk in chunks for start in range(0, len(chunk), GROUPED_ROWS))  # what fits the cache
     numbers = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, slices)]))
     if (numbers[1:] != numbers[:-1]).all():
         return np.zeros(0, np.int64)
-    return distinct(texts).again()
+    return distinct(whole(texts)).again()
 
 
 def _mix(numbers: npt.NDArray[np.uint64], at: Numbers, words: npt.NDArray[np.uint64]) -> None:

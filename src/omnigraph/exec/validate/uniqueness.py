@@ -17,11 +17,12 @@ from omnigraph.catalog.model import EntityType, NodeType, Unique
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined, true_at, whole
+from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined, true_at
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, Found, by_row, label, told
 from omnigraph.exec.validate.ground import Ground, leaving
 from omnigraph.exec.validate.keys import KEY, Picked, holding, pick
+from omnigraph.store.arrays import whole
 
 
 def check_uniques(ground: Ground, delta: Delta) -> Iterator[Findings]:

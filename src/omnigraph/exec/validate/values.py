@@ -21,6 +21,7 @@ from omnigraph.exec.problems import REPORTED, Code
 from omnigraph.exec.validate.arrays import Numbers, true_at
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.lang.tree import Scalar
+from omnigraph.store.arrays import whole
 
 
 class _Broken(NamedTuple):
@@ -190,8 +191,7 @@ def _unusable(items: Column) -> Column:
 
 def _parents(lists: Column, wrong: Column) -> Numbers:
     """The rows whose list holds one of the wrong items."""
-    whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    parents = pc.list_parent_indices(whole).to_numpy(zero_copy_only=False)
+    parents = pc.list_parent_indices(whole(lists)).to_numpy(zero_copy_only=False)
     return np.unique(parents[true_at(wrong)]).astype(np.int64)
 
 

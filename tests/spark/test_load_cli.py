@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +41,37 @@ def test_files_are_loaded_by_spark(spark: SparkSession, graph: Graph, tmp_path: 
     assert len(shown(graph, "new")["node:Person"]) == 4
     assert run(["spark", "load", graph.uri, *files, "--mode", "append", "--branch", "new", "--token", "t"]) == 0
     assert len(shown(graph, "new")["node:Person"]) == 4
+
+
+def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, which has no session yet."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    command = [sys.executable, "-m", "omnigraph.cli.main", "spark", "load", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_what_spark_says_is_not_on_the_screen(graph: Graph, tmp_path: Path) -> None:
+    done = alone(tmp_path, graph.uri, "--data", str(tmp_path / "a.ndjson"), "--mode", "append", "--master", "local[1]")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["engine: spark, as asked for", f"omnigraph spark load → {graph.uri} (direct, local)"]
+    assert list(tmp_path.glob("omnigraph-spark-*")) == []
+
+
+def test_a_session_that_does_not_start_says_why(graph: Graph, tmp_path: Path) -> None:
+    done = alone(tmp_path, graph.uri, "--data", str(tmp_path / "a.ndjson"), "--mode", "append", "--master", "local[x")
+    assert done.returncode == 1
+    assert "Error: Spark did not start with master 'local[x': Could not parse Master URL" in done.stderr
+    assert "\tat " not in done.stderr, "no page of Java's words"
+    (log,) = tmp_path.glob("omnigraph-spark-*")
+    assert f"what Spark said is in {log}" in done.stderr
+    assert "SparkException" in log.read_text()
+
+
+def test_a_file_that_is_not_there_is_told_before_spark_starts(graph: Graph, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spark", "load", graph.uri, "--data", "Person=nowhere.csv", "--mode", "append"]) == 1
+    said = capsys.readouterr().err
+    assert "there is no file 'nowhere.csv'" in said
+    assert "engine: spark" not in said
 
 
 def test_what_is_wrong_goes_to_a_file(spark: SparkSession, graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ _LINES_AT_ONCE: Final = 1_000
 @click.command()
 @click.argument("uri", required=False)
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
-@click.option("--at", metavar="COMMIT_ID", help="The branch as it was at this commit of its history.")
+@click.option("--at", metavar="COMMIT_ID", help="This commit, of whatever branch, instead of the newest.")
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only the node and edge type of this name. May be given many times.")
 @click.option("--output", "path", type=PATH, metavar="FILE", help="Write to a file instead of stdout. It is replaced when all is there.")
 @click.option("--jsonl", is_flag=True, hidden=True)

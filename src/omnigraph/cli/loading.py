@@ -13,6 +13,7 @@ from omnigraph.cli.flags import Flags
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import Target, confirm, echo_write, opened
 from omnigraph.cli.shapes import commit_document
+from omnigraph.cli.spark_session import spark_session
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Unsupported
 
 if TYPE_CHECKING:
@@ -80,12 +81,12 @@ def _here(graph: Graph, source: Data, wanted: Wanted, on_progress: OnProgress) -
 
 
 def _by_spark(graph: Graph, wanted: Wanted, on_progress: OnProgress) -> LoadReceipt:
-    from omnigraph.spark import GraphLoad, session
+    from omnigraph.spark import GraphLoad
 
-    spark = session(master=wanted.master)
-    load = GraphLoad(spark, graph, branch=wanted.branch, from_branch=wanted.from_, mode=wanted.mode, token=wanted.token)
-    load = load.tables(tables) if (tables := _tables(wanted.data)) else load.ndjson(*wanted.data)
-    return load.commit(report_errors=wanted.report_errors, on_progress=on_progress)
+    with spark_session(wanted.master) as spark:
+        load = GraphLoad(spark, graph, branch=wanted.branch, from_branch=wanted.from_, mode=wanted.mode, token=wanted.token)
+        load = load.tables(tables) if (tables := _tables(wanted.data)) else load.ndjson(*wanted.data)
+        return load.commit(report_errors=wanted.report_errors, on_progress=on_progress)
 
 
 # -- which engine
@@ -110,12 +111,16 @@ def _on_spark(wanted: Wanted) -> tuple[bool, str]:
 
 
 def _refuse_for_spark(wanted: Wanted) -> None:
+    from omnigraph.exec.load.parts import existing_file
+
     if "-" in wanted.data:
         message = "Spark loads files, which many can read side by side; stdin is loaded by --engine local"
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, data=list(wanted.data))
     _tables(wanted.data)
     if wanted.dry_run:
         raise InvalidInput(Kind.INVALID_ARGUMENT, "--dry-run reads and checks in one process: leave out --engine spark and --master")
+    for path in _paths(wanted.data):  # Spark takes seconds to start, and would find out only then
+        existing_file(path)
 
 
 def _lacking() -> str | None:

@@ -7,6 +7,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.flags import Flags, global_flags, json_flag
 from omnigraph.cli.scope import DATA, opened, resolve
+from omnigraph.cli.spark_session import spark_session
 
 
 @click.command()
@@ -16,7 +17,7 @@ from omnigraph.cli.scope import DATA, opened, resolve
 )
 @click.option("--format", "format_", type=click.Choice(["ndjson", "parquet"]), default="ndjson", show_default=True, help="What to write.")
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
-@click.option("--at", metavar="COMMIT_ID", help="The branch as it was at this commit of its history.")
+@click.option("--at", metavar="COMMIT_ID", help="This commit, of whatever branch, instead of the newest.")
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only the node and edge type of this name. May be given many times.")
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, yarn. By default local[*].")
 @json_flag
@@ -36,14 +37,11 @@ def export(
 ) -> None:
     """Write one snapshot as a folder of files, one folder a type."""
     target = resolve(flags, "spark export", DATA, uri=uri)
-    with opened(target, mode="r") as graph:
+    with opened(target, mode="r") as graph, spark_session(master) as spark:
         from omnigraph.spark import export as export_files
-        from omnigraph.spark import session
 
         options = flags.storage_options
-        done = export_files(
-            session(master=master), graph, folder, format=format_, branch=branch, at=at, types=types or None, storage_options=options
-        )
+        done = export_files(spark, graph, folder, format=format_, branch=branch, at=at, types=types or None, storage_options=options)
     if as_json:
         output.document(
             {"folder": done.folder, "format": done.format.value, "branch": done.branch, "commit_id": done.commit_id}

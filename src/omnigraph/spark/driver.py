@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -75,8 +76,13 @@ def session(
     local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
     for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _said_to(log_file):
-        made: SparkSession = builder.getOrCreate()
+    with _said_to(log_file), warnings.catch_warnings():
+        # Spark forks to become Java, which knows nothing of Lance.
+        warnings.filterwarnings("ignore", message="lance is not fork-safe")
+        try:
+            made: SparkSession = builder.getOrCreate()
+        except Exception as error:  # whatever Spark, Java or a socket says
+            raise _not_started(master, error) from error
     register(made)
     return made
 
@@ -114,6 +120,16 @@ def attempts_of(spark: SparkSession) -> int:
         told = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
         return int(told[1]) if told is not None else 1
     return int(spark.conf.get("spark.task.maxFailures", _ATTEMPTS) or _ATTEMPTS)
+
+
+def _not_started(master: str | None, error: Exception) -> Unsupported:
+    """Of a page of Java's words those that say what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    said = next((found[1] for line in lines if (found := re.match(r": [\w.$]+(?:Exception|Error): (.+)", line))), lines[0]).rstrip(".")
+    if "stopped SparkContext" in said:  # how Spark puts it that it has waited in vain
+        said = "no cluster answered; is one running there, and does it reach this machine?"
+    where = "as spark-submit says" if master is None else f"with master {master!r}"
+    return Unsupported(Kind.UNSUPPORTED, f"Spark did not start {where}: {said}", master=master)
 
 
 def _submitted() -> bool:

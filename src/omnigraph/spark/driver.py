@@ -6,12 +6,14 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from omnigraph.errors import Kind, Unsupported
 
@@ -36,6 +38,8 @@ _LOCAL_SETTINGS: Final = {
 """Executors of a cluster must reach the driver; those of one process need no network. Nobody waits for single answers of a bulk job, and
 the collector that pauses least costs a quarter more (docs/design/load.md)."""
 _ATTEMPTS: Final = "4"
+_PORTS: Final = {"spark": 7077, "sc": 15002}
+_ANSWER_SECONDS: Final = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +73,8 @@ def session(
     remote = master is not None and master.startswith("sc://")
     if not remote:
         require_java()
+    if master is not None:
+        require_answer(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)
     if master is not None:
@@ -125,11 +131,9 @@ def attempts_of(spark: SparkSession) -> int:
 def _not_started(master: str | None, error: Exception) -> Unsupported:
     """Of a page of Java's words those that say what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    said = next((found[1] for line in lines if (found := re.match(r": [\w.$]+(?:Exception|Error): (.+)", line))), lines[0]).rstrip(".")
-    if "stopped SparkContext" in said:  # how Spark puts it that it has waited in vain
-        said = "no cluster answered; is one running there, and does it reach this machine?"
+    said = next((found[1] for line in lines if (found := re.match(r": [\w.$]+(?:Exception|Error): (.+)", line))), lines[0])
     where = "as spark-submit says" if master is None else f"with master {master!r}"
-    return Unsupported(Kind.UNSUPPORTED, f"Spark did not start {where}: {said}", master=master)
+    return Unsupported(Kind.UNSUPPORTED, f"Spark did not start {where}: {said.rstrip('.')}", master=master)
 
 
 def _submitted() -> bool:
@@ -167,3 +171,17 @@ def require_java() -> None:
     if found is None or int(found[1]) < OLDEST_JAVA:
         is_ = f"Java {found[1]}" if found is not None else "no Java that tells its version"
         raise Unsupported(Kind.UNSUPPORTED, f"Spark needs Java {OLDEST_JAVA} or newer, {java} is {is_}; {remedy}", java=java)
+
+
+def require_answer(master: str) -> None:
+    """Spark tries for one to ten minutes to reach a cluster that is not there."""
+    scheme, _, rest = master.partition("://")
+    if scheme not in _PORTS:
+        return
+    for place in re.split("[/;]", rest)[0].split(","):
+        with suppress(OSError, ValueError, OverflowError):  # no such host, no such port, nobody there
+            found = urlsplit(f"//{place}")
+            with socket.create_connection((found.hostname or "", found.port or _PORTS[scheme]), timeout=_ANSWER_SECONDS):
+                return
+    nobody = f"nobody answers at {master}; is Spark running there, and does this machine reach it?"
+    raise Unsupported(Kind.UNSUPPORTED, nobody, master=master)

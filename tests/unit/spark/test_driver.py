@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.spark.driver import require_java
+from omnigraph.spark.driver import require_answer, require_java
 
 
 def java(folder: Path, says: str) -> Path:
@@ -57,3 +58,20 @@ def test_a_java_home_counts_before_the_path(tmp_path: Path, monkeypatch: pytest.
     java(tmp_path, 'openjdk version "8.0"')
     with pytest.raises(Unsupported, match="is Java 8"):
         require_java()
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://127.0.0.1:1", "sc://127.0.0.1:1/;token=x", "spark://127.0.0.1:1,127.0.0.1:2", "spark://no.where.test", "sc://h:x"]
+)
+def test_a_cluster_that_is_not_there_is_told_at_once(master: str) -> None:
+    with pytest.raises(Unsupported, match="nobody answers at") as caught:
+        require_answer(master)
+    assert caught.value.facts["master"] == master
+
+
+@pytest.mark.parametrize(
+    "form", ["spark://127.0.0.1:{}", "spark://127.0.0.1:1,127.0.0.1:{}", "sc://127.0.0.1:{}/;user_id=a", "local[2]", "yarn"]
+)
+def test_a_cluster_that_answers_is_tried(form: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_answer(form.format(server.getsockname()[1]))

@@ -33,6 +33,8 @@ def test_the_tour_on_the_command_line_runs_as_it_is_printed(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert "Grace" in done.stdout
+    assert "killed -9" in done.stdout
+    assert "Guido" in (tmp_path / "export.ndjson").read_text(), "the next writer has finished it"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/user/spark.md"])

@@ -28,9 +28,7 @@ def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
     read, write = os.pipe()
     command = [sys.executable, "-m", "bench.child", f"{function.__module__}:{function.__qualname__}", str(write), *arguments]
     began = time.monotonic()
-    # A user's second process finds our modules compiled: this one shall, too, wherever it is measured.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    child = subprocess.Popen(command, pass_fds=[write], env=environment)
+    child = subprocess.Popen(command, pass_fds=[write], env=compiled())
     os.close(write)
     with os.fdopen(read) as pipe:
         answer = pipe.read()
@@ -39,6 +37,11 @@ def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
     if os.waitstatus_to_exitcode(status) != 0:
         raise SystemExit(f"{name} failed")
     return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, json.loads(answer))
+
+
+def compiled() -> dict[str, str]:
+    """The environment of a process that finds our modules compiled, as a user's second process does, wherever it is measured."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def tree_cpu_seconds() -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.engine import without_pandas
 from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
 from omnigraph.cli.scope import BIRTH, resolve
 
@@ -24,7 +25,8 @@ def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
 
     target = resolve(flags, "init", BIRTH, uri=uri)
     schema = read_source(schema_file, what="schema file")
-    from omnigraph.graph import init as make  # after the cheap ways to fail
+    with without_pandas():
+        from omnigraph.graph import init as make  # after the cheap ways to fail
 
     with shown_in(schema):
         graph = make(target.uri, schema=schema.text, storage_options=flags.storage_options)

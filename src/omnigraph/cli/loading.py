@@ -53,7 +53,7 @@ def land(flags: Flags, target: Target, command: str, wanted: Wanted) -> None:
         echo_write(target, command)
         if wanted.mode == "overwrite":
             confirm(target, f"{command} --mode overwrite", as_json=wanted.as_json)
-    with opened(target, mode="r" if wanted.dry_run else "rw") as graph, Line(quiet=flags.quiet) as line:
+    with opened(target, mode="r" if wanted.dry_run else "rw", for_spark=on_spark) as graph, Line(quiet=flags.quiet) as line:
         existed = wanted.branch in graph.branches.list()
 
         def on_progress(progress: Progress) -> None:

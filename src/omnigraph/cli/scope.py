@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from omnigraph.cli import output
+from omnigraph.cli.engine import without_pandas
 from omnigraph.cli.flags import Flags
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError
 
@@ -85,9 +86,10 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
 
 
 @contextmanager
-def opened(target: Target, *, mode: Mode) -> Iterator[Graph]:
+def opened(target: Target, *, mode: Mode, for_spark: bool = False) -> Iterator[Graph]:
     """The graph, open. An error that does not name it itself gets a note of which graph it was."""
-    from omnigraph.graph import open_
+    with nullcontext() if for_spark else without_pandas():
+        from omnigraph.graph import open_
 
     try:
         yield open_(target.uri, mode=mode, actor=target.flags.actor, storage_options=target.flags.storage_options)

@@ -37,7 +37,7 @@ def export(
 ) -> None:
     """Write one snapshot as a folder of files, one folder a type."""
     target = resolve(flags, "spark export", DATA, uri=uri)
-    with opened(target, mode="r") as graph, spark_session(master) as spark:
+    with opened(target, mode="r", for_spark=True) as graph, spark_session(master) as spark:
         from omnigraph.spark import export as export_files
 
         options = flags.storage_options

@@ -152,3 +152,18 @@ def test_a_result_that_cannot_be_written_is_told() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "Error: done, but the result could not be written to stdout: No space left on device\n"
+
+
+def test_a_command_does_without_pandas_and_whoever_asks_for_it_later_gets_it(tmp_path: Path) -> None:
+    """Importing it takes as long as all the rest of a command."""
+    graph = omnigraph.init(tmp_path / "g", schema="node Person { name: String @key }")
+    program = (
+        "import sys\n"
+        "from omnigraph.cli.main import run\n"
+        "assert run(['info', sys.argv[1]]) == 0\n"
+        "assert 'lance' in sys.modules and 'pandas' not in sys.modules\n"
+        "import pyarrow\n"
+        "print(pyarrow.table({'n': [1, 2]}).to_pandas()['n'].sum())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, graph.uri], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["3"], done.stderr

@@ -35,8 +35,8 @@ SUITES = (
     Suite("differential", ("tests/differential",), 240),
     Suite("cost", ("tests/cost",), 60, together=False),
     Suite("crash", ("tests/crash",), 300, slow=True),
-    Suite("spark", ("tests/spark",), 240, together=False, slow=True),
-    Suite("spark_cluster", ("tests/spark_cluster",), 240, together=False, slow=True),
+    Suite("spark", ("tests/spark",), 300, together=False, slow=True),
+    Suite("spark_cluster", ("tests/spark_cluster",), 300, together=False, slow=True),
     Suite("system", ("tests/system",), 120, together=False),
 )
 

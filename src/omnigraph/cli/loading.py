@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import click
+
 from omnigraph.cli import output
-from omnigraph.cli.flags import Flags
+from omnigraph.cli.flags import PATH, F, Flags
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import Target, confirm, echo_write, opened
 from omnigraph.cli.shapes import commit_document
@@ -23,6 +25,20 @@ if TYPE_CHECKING:
 
 LOCAL_BYTES: Final = 1_000_000_000
 """Up to so much input one process is quicker: Spark costs several times the work, and seconds before it begins (docs/design/spark.md)."""
+
+_FLAGS: Final = (
+    click.option(
+        "--mode",
+        required=True,
+        type=click.Choice(["overwrite", "append", "merge"]),
+        help="What becomes of rows whose ids are there: replaced with their whole type, refused, or replaced one by one.",
+    ),
+    click.option("--branch", default="main", show_default=True, help="The branch to load into."),
+    click.option("--from", "from_", metavar="BRANCH", help="Make the branch from this one if it is not there."),
+    click.option("--token", help="A name for this load: run again with the same one, it answers with the first commit and writes nothing."),
+    click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Where to write what is wrong with the records, as NDJSON."),
+    click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="How many problems to report."),
+)
 
 _MEANT: Final = "--data is one NDJSON file, or TYPE=FILE as often as there are types"
 
@@ -41,6 +57,13 @@ class Wanted(NamedTuple):
     dry_run: bool = False
     engine: str = "auto"
     master: str | None = None
+
+
+def loading_flags(command: F) -> F:
+    """What both commands take."""
+    for option in reversed(_FLAGS):
+        command = option(command)
+    return command
 
 
 def land(flags: Flags, target: Target, command: str, wanted: Wanted) -> None:

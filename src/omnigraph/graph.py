@@ -9,10 +9,9 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, decode, encode
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.adjacency.cache import cache_folder
@@ -26,7 +25,7 @@ from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
-from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, Resolution, SchemaText, TableChange, now
+from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
     from omnigraph.exec.verify import Finding
     from omnigraph.exec.write import Prepared, Request, Written
 
-Mode = Literal["r", "rw"]
-
 __all__ = [
     "Branches",
     "Cancellation",
     "Explanation",
     "Graph",
     "Info",
+    "LoadReceipt",
+    "Mode",
     "Receipt",
     "Recovery",
     "Result",
@@ -67,82 +66,11 @@ QUERY_NAME: Final = "query.gq"
 """What messages call a text that was given without a name."""
 
 
-class Receipt(msgspec.Struct, frozen=True):
-    """What a mutation did. No commit: it matched nothing, and nothing was written."""
-
-    affected_nodes: int
-    affected_edges: int
-    commit: Commit | None
-
-
-class LoadReceipt(msgspec.Struct, frozen=True):
-    """What a load brought: rows by type. No commit: it was a dry run."""
-
-    branch: str
-    mode: LoadMode
-    nodes: Mapping[str, int]
-    edges: Mapping[str, int]
-    total: int
-    commit: Commit | None
-
-
-class TableState(msgspec.Struct, frozen=True):
-    """One table as a branch shows it. `native_branch` is the Lance branch that holds it; None is the table's own trunk."""
-
-    kind: str
-    type_name: str
-    path: str
-    version: int
-    native_branch: str | None
-    rows: int
-
-
-class Snapshot(msgspec.Struct, frozen=True):
-    """What a branch shows at one moment of its history. It never changes."""
-
-    branch: str
-    commit_id: str
-    manifest_version: int
-    tables: tuple[TableState, ...]
-
-    def table(self, type_name: str, *, kind: str = "node") -> TableState | None:
-        """The table of a type; an edge type may share its name with a node type, so the kind is part of the question."""
-        return next((table for table in self.tables if (table.kind, table.type_name) == (kind, type_name)), None)
-
-
-class Recovery(msgspec.Struct, frozen=True):
-    """One interrupted write that somebody finished or undid: what it was, whose, and what became of it."""
-
-    operation_id: str
-    outcome: Resolution
-    writer: CommitKind
-    actor: str | None
-    branch: str
-    at: datetime
-    tables: tuple[TableChange, ...]
-    commit_id: str
-    recovered_by: str
-
-
-class Info(msgspec.Struct, frozen=True):
-    """Facts about an open graph."""
-
-    uri: str
-    graph_id: str
-    format: int
-    mode: Mode
-    fsync: bool
-    branches: int
-    commits: int
-    tables: Mapping[str, int]
-    python: str
-
-
 def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
     """Make a graph with a schema (`.pg` text) at a place that holds none."""
     from omnigraph.exec.migrate import new_table
 
-    with located(Source(schema, SCHEMA_NAME)):
+    with located(_source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
@@ -215,11 +143,12 @@ class Graph:
 
         self._writable()
         instant_ms = int(now().timestamp() * 1000)  # W-49: one instant, however often the write is prepared
-        query = select_query(parse_queries(source, name=QUERY_NAME), name)
+        text = _source(source, QUERY_NAME)
+        query = select_query(parse_queries(text.text, name=text.name), name)
 
         def prepare(snapshot: read.Snapshot) -> Prepared:
             catalog = self._catalog(snapshot)
-            with located(Source(source, QUERY_NAME)):
+            with located(text):
                 mutation = check_mutation(query, catalog)
                 plan = plan_mutation(mutation, bind_parameters(mutation.parameters, params), now_ms=instant_ms)
             return prepare_mutation(plan, catalog, snapshot, self._tables)
@@ -337,7 +266,7 @@ class Graph:
         from omnigraph.exec.migrate import Wanted, evolve
 
         accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
-        return evolve(Wanted(Source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
+        return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
     def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
@@ -346,7 +275,7 @@ class Graph:
         from omnigraph.exec.migrate import Wanted, apply
 
         self._writable()
-        wanted = Wanted(Source(text, SCHEMA_NAME), allow_data_loss)
+        wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
         return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
 
     def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
@@ -452,8 +381,14 @@ class Graph:
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
 
 
+def _source(text: str, name: str) -> Source:
+    if not isinstance(text, str):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} is given as its text, not as {type(text).__name__}")
+    return Source(text, name)
+
+
 def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
-    return Ask(Source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
+    return Ask(_source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _of_kind(written: Written, request: Request) -> Written:

@@ -113,6 +113,27 @@ def test_a_task_whose_executor_is_killed_is_done_by_another(cluster: Cluster, gr
     check(graph, count=2, left=2)
 
 
+def test_another_process_that_writes_meanwhile_is_seen(cluster: Cluster, graph: Graph, tmp_path: Path) -> None:
+    """The tasks have written when somebody else brings one of their keys and one more: the load replaces the one and keeps the other."""
+    paths = files(tmp_path, 2)
+    with connected(cluster, fault=f"{WRITTEN}=stop") as spark:
+        loading = Loading(GraphLoad(spark, graph, mode="merge").ndjson(*paths))
+        loading.start()
+        asleep = until(lambda: found if len(found := list(stopped())) == 2 else None, "two sleepers")
+        insert = 'query add() { insert Person { name: "p0-0" } insert Person { name: "meanwhile" } }'
+        other = command_line("mutate", "-e", insert, "--store", graph.uri, fault="")
+        assert other.returncode == 0, other.stderr
+        for pid in asleep:
+            os.kill(pid, signal.SIGCONT)
+        assert loading.receipt().total == 4 * PEOPLE
+    graph.refresh()
+    names = sorted(row["id"] for row in shown(graph)["node:Person"])
+    assert names == sorted(["Ada", "Ben", "meanwhile", *(f"p{at}-{n}" for at in range(2) for n in range(PEOPLE))])
+    assert orphans(graph) == set()
+    assert [commit.kind.value for commit in graph.commits(limit=2)] == ["load", "mutate"]
+    assert [finding for finding in graph.verify() if finding.severity == "error"] == []
+
+
 @pytest.mark.parametrize("point", [Fault.WRITE_PREPARED, Fault.WRITE_ARMED, Fault.WRITE_COMMITTED])
 def test_a_driver_that_is_killed(cluster: Cluster, graph: Graph, tmp_path: Path, point: Fault) -> None:
     """Nobody sees half of it; the next writer finishes or undoes it; the same load again, by whatever engine, brings every row once."""

@@ -37,8 +37,10 @@ class Watch:
     """One run's limits. `check` is cheap and raises when the run must end."""
 
     def __init__(self, *, timeout_seconds: float | None = None, cancellation: Cancellation | None = None) -> None:
-        if timeout_seconds is not None and not timeout_seconds > 0:
+        if timeout_seconds is not None and not (isinstance(timeout_seconds, int | float) and timeout_seconds > 0):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"timeout is in seconds and above zero, not {timeout_seconds!r}")
+        if cancellation is not None and not isinstance(cancellation, Cancellation):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"cancellation is an omnigraph.Cancellation, not {cancellation!r}")
         self._timeout_seconds: Final = timeout_seconds
         self._deadline: Final = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._cancellation: Final = cancellation

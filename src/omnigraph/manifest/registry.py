@@ -49,6 +49,8 @@ def check_name(name: str) -> BranchName:
 
 
 def _broken_rule(name: str) -> str | None:
+    if not isinstance(name, str):
+        return "it is no text"
     if not name:
         return "it is empty"
     if len(name) > LONGEST_NAME:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from omnigraph.errors import Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, Unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +64,8 @@ def session(
     except ImportError as error:
         missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
+    if master is not None and not (isinstance(master, str) and master):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"master is what Spark calls so, such as local[2] or spark://host:7077, not {master!r}")
     if (active := SparkSession.getActiveSession()) is not None:
         with suppress(Unsupported):  # loads and exports run there all the same
             register(active)

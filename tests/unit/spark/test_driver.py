@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import Kind, Unsupported
-from omnigraph.spark.driver import require_answer, require_java
+from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.spark.driver import require_answer, require_java, session
 
 
 def java(folder: Path, says: str) -> Path:
@@ -69,9 +69,20 @@ def test_a_cluster_that_is_not_there_is_told_at_once(master: str) -> None:
     assert caught.value.facts["master"] == master
 
 
-@pytest.mark.parametrize(
-    "form", ["spark://127.0.0.1:{}", "spark://127.0.0.1:1,127.0.0.1:{}", "sc://127.0.0.1:{}/;user_id=a", "local[2]", "yarn"]
-)
+@pytest.mark.parametrize("form", ["spark://127.0.0.1:{}", "spark://127.0.0.1:1,127.0.0.1:{}", "sc://127.0.0.1:{}/;user_id=a"])
 def test_a_cluster_that_answers_is_tried(form: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
         require_answer(form.format(server.getsockname()[1]))
+        assert server.accept(), "it was asked"
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://nowhere.test"])
+def test_what_is_no_address_of_ours_is_left_to_spark(master: str) -> None:
+    assert require_answer(master) is None  # type: ignore[func-returns-value]  # nothing is asked, and nothing raised
+
+
+@pytest.mark.parametrize("master", ["", 5])
+def test_a_master_that_is_none_is_refused(master: str) -> None:
+    with pytest.raises(InvalidInput, match="master"):
+        session(master=master)

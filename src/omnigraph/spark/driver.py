@@ -38,6 +38,7 @@ _LOCAL_SETTINGS: Final = {
 """Executors of a cluster must reach the driver; those of one process need no network. Nobody waits for single answers of a bulk job, and
 the collector that pauses least costs a quarter more (docs/design/load.md)."""
 _ATTEMPTS: Final = "4"
+_MASTER: Final = re.compile(r"local|yarn$|(?:spark|k8s|sc)://")
 _PORTS: Final = {"spark": 7077, "sc": 15002}
 _ANSWER_SECONDS: Final = 10.0
 
@@ -64,8 +65,9 @@ def session(
     except ImportError as error:
         missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
-    if master is not None and not (isinstance(master, str) and master):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"master is what Spark calls so, such as local[2] or spark://host:7077, not {master!r}")
+    if master is not None and not (isinstance(master, str) and _MASTER.match(master)):
+        message = f"master is where Spark runs: local[2], spark://host:7077, yarn, k8s://... or sc://host, not {master!r}"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, message, master=str(master))
     if (active := SparkSession.getActiveSession()) is not None:
         with suppress(Unsupported):  # loads and exports run there all the same
             register(active)

@@ -82,7 +82,7 @@ def test_what_is_no_address_of_ours_is_left_to_spark(master: str) -> None:
     assert require_answer(master) is None  # type: ignore[func-returns-value]  # nothing is asked, and nothing raised
 
 
-@pytest.mark.parametrize("master", ["", 5])
+@pytest.mark.parametrize("master", ["", 5, "mesos://x", "yarn-client", "127.0.0.1:7077"])
 def test_a_master_that_is_none_is_refused(master: str) -> None:
     with pytest.raises(InvalidInput, match="master"):
         session(master=master)

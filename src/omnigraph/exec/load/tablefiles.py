@@ -21,6 +21,8 @@ from omnigraph.exec.load.parts import PART_BYTES, existing_file
 
 SLICE_ROWS: Final = 1 << 18
 _SUFFIXES: Final = (".parquet", ".csv")
+_UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""The last: names of columns become Python texts."""
 
 
 class TablePart(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ def open_table(file: str | TablePart) -> Opened:
         if part.size is not None and os.path.getsize(part.path) != part.size:
             raise InvalidInput(Kind.VALIDATION, f"'{part.name}' is not the file that it was when the load began", path=part.name)
         return _open_parquet(part) if suffix == ".parquet" else _open_csv(part)
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(part, error) from error
 
 
@@ -81,7 +83,7 @@ def table_parts(path: str, *, part_bytes: int = PART_BYTES, slice_rows: int = SL
     try:
         with pq.ParquetFile(path) as file:
             return list(_cut(whole, file.metadata, part_bytes))
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(whole, error) from error
 
 
@@ -155,7 +157,7 @@ def _open_csv(part: TablePart) -> Opened:
 def _guarded(part: TablePart, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(part, error) from error
 
 

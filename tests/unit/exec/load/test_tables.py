@@ -237,3 +237,21 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
         read({"Actor": tmp_path / "a.csv"}, cinema())
     with pytest.raises(InvalidInput, match="cannot load Person from int"):
         read({"Person": 3}, cinema())  # type: ignore[dict-item]  # that is the point
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xff\xfe\n1\n",
+        b"name\n\xff\n",
+        b"na\x80me,born\nAda,1\n",
+        b'name,born\n"Ada,1\n',
+        b"name,born\nAda\n",
+        b"\x00\x01\x02",
+        b"name\n" + b"\xc3",
+    ],
+)
+def test_garbage_in_a_csv_file_is_refused_with_its_name(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(text)
+    with pytest.raises(InvalidInput, match=r"a\.csv"):
+        read({"Person": tmp_path / "a.csv"}, cinema())

@@ -112,7 +112,9 @@ def test_every_file_a_staged_change_names_is_there_before_its_commit(tmp_path: P
     for kind, change in CHANGES.items():
         staged = change.stage(base)
         new = data_files(home) - before
-        assert set(staged.files if staged else ()) == new, kind
+        named = staged.files if staged else ()
+        assert {file.path.removeprefix(f"{base.ref.home}/") for file in named} == new, kind
+        assert all(file.size in (None, (Path(root.uri) / file.path).stat().st_size) for file in named), kind
         before |= new
 
 

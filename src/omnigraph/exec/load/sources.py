@@ -205,7 +205,23 @@ def _dumped(items: Iterator[object]) -> Iterator[bytes]:
                 lines.append(encoder.encode(record))
             except (TypeError, ValueError) as error:
                 raise InvalidInput(Kind.VALIDATION, f"record {number} cannot be loaded: {error}", record=number) from error
+            except RecursionError as error:
+                message = f"record {number} cannot be loaded: {_too_deep(encoder, record)} is nested too deeply"
+                raise InvalidInput(Kind.VALIDATION, message, record=number) from error
         yield ("\n".join(lines) + "\n").encode()
+
+
+def _too_deep(encoder: json.JSONEncoder, record: Mapping[str, object]) -> str:
+    """What of a record is nested too deeply: a property, a member, or if none of them alone, the whole."""
+    data = record.get("data")
+    for name, value in (*(data.items() if isinstance(data, Mapping) else ()), *record.items()):
+        try:
+            encoder.encode(value)
+        except RecursionError:
+            return repr(name)
+        except (TypeError, ValueError):
+            continue
+    return "it"
 
 
 def _plain(value: object) -> object:

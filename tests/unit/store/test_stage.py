@@ -18,6 +18,7 @@ from omnigraph.store.index import IndexKind, IndexSpec
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import IN_LIST, Counts
 from omnigraph.store.tables import Table, create_table
+from tests.samples import sample
 from tests.unit.store.tables import (
     CHANGES,
     FOUR,
@@ -465,7 +466,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sample(40, whole=400), deadline=None)
 @given(steps=st.lists(STEPS, min_size=1, max_size=9))
 def test_a_table_equals_a_dict_after_every_commit(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
     """W-29, W-30: any kinds in any order, with an index on the key, compactions, index upkeep and forks in between."""

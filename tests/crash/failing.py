@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import omnigraph as og
+from omnigraph.errors import NotFound
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, BranchName
@@ -112,6 +113,9 @@ FEW = ndjson(person("a", "x"), person("b", "y"), person("c", "z"), {"edge": "E",
 MANY = ndjson(*(person(f"p{n}", _words.randbytes(60).hex()) for n in range(BIG)), person("a", "again"), person("b", "again"))
 NEW = ndjson(*(person(f"p{n}", _words.randbytes(60).hex()) for n in range(BIG)))
 
+INTERRUPTED = ndjson(person("d", "d"), {"edge": "E", "from": "a", "to": "c", "data": {"id": "f"}})
+"""What a writer of two tables dies of."""
+
 NEXT = 'query next() { insert P { k: "next" } }'
 
 
@@ -138,7 +142,7 @@ def interrupted(point: Fault, after: int) -> Callable[[Path], Graph]:
         graph = few(folder)
         with armed(point, after=after):
             try:
-                graph.load(ndjson(person("d", "d"), {"edge": "E", "from": "a", "to": "c", "data": {"id": "f"}}), mode="append")
+                graph.load(INTERRUPTED, mode="append")
             except SimulatedCrash:
                 return graph
         raise AssertionError("it did not die")
@@ -181,5 +185,38 @@ def shown(graph: Graph) -> Shown:
         found[branch] = [graph.schema_of(branch), *graph.export(branch)]
         for row in snapshot.state.tables.values():
             if not row.dropped:
-                found[branch] += [f"{row.alias}: {index.name}" for index in existing(graph._tables.open(row.ref))]
+                found[branch] += sorted(f"{row.alias}: {index.name.rpartition('_')[0]}" for index in existing(graph._tables.open(row.ref)))
     return found
+
+
+Images = dict[str, Shown | None]
+
+
+def images(folder: Path) -> Images:
+    """What a reader sees of the graph and of its copy. None: there is no graph."""
+    found: Images = {}
+    for place in (GRAPH, COPY):
+        try:
+            found[place] = shown(og.open(folder / place, mode="r"))
+        except NotFound:
+            found[place] = None
+    return found
+
+
+def without_next(seen: Images) -> Images:
+    """The images before the next write, which is part of what `seen` shows."""
+    assert seen[GRAPH] is not None
+    lines = seen[GRAPH]["main"]
+    kept = [line for line in lines if '"next"' not in line]
+    assert len(kept) == len(lines) - 1
+    return {**seen, GRAPH: {**seen[GRAPH], "main": kept}}
+
+
+def differences(seen: Images, allowed: dict[str, Images]) -> str:
+    def lines(found: Images) -> set[str]:
+        return {f"{place}/{branch}: {line}" for place, on in found.items() for branch, all_ in (on or {"-": ["no graph"]}).items() for line in all_}
+
+    shows = []
+    for name, image in allowed.items():
+        shows.append(f"not {name}: lacks {sorted(lines(image) - lines(seen))[:2]}, has {sorted(lines(seen) - lines(image))[:2]}")
+    return "; ".join(shows)

@@ -49,32 +49,34 @@ class Heard(StrEnum):
 
 
 class Failure(NamedTuple):
-    """One way to fail, and what a caller may hear of it."""
+    """One way to fail, what a caller may hear of it, and which of the telling calls it meets by default: every `share`-th from `first` on."""
 
     name: str
     call: Call
     mode: Mode
     errno: int
     hears: frozenset[Heard] = frozenset(Heard)
+    first: int = 0
+    share: int = 1
 
 
 NO_RECEIPT = frozenset(Heard) - {Heard.RECEIPT}
 """A failed flush is never acknowledged: what is visible need not be durable."""
 
 FAILURES = (
-    Failure("short write", Call.WRITE, Mode.SHORT, 0, frozenset({Heard.RECEIPT})),
-    Failure("short write, then ENOSPC", Call.WRITE, Mode.SHORT_THEN_FAIL, errno.ENOSPC),
-    Failure("ENOSPC on write", Call.WRITE, Mode.FAIL, errno.ENOSPC),
-    Failure("EDQUOT on write", Call.WRITE, Mode.FAIL, errno.EDQUOT),
-    Failure("EIO on write", Call.WRITE, Mode.FAIL, errno.EIO),
-    Failure("ENOSPC on every write from there", Call.WRITE, Mode.FAIL_FROM, errno.ENOSPC),
+    Failure("short write", Call.WRITE, Mode.SHORT, 0, frozenset({Heard.RECEIPT}), share=4),
+    Failure("short write, then ENOSPC", Call.WRITE, Mode.SHORT_THEN_FAIL, errno.ENOSPC, share=2),
+    Failure("ENOSPC on write", Call.WRITE, Mode.FAIL, errno.ENOSPC, first=0, share=3),
+    Failure("EDQUOT on write", Call.WRITE, Mode.FAIL, errno.EDQUOT, first=1, share=3),
+    Failure("EIO on write", Call.WRITE, Mode.FAIL, errno.EIO, first=2, share=3),
+    Failure("ENOSPC on every write from there", Call.WRITE, Mode.FAIL_FROM, errno.ENOSPC, share=3),
     Failure("EIO on fsync", Call.FSYNC, Mode.FAIL, errno.EIO, NO_RECEIPT),
-    Failure("EIO on every fsync from there", Call.FSYNC, Mode.FAIL_FROM, errno.EIO, NO_RECEIPT),
+    Failure("EIO on every fsync from there", Call.FSYNC, Mode.FAIL_FROM, errno.EIO, NO_RECEIPT, share=3),
     Failure("EIO on rename", Call.RENAME, Mode.FAIL, errno.EIO),
     Failure("EIO on link", Call.LINK, Mode.FAIL, errno.EIO),
     Failure("EIO on unlink", Call.UNLINK, Mode.FAIL, errno.EIO),
-    Failure("ENOSPC on create", Call.CREATE, Mode.FAIL, errno.ENOSPC),
-    Failure("ENOSPC on mkdir", Call.MKDIR, Mode.FAIL, errno.ENOSPC),
+    Failure("ENOSPC on create", Call.CREATE, Mode.FAIL, errno.ENOSPC, share=2),
+    Failure("ENOSPC on mkdir", Call.MKDIR, Mode.FAIL, errno.ENOSPC, share=2),
 )
 
 

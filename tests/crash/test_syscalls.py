@@ -1,7 +1,6 @@
 """One system call of a writer fails: the graph is before or after, the caller hears a typed truth, and the next write works.
 
-Telling calls are the last ones that concern a kind of file. By default the failures of one class of calls share them, so that
-each of them meets one. With `OMNIGRAPH_TEST_ALL=1` every failure meets every call.
+Telling calls are the last ones that concern a kind of file. By default each failure meets its share of them. With `OMNIGRAPH_TEST_ALL=1` every failure meets every call.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from tests.crash.failing import FAILURES, GRAPH, NEXT, SCHEMA, WRITERS, Call, Fa
 pytestmark = pytest.mark.crash
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-EACH = 2
-"""How many telling calls a failure meets at least, where several of its class share them."""
 ALL = bool(os.environ.get("OMNIGRAPH_TEST_ALL"))
 CELLS = [
     pytest.param(writer, failure, id=f"{writer.name}-{failure.name}")
@@ -100,9 +97,7 @@ class Twin:
         if ALL:
             return list(range(1, len(labels) + 1))
         telling = sorted({name: at for at, name in enumerate(labels, start=1)}.values())
-        alike = [other for other in FAILURES if other.call is failure.call]
-        stride = min(len(alike), -(-len(telling) // EACH))
-        return telling[alike.index(failure) % stride :: stride]
+        return telling[failure.first % len(telling) :: failure.share]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,88 @@
+"""A process whose system calls fail on request: `python -m tests.crash.failing_child SHIM`, one JSON request and one answer a line."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import Kind, OmniGraphError, Outcome, RecoveryRequired, StorageError
+from tests.crash.failing import NEXT, WRITERS, Heard, Writer
+
+BY_NAME = {writer.name: writer for writer in WRITERS}
+
+
+class Shim:
+    """The library, loaded and installed."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        if self._library.shim_install() != 0:
+            raise SystemExit("the kernel installs no filter")
+
+    def arm(self, folder: Path, call: int, mode: int, nth: int, errno: int) -> None:
+        self._library.shim_arm(f"{folder}/".encode(), call, mode, ctypes.c_long(nth), errno)
+
+    def disarm(self) -> list[tuple[int, bool, str]]:
+        """The calls that were counted: class, whether it was made to fail, path."""
+        self._library.shim_disarm()
+        found: list[tuple[int, bool, str]] = []
+        failed, path = ctypes.c_int(), ctypes.c_char_p()
+        while (call := self._library.shim_call(ctypes.c_long(len(found)), ctypes.byref(failed), ctypes.byref(path))) >= 0:
+            found.append((call, bool(failed.value), (path.value or b"").decode()))
+        return found
+
+
+def main(shim: str) -> None:
+    library = Shim(shim)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever anybody prints is not an answer
+    print(json.dumps({"ready": True}), file=answers)
+    for line in sys.stdin:
+        print(json.dumps(answer(library, json.loads(line))), file=answers)
+
+
+def answer(shim: Shim, request: dict[str, Any]) -> dict[str, Any]:
+    writer, folder = BY_NAME[request["writer"]], Path(request["folder"])
+    graph = writer.world(folder)
+    if request["world_only"]:
+        return {}
+    shim.arm(folder, *request["failing"])
+    told: dict[str, Any] = {}
+    try:
+        writer.write(folder, graph)
+        told = {"heard": Heard.RECEIPT}
+    except OmniGraphError as error:
+        told = {"heard": heard(error), "kind": error.kind.value, "message": str(error)}
+    except BaseException as error:  # noqa: BLE001  # an untyped error is what the parent must hear of
+        told = {"heard": f"untyped {type(error).__name__}", "message": str(error)[:500]}
+    finally:
+        told["calls"] = shim.disarm()
+    if request["goes_on"] and graph is not None:
+        told["next"] = go_on(writer, graph)
+    return told
+
+
+def heard(error: OmniGraphError) -> Heard:
+    """What an error says about the effect. Whoever says nothing says that nothing happened."""
+    if isinstance(error, StorageError):
+        return {Outcome.DID_NOT_HAPPEN: Heard.DID_NOT_HAPPEN, Outcome.HAPPENED: Heard.HAPPENED, Outcome.UNKNOWN: Heard.UNKNOWN}[error.outcome]
+    if isinstance(error, RecoveryRequired) or error.kind is Kind.INITIALIZATION_INDETERMINATE:
+        return Heard.UNKNOWN
+    return Heard.HAPPENED if error.kind is Kind.INITIALIZATION_COMMITTED else Heard.DID_NOT_HAPPEN
+
+
+def go_on(writer: Writer, graph: Any) -> str | None:
+    """The next write, on the handle that met the failure; what went wrong with it."""
+    try:
+        graph.mutate(NEXT)
+    except BaseException as error:  # noqa: BLE001  # reported, whatever it is
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -178,6 +178,7 @@ def _restore(root: Root, finding: Finding) -> TableRow | None:
     assert finding.head is not None, "a table that was there before the write is there after it"
     head = finding.head
     if finding.reached is not Reached.RESTORED:
+        stage.keep(root, [head.ref])  # whose version lies below a restore must be told after a power cut, too
         head = stage.commit(stage.put_back(head, intent.base.version, uuid=intent.restore_uuid))
     return msgspec.structs.replace(intent.before, version=head.ref.version)
 

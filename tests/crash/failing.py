@@ -216,7 +216,12 @@ def without_next(seen: Images) -> Images:
 
 def differences(seen: Images, allowed: dict[str, Images]) -> str:
     def lines(found: Images) -> set[str]:
-        return {f"{place}/{branch}: {line}" for place, on in found.items() for branch, all_ in (on or {"-": ["no graph"]}).items() for line in all_}
+        return {
+            f"{place}/{branch}: {line}"
+            for place, on in found.items()
+            for branch, all_ in (on or {"-": ["no graph"]}).items()
+            for line in all_
+        }
 
     shows = []
     for name, image in allowed.items():

@@ -69,7 +69,9 @@ def answer(shim: Shim, request: dict[str, Any]) -> dict[str, Any]:
 def heard(error: OmniGraphError) -> Heard:
     """What an error says about the effect. Whoever says nothing says that nothing happened."""
     if isinstance(error, StorageError):
-        return {Outcome.DID_NOT_HAPPEN: Heard.DID_NOT_HAPPEN, Outcome.HAPPENED: Heard.HAPPENED, Outcome.UNKNOWN: Heard.UNKNOWN}[error.outcome]
+        return {Outcome.DID_NOT_HAPPEN: Heard.DID_NOT_HAPPEN, Outcome.HAPPENED: Heard.HAPPENED, Outcome.UNKNOWN: Heard.UNKNOWN}[
+            error.outcome
+        ]
     if isinstance(error, RecoveryRequired) or error.kind is Kind.INITIALIZATION_INDETERMINATE:
         return Heard.UNKNOWN
     return Heard.HAPPENED if error.kind is Kind.INITIALIZATION_COMMITTED else Heard.DID_NOT_HAPPEN

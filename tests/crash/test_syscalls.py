@@ -40,7 +40,9 @@ class Child:
         self._shim = shim
         self._process: subprocess.Popen[str] | None = None
 
-    def ask(self, writer: Writer, folder: Path, *, failing: tuple[int, ...] = (-1, 0, 0, 0), world_only: bool = False, goes_on: bool = False) -> Any:
+    def ask(
+        self, writer: Writer, folder: Path, *, failing: tuple[int, ...] = (-1, 0, 0, 0), world_only: bool = False, goes_on: bool = False
+    ) -> Any:
         if self._process is None:
             command = [sys.executable, "-m", "tests.crash.failing_child", str(self._shim)]
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

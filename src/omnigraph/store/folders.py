@@ -78,8 +78,14 @@ def move(old: str, new: str) -> None:
 
 
 def _distinct(*folders: int) -> list[int]:
-    by_inode = {(status.st_dev, status.st_ino): folder for folder in folders for status in [os.fstat(folder)]}
+    by_inode = {identity(folder): folder for folder in folders}
     return [by_inode[inode] for inode in sorted(by_inode)]
+
+
+def identity(folder: int) -> tuple[int, int]:
+    """Which folder an open one is, whatever its path: one deleted and made again is another."""
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from omnigraph.store.objects import Objects
 
 FOLDER: Final = "__branches"
 LONGEST_NAME: Final = 120
+_LONGEST_FILE_NAME: Final = 255
+"""In bytes, on every common file system. The object of a branch has its name with most signs written as %XX."""
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_.@+:=-]+")
 
 
@@ -62,6 +64,8 @@ def _broken_rule(name: str) -> str | None:
             return f"{segment!r} cannot be a part of it"
         if not _SEGMENT.fullmatch(segment):
             return "only letters, digits and _ . @ + : = - are allowed, with '/' between parts"
+    if (size := len(_file_name(name))) > _LONGEST_FILE_NAME:
+        return f"the file that keeps it would have a name of {size} bytes ('/', '@', '+', ':' and '=' take three each), and may have 255"
     return None
 
 
@@ -121,4 +125,8 @@ def claim(objects: Objects, branch: Branch) -> bool:
 
 
 def object_of(name: BranchName) -> str:
-    return f"{FOLDER}/{quote(name, safe='')}.json"
+    return f"{FOLDER}/{_file_name(name)}"
+
+
+def _file_name(name: str) -> str:
+    return f"{quote(name, safe='')}.json"

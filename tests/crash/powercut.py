@@ -47,7 +47,8 @@ class Writer(NamedTuple):
     name: str
     world: Callable[[Path], object]
     write: Callable[[Path, Graph | None], object]
-    died_at: Fault | None = None
+    died_at: tuple[Fault, int] | None = None
+    """A fault point, and which arrival at it."""
 
 
 def heal(folder: Path, graph: Graph | None) -> None:
@@ -57,10 +58,15 @@ def heal(folder: Path, graph: Graph | None) -> None:
 WRITERS = (
     *(Writer(writer.name, writer.world, writer.write) for writer in failing.WRITERS if not writer.heals),
     *(
-        Writer(f"recovery of a writer that died at {point.value}", few, heal, point)
-        for point in (Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED, Fault.PUBLISH_AFTER_COMMIT)
+        Writer(f"recovery of a writer that died at {point.value}", few, heal, (point, nth))
+        for point, nth in (
+            (Fault.WRITE_BETWEEN_TABLES, 1),
+            (Fault.STAGE_AFTER_COMMIT, 2),
+            (Fault.WRITE_COMMITTED, 1),
+            (Fault.PUBLISH_AFTER_COMMIT, 1),
+        )
     ),
-    Writer("write after a death at publish.after_commit", few, failing.WRITERS[0].write, Fault.PUBLISH_AFTER_COMMIT),
+    Writer("write after a death at publish.after_commit", few, failing.WRITERS[0].write, (Fault.PUBLISH_AFTER_COMMIT, 1)),
 )
 BY_NAME = {writer.name: writer for writer in WRITERS}
 
@@ -118,7 +124,10 @@ def write_on(folder: str, log: str) -> None:
 
 def die(writer: Writer, folder: Path) -> None:
     """Run the write that a recovery finds, up to its death."""
-    process = NURSERY.Process(target=do, args=(_environment(writer.died_at, "kill", 1), writer.name, str(folder)), kwargs={"dies": True})
+    assert writer.died_at is not None
+    process = NURSERY.Process(
+        target=do, args=(_environment(writer.died_at[0], "kill", writer.died_at[1]), writer.name, str(folder)), kwargs={"dies": True}
+    )
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL, process.exitcode

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from types import FunctionType
+from typing import Final
 
 import pytest
 
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
 from tests.s3 import CountingProxy, S3Server, start_server
+
+LONGEST_PART: Final = 60
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """A case is named by plain text that is the same in every process: bytes may hold a time of day, so they never name one.
+
+    Pytest adds a number where two cases would have one name.
+    """
+    match val:
+        case str() | int():
+            plain = "".join(sign if " " <= sign <= "~" and sign != "\\" else "_" for sign in str(val))
+            return plain if len(plain) <= LONGEST_PART else plain[:LONGEST_PART].rstrip() + "..."
+        case bytes() | bytearray() | memoryview() | FunctionType(__name__="<lambda>"):
+            return argname
+        case _:
+            return None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -10,11 +11,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from tests.samples import ENVIRONMENT as ALL
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-NO_TESTS = 5
+PASSED = (0, 5)
+"""How pytest leaves when all passed, and when no test was selected."""
+SOME_FAILED = 1
+WHOLE = "the whole suite"
 
 
 class Suite(NamedTuple):
@@ -49,11 +56,18 @@ CHECKS = (
 
 
 class Row(NamedTuple):
+    """What came of a check or a suite: `failed` twice, or `unstable`: failed, and passed when it was run again."""
+
     name: str
     seconds: float
     budget_seconds: int | None
-    ok: bool
-    counts: str = ""
+    passed: int = 0
+    failed: tuple[str, ...] = ()
+    unstable: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed
 
 
 def main() -> int:
@@ -61,6 +75,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes are started: each would compile all of us again
     options = _options()
+    if options.all:
+        os.environ[ALL] = "1"
     rows = [] if options.only else [_check(name, command) for name, command in CHECKS]
     for suite in SUITES:
         if options.only and suite.name not in options.only:
@@ -69,13 +85,14 @@ def main() -> int:
             continue
         folders = [folder for folder in suite.folders if any((ROOT / folder).rglob("test_*.py")) or any((ROOT / folder).rglob("*.gqt"))]
         if folders:
-            rows.append(_suite(suite, folders, fast=options.fast))
-    return _report(rows)
+            rows.append(run_suite(suite, folders, fast=options.fast))
+    return report(rows)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./test", description=__doc__)
     parser.add_argument("--fast", action="store_true", help="leave out Spark, S3 and crash tests")
+    parser.add_argument("--all", action="store_true", help="give sampled tests their full samples (hours)")
     parser.add_argument("only", nargs="*", choices=[*(suite.name for suite in SUITES), []], help="run these suites only")
     return parser.parse_args()
 
@@ -84,43 +101,76 @@ def _check(name: str, command: tuple[str, ...]) -> Row:
     print(f"== {name}", flush=True)
     began = time.monotonic()
     done = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, check=False)
-    return Row(name, time.monotonic() - began, None, done.returncode == 0)
+    return Row(name, time.monotonic() - began, None, failed=() if done.returncode == 0 else ("the check",))
 
 
-def _suite(suite: Suite, folders: list[str], *, fast: bool) -> Row:
+def run_suite(suite: Suite, folders: list[str], *, fast: bool, root: Path = ROOT) -> Row:
+    """Runs a suite, and once more, one after another, the tests that failed; whole, when no test could be blamed."""
     print(f"== {suite.name}", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", *folders]
-    if suite.together:
-        command += ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
-    if fast:
-        command += ["-m", "not s3 and not crash"]
+    command = [sys.executable, "-m", "pytest", "-q", *folders, *(["-m", "not s3 and not crash"] if fast else [])]
+    workers = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"] if suite.together else []
     began = time.monotonic()
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+    with TemporaryDirectory() as cache:
+        command += ["-o", f"cache_dir={cache}"]
+        first = second = _pytest([*command, *workers], root)
+        blamed = _blamed(Path(cache))
+        if first.code in PASSED:
+            failed = unstable = ()
+        elif first.code == SOME_FAILED and blamed:
+            print(f"== {suite.name}: what failed, once more", flush=True)
+            second = _pytest([*command, "--last-failed"], root)
+            failed = _blamed(Path(cache)) or ((WHOLE,) if second.code not in PASSED else ())
+            unstable = tuple(name for name in blamed if name not in failed) if WHOLE not in failed else ()
+        else:
+            print(f"== {suite.name}: all of it, once more", flush=True)
+            first = second = _pytest([*command, *workers], root)
+            failed = () if second.code in PASSED else _blamed(Path(cache)) or (WHOLE,)
+            unstable = () if failed else (WHOLE,)
+    return Row(suite.name, time.monotonic() - began, suite.budget_seconds, first.passed, failed, unstable)
+
+
+class _Run(NamedTuple):
+    code: int
+    passed: int
+
+
+def _pytest(command: list[str], root: Path) -> _Run:
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as running:
         last = ""
         assert running.stdout is not None
         for line in running.stdout:
             print(line, end="", flush=True)
             last = line.strip() or last
-    return Row(suite.name, time.monotonic() - began, suite.budget_seconds, running.returncode in (0, NO_TESTS), last)
+    found = re.search(r"(\d+) passed", last)
+    return _Run(running.returncode, int(found.group(1)) if found else 0)
 
 
-def _report(rows: list[Row]) -> int:
+def _blamed(cache: Path) -> tuple[str, ...]:
+    """The tests that failed last, as pytest remembers them. A name without `::` is no test but a file or a worker."""
+    try:
+        names = json.loads((cache / "v" / "cache" / "lastfailed").read_text())
+    except FileNotFoundError:
+        return ()
+    return tuple(sorted(names)) if all("::" in name for name in names) else ()
+
+
+def report(rows: list[Row]) -> int:
     print("\nsuite          seconds   budget")
-    passed = failed = 0
     for row in rows:
         budget = f"{row.budget_seconds:6d}" if row.budget_seconds is not None else "     -"
         over = "  over budget" if row.budget_seconds is not None and row.seconds > row.budget_seconds else ""
-        print(f"{row.name:12s} {row.seconds:9.1f}   {budget}   {'ok' if row.ok else 'FAILED'}{over}")
-        passed += _count(row.counts, "passed")
-        failed += _count(row.counts, "failed") + _count(row.counts, r"errors?")
+        said = "FAILED" if not row.ok else "ok, UNSTABLE" if row.unstable else "ok"
+        print(f"{row.name:12s} {row.seconds:9.1f}   {budget}   {said}{over}")
     print(f"total        {sum(row.seconds for row in rows):9.1f}")
-    print(f"{passed} passed, {failed} failed")
+    for row in rows:
+        for name in row.unstable:
+            print(f"UNSTABLE {row.name}: {name}")
+        for name in row.failed:
+            print(f"FAILED {row.name}: {name}")
+    if unstable := sum(len(row.unstable) for row in rows):
+        print(f"{unstable} unstable: failed, and passed when run again")
+    print(f"{sum(row.passed for row in rows)} passed, {sum(len(row.failed) for row in rows)} failed")
     return 0 if rows and all(row.ok for row in rows) else 1
-
-
-def _count(line: str, word: str) -> int:
-    found = re.search(rf"(\d+) {word}", line)
-    return int(found.group(1)) if found else 0
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ class Kind(StrEnum):
     BLOB_SOURCE = "external_blob_source"
     BLOB_INTEGRITY = "blob_integrity"
     CORRUPT = "corrupt"
+    TORN_FILE = "torn_file"
     # another format
     FORMAT_OLDER = "format_older"
     FORMAT_NEWER = "format_newer"

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from omnigraph.errors import NotFound
 from omnigraph.store.objects import Objects, open_objects
+from tests.samples import sample
 
 # No name is a folder of another: on a disk a name cannot be both, and that refusal has a test of its own.
 NAMES = ("a/1", "a/2 two", "a/b/c", "a/b/d#%.json", "ab/1", "ä", "z.json")
@@ -124,7 +125,9 @@ class LocalBesideDict(StoreBesideDict):
         shutil.rmtree(self.folder)
 
 
-_SETTINGS = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = settings(
+    max_examples=sample(40, whole=400), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestMemoryBesideDict = MemoryBesideDict.TestCase
 TestMemoryBesideDict.settings = _SETTINGS
 TestLocalBesideDict = LocalBesideDict.TestCase

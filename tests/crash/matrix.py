@@ -40,7 +40,7 @@ class Writer(NamedTuple):
     is_migration: bool = False
 
     @property
-    def arms(self) -> bool:
+    def has_effects(self) -> bool:
         """Does it do anything that somebody might have to undo?"""
         return self.tables + self.births > 0
 
@@ -118,10 +118,9 @@ class Point(NamedTuple):
 def points(writer: Writer) -> list[Point]:
     """The boundaries a writer passes, in order."""
     found = [Point(Fault.WRITE_PREPARED, 1, lands=False, resolved=False), Point(Fault.WRITE_BEFORE_ARM, 1, lands=False, resolved=False)]
-    if writer.arms:
-        found.append(Point(Fault.OBJECT_BEFORE_LINK, 1, lands=False, resolved=False))
-        found.append(Point(Fault.OBJECT_AFTER_LINK, 1, lands=False, resolved=True))
-    found.append(Point(Fault.WRITE_ARMED, 1, lands=False, resolved=writer.arms))
+    found.append(Point(Fault.OBJECT_BEFORE_LINK, 1, lands=False, resolved=False))
+    found.append(Point(Fault.OBJECT_AFTER_LINK, 1, lands=False, resolved=writer.has_effects))
+    found.append(Point(Fault.WRITE_ARMED, 1, lands=False, resolved=writer.has_effects))
     for n in range(1, writer.births + 1):
         found += [Point(fault, n, lands=False, resolved=True) for fault in (Fault.WRITE_BEFORE_CREATE, Fault.WRITE_AFTER_CREATE)]
     for n in range(1, writer.tables + 1):
@@ -132,7 +131,7 @@ def points(writer: Writer) -> list[Point]:
         found.append(Point(Fault.STAGE_BEFORE_COMMIT, n, lands=False, resolved=True))
         found.append(Point(Fault.STAGE_AFTER_COMMIT, n, lands=n == writer.tables, resolved=True))
     found += [
-        Point(fault, 1, lands=writer.arms, resolved=writer.arms)
+        Point(fault, 1, lands=writer.has_effects, resolved=writer.has_effects)
         for fault in (Fault.WRITE_COMMITTED, Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT)
     ]
     found += [

@@ -20,8 +20,9 @@ from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.manifest.model import Resolution
 from tests.crash.storm import ACCOUNT, SCHEMA, AboutTo, Acknowledged, Image, Line, look, problems, read_log, say
 from tests.crash.storm_child import DIE_BETWEEN, PUT
+from tests.samples import sample
 
-STORM_SECONDS = 30
+STORM_SECONDS = sample(30, whole=600)
 WRITERS = 4
 PAUSE_SECONDS = 1.0
 """The mean time between two kills. Only their number rests on it, no assertion."""

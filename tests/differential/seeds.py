@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-SEEDS: Final = range(60)
+from tests.samples import sample
+
+SEEDS: Final = range(sample(60, whole=1000))
 LEAST: Final = 100
 """How often every construct and every operator must come, over all graphs."""
 WITH_ROWS: Final = 0.6

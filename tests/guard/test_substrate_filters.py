@@ -51,7 +51,7 @@ def test_a_literal_that_does_not_fit_the_column_is_a_value_error(plain, indexed,
             table.to_table(filter=where)
 
 
-@pytest.mark.parametrize("where", [pc.field("n") == 5_000_000_000, pc.field("n") > 2.5], ids=str)
+@pytest.mark.parametrize("where", [pc.field("n") == 5_000_000_000, pc.field("n") > 2.5])
 def test_a_pyarrow_literal_that_does_not_fit_is_an_arrow_error(plain, where):
     """P-19: refused as well, by another type on the way down; it is a ValueError, too."""
     with pytest.raises(pa.ArrowInvalid):
@@ -79,7 +79,6 @@ def test_a_pyarrow_literal_that_does_not_fit_is_an_arrow_error(plain, where):
         pc.field("s").isin(["é"]),
         pc.starts_with(pc.field("s"), "a"),
     ],
-    ids=str,
 )
 def test_a_filter_that_uses_the_index(indexed, plain, where):
     """P-19, P-20: literals of another width and camelCase names do not defeat it; pyarrow expressions are pushed down."""

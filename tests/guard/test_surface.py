@@ -71,7 +71,7 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ),
     ("store.tables", "matching"): reviewed(".write_dataset", reason="pending rows in memory, to be filtered by the same engine"),
     ("store.stage", "_merge"): reviewed(".merge_insert", ".execute_uncommitted", reason="an upsert, staged: files and no commit"),
-    ("store.stage", "commit"): reviewed("LanceDataset.commit", reason="the one commit of staged changes: fenced, no retries"),
+    ("store.stage", "advance"): reviewed("LanceDataset.commit", reason="the one commit of staged changes: fenced, no retries"),
     ("store.index", "write_index"): reviewed(
         ".create_index_uncommitted", ".merge_existing_index_segments", reason="index files, staged; committed by stage.commit"
     ),
@@ -82,8 +82,6 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
         "Compaction.commit", reason="the one commit of staged compactions; its chain is proven"
     ),
     ("store.refs", "create_ref"): reviewed(".create_branch", reason="the one way to make a native branch, from an exact version"),
-    ("store.refs", "delete_ref"): reviewed(".branches.delete", reason="the one way to remove a native branch"),
-    ("store.refs", "_parents"): reviewed(".branches.list", reason="who was made from whom, to refuse the deletion of a parent"),
     ("store.ledger", "Ledger._commit"): reviewed("LanceDataset.commit", reason="the publish: an exact swap of the state fragment"),
     ("store.ledger", "create_ledger"): reviewed("LanceDataset.commit", reason="the birth of a ledger, exclusive by max_retries=0"),
 }
@@ -388,6 +386,7 @@ def test_the_calls_that_move_a_head_are_these() -> None:
     moving = {key: f.node for key, f in surface(modules()).items() if is_public(key[1]) and f.moves}
     signatures = {f"{module.removeprefix(STORE)}.{name}": [one.arg for one in node.args.args] for (module, name), node in moving.items()}
     assert signatures == {
+        "stage.advance": ["staged"],
         "stage.commit": ["staged"],
         "maintain.commit_compaction": ["staged"],
         "refs.create_ref": ["table", "name"],

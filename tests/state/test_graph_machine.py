@@ -25,6 +25,7 @@ from omnigraph.manifest import intents
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import Tables
 from tests.mutations import by_id, run, table_row
+from tests.samples import sample
 
 SCHEMA = """
 node Person { name: String @key  born: I32? }
@@ -358,6 +359,9 @@ class GraphMachine(RuleBasedStateMachine):
 
 
 GraphMachine.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=sample(12, whole=200),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestGraph = GraphMachine.TestCase

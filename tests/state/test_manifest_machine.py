@@ -18,6 +18,7 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import list_branches
 from tests.graphs import make, note, reopen
+from tests.samples import sample
 
 BRANCH = st.integers(0, 5)
 NAMES = ["a", "b", "a/x", "team/one", "team/two"]
@@ -140,6 +141,9 @@ class ManifestMachine(RuleBasedStateMachine):
 
 
 ManifestMachine.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=sample(15, whole=300),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestManifest = ManifestMachine.TestCase

@@ -61,7 +61,9 @@ def read_params(text: str | None, path: Path | None) -> dict[str, object] | None
         params = json.loads(source.text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise _invalid(source, f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise _invalid(source, "invalid JSON: it is nested too deeply") from error
+    except ValueError as error:
         raise _invalid(source, f"invalid JSON: {error}") from error
     if not isinstance(params, dict):
         raise _invalid(source, 'params must be a JSON object, as in {"name": "Ada"}')

@@ -5,14 +5,15 @@
      3 prepare    the caller's work; data files are written, nothing is committed
      4 lock       root shared, branch exclusive
      5 recheck    is the authority unchanged and no intent new? else heal and prepare once more, holding the lock
-     6 arm        the sidecar, flushed
-     7 commit     each table: a first touch makes its native branch now; fenced, on the handle it was staged on
+     6 arm        every new file checked and flushed; then the sidecar, flushed
+     7 commit     each table: a first touch makes its native branch now; fenced, on the handle it was staged on; version files flushed
      8 confirm    (chains of commits only; a plain write is proven by its uuids)
      9 publish    one swap of `__manifest`
     10 disarm     remove the sidecar
 
 Before step 6 a failure leaves at most files that nobody names. After it, the failing writer resolves its own intent,
 still holding the lock: forward, and the caller gets its receipt; back, and the caller gets the error and an unchanged graph.
+What the disk did not confirm is never acknowledged: after a failed flush the way is back, and once published the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_be
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
 from omnigraph.store import alter, index, stage
+from omnigraph.store.durable import FlushFailed
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import Staged
 from omnigraph.store.tables import Table, Tables, create_table
@@ -273,13 +275,14 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
 
 def _land(manifest: Manifest, tables: Tables, request: Request, ready: _Staged, grant: Grant) -> Written:
     intent = _intent(request, ready)
+    ready = _settled(ready)
     grant.check()
     reach(Fault.WRITE_BEFORE_ARM)
-    if intent.has_effects:
-        _arm(manifest, intent)  # 6
+    _arm(manifest, intent)  # 6
     try:
         reach(Fault.WRITE_ARMED)
         rows = [*_create_tables(manifest, intent, ready), *_commit_tables(tables, intent, ready)]  # 7
+        stage.keep(manifest.root, [row.ref for row in rows])
         reach(Fault.WRITE_COMMITTED)
         grant.check()
         commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
@@ -288,6 +291,13 @@ def _land(manifest: Manifest, tables: Tables, request: Request, ready: _Staged, 
     reach(Fault.WRITE_PUBLISHED)
     _disarm(manifest, intent)  # 10
     return Written(commit, intent.counts)
+
+
+def _settled(ready: _Staged) -> _Staged:
+    """The same, every file that could be written before the lock checked and flushed: none is named before that."""
+    done = iter(stage.settled([entry.staged for entry in ready.tables if entry.staged is not None]))
+    entries = (msgspec.structs.replace(entry, staged=next(done)) if entry.staged is not None else entry for entry in ready.tables)
+    return msgspec.structs.replace(ready, tables=tuple(entries))
 
 
 def _intent(request: Request, ready: _Staged) -> Intent:
@@ -361,7 +371,7 @@ def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[T
         if at:
             reach(Fault.WRITE_BETWEEN_TABLES)
         staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
-        moved = tables.keep(stage.commit(staged))
+        moved = tables.keep(stage.advance(staged))
         yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted)
         log.debug("%s committed at version %d", table.before.alias, moved.ref.version)
 
@@ -382,26 +392,45 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
 
     A writer that lost its lease may not resolve anything, but what its successor made of the intent stands in the chain.
     """
-    if not intent.has_effects:  # nothing was armed: it was published, or it was not
-        if (landed := _find_commit(manifest, intent, intent.commit)) is not None:
-            return landed
-        raise error
     try:
-        if not any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback)):
+        ended = any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback))
+        if isinstance(error, FlushFailed):
+            if ended:
+                raise error  # published, and perhaps gone after a power cut. The intent stays: the next writer flushes before it goes on
+            intent = _turned_back(manifest, intent)
+        if not ended:
             grant.check()
         resolve(manifest, tables, intent, epoch=grant.epoch)
         landed = _find_commit(manifest, intent, intent.commit)
-    except OmniGraphError as worse:
-        raise RecoveryRequired(
-            Kind.RECOVERY_REQUIRED,
-            f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({worse}); "
-            "the next write, refresh or read-write open will resolve it",
-            operation_id=intent.operation,
-            branch=intent.branch.name,
-        ) from error
+    except FlushFailed as doubtful:
+        if doubtful is error:
+            raise
+        raise _unresolved(intent, error, doubtful) from error
+    except Exception as worse:  # noqa: BLE001  # out of memory, say: whatever it is, the intent stays and must be told of
+        raise _unresolved(intent, error, worse) from error
     if landed is None:
         raise error
     return landed
+
+
+def _turned_back(manifest: Manifest, intent: Intent) -> Intent:
+    """The intent, saying for whoever comes next that it must not be finished. That it cannot be said does not keep us from undoing it."""
+    back = msgspec.structs.replace(intent, back_only=True)
+    try:
+        intents.arm(manifest.root.objects, back)
+    except StorageError as error:
+        log.warning("could not mark the intent %s as one to undo: %s", intent.operation, error)
+    return back
+
+
+def _unresolved(intent: Intent, error: Exception, worse: Exception) -> RecoveryRequired:
+    return RecoveryRequired(
+        Kind.RECOVERY_REQUIRED,
+        f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({worse or type(worse).__name__}); "
+        "the next write, refresh or read-write open will resolve it",
+        operation_id=intent.operation,
+        branch=intent.branch.name,
+    )
 
 
 def _find_commit(manifest: Manifest, intent: Intent, commit: CommitId) -> Commit | None:
@@ -411,8 +440,6 @@ def _find_commit(manifest: Manifest, intent: Intent, commit: CommitId) -> Commit
 
 def _disarm(manifest: Manifest, intent: Intent) -> None:
     """The write is durable. A sidecar that cannot be removed is logged, and removed by whoever comes next (F-02)."""
-    if not intent.has_effects:
-        return
     try:
         intents.disarm(manifest.root.objects, intent)
     except StorageError as error:

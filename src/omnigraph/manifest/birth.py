@@ -15,10 +15,10 @@ from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, Not
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, GraphId, TableId, new_commit_id, new_hex16, new_ulid
 from omnigraph.manifest.model import FORMAT, Commit, CommitKind, Head, SchemaText, State, TableChange, TableRow, fact_rows, now, state_rows
-from omnigraph.manifest.read import PATH, Manifest
-from omnigraph.manifest.registry import list_branches
+from omnigraph.manifest.read import PATH, Manifest, newest_ledger
+from omnigraph.manifest.registry import Branch, list_branches
 from omnigraph.store.durable import sync_folder
-from omnigraph.store.ledger import Ledger, SwapLost, create_ledger, open_ledger
+from omnigraph.store.ledger import Ledger, SwapLost, create_ledger
 from omnigraph.store.objects import probe_local
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, create_table
@@ -96,7 +96,7 @@ def create_graph(
 def open_graph(root: Root, *, writable: bool = True) -> Manifest:
     """The graph at a root, or the reason why this release must not touch it (L-05)."""
     try:
-        ledger = open_ledger(root, PATH, branch=None)
+        ledger = newest_ledger(root, Branch.main())
     except NotFound as error:
         raise NotFound(
             Kind.NOT_A_GRAPH,

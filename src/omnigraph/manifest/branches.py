@@ -115,6 +115,6 @@ def _drop_table(manifest: Manifest, path: str) -> None:
 def _drop(table: Table, native: str) -> None:
     """Remove a native branch that nobody sees any more. A failure costs space until `cleanup`, never correctness."""
     try:
-        delete_ref(table, native)
+        delete_ref(table.root, table.ref.path, native)
     except OmniGraphError as error:
         log.info("native branch %s of %s is left to cleanup: %s", native, PATH, error)

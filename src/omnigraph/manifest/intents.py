@@ -76,10 +76,14 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     restated: tuple[TableRow, ...] = ()
     """Rows that change in what the graph says of a table, not in the table: it was renamed, or dropped."""
     new_schema: SchemaText | None = None
+    back_only: bool = False
+    """A flush failed: what was committed may not outlive a power cut, and must not be published."""
 
     @property
     def has_effects(self) -> bool:
-        """Does it do anything that somebody might have to undo? A publish alone happens or does not."""
+        """Does it do anything that somebody might have to undo? A publish alone happens or does not. It is armed all the same:
+        that tells a version file that a power cut tore, and that did not happen, from one that was damaged since.
+        """
         return bool(self.tables or self.births)
 
 

@@ -23,7 +23,9 @@ from omnigraph.errors import (
     ReadSetChanged,
     StorageError,
 )
-from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, TableId, new_commit_id
+from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, new_commit_id, new_ulid
+from omnigraph.manifest import intents
+from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import (
     COMMIT,
@@ -152,12 +154,32 @@ def _restate(manifest: Manifest, branch: BranchName, change: Callable[[Head], He
         if head == state.head:
             return
         restated = State(head, state.tables)
+        intent = _of_head(found, state.head)
+        intents.arm(manifest.root.objects, intent)
         try:
             moved = ledger.swap(state_rows(restated, born=ledger.version + 1), fact_rows(None, [], born=0), uuid=str(uuid4()))
         except SwapLost:
+            intents.disarm(manifest.root.objects, intent)
             continue  # each loss is another publisher's success, so this ends
+        intents.disarm(manifest.root.objects, intent)
         manifest.remember(found, moved, restated)
         return
+
+
+def _of_head(branch: Branch, head: Head) -> Intent:
+    """The intent of a restatement, which has no effects."""
+    return Intent(
+        format=intents.FORMAT,
+        operation=OperationId(new_ulid()),
+        branch=branch,
+        parent=head.commit,
+        schema=head.schema,
+        commit=new_commit_id(),
+        rollback=new_commit_id(),
+        kind=CommitKind.RECOVERY,
+        at=now(),
+        tables=(),
+    )
 
 
 # -- one attempt

@@ -13,11 +13,13 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash, TypeId
-from omnigraph.manifest import lineage
+from omnigraph.manifest import intents, lineage
+from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
-from omnigraph.store.ledger import Ledger, open_ledger
+from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
+from omnigraph.store.tables import TableRef, TornHead, discard_torn_head
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
@@ -50,6 +52,30 @@ class _Warm(msgspec.Struct, frozen=True):
     state: State
 
 
+def newest_ledger(root: Root, branch: Branch) -> Ledger:
+    """A branch's ledger at its newest version that happened.
+
+    A power cut can leave a version file without its bytes. It did not happen if its writer was not done with it: then its intent is still
+    there, because an intent is removed only after the version that ends it was flushed. Without one, the version had been
+    acknowledged, and the file was damaged since.
+    """
+    try:
+        return open_ledger(root, PATH, branch=branch.native)
+    except TornHead as torn:
+        before = ledger_at(root, TableRef(PATH, branch.native, int(str(torn.facts["version"])) - 1))
+        head = read_state(before.state()).head.commit
+        if any(_may_have_torn(root, intent, branch, head) for intent in intents.pending(root.objects)):
+            return before
+        raise
+
+
+def _may_have_torn(root: Root, intent: Intent, branch: Branch, head: CommitId) -> bool:
+    """Could whoever follows this intent have published on top of `head`? That of a branch that is gone is ended on main."""
+    if intent.branch == branch:
+        return intent.parent == head
+    return branch.name == MAIN and read_branch(root.objects, intent.branch.name) != intent.branch
+
+
 class Manifest:
     """One graph's `__manifest`. Keeps each branch it has seen open, so that the next look costs one probe."""
 
@@ -68,15 +94,18 @@ class Manifest:
         found = find_branch(self.root.objects, branch)
         with self._mutex:
             warm = self._warm.get(branch)
-        if warm is None or warm.branch != found:  # B-21: a branch of the same name made anew shares nothing with the old one
-            ledger = open_ledger(self.root, PATH, branch=found.native)
-        else:
-            ledger = warm.ledger.newest()
-            if ledger is warm.ledger:
-                return found, ledger, warm.state
+        # B-21: a branch of the same name made anew shares nothing with the old one.
+        if warm is not None and warm.branch == found and warm.ledger.newest_version() == warm.ledger.version:
+            return found, warm.ledger, warm.state
+        ledger = newest_ledger(self.root, found)
         state = read_state(ledger.state())
         self.remember(found, ledger, state)
         return found, ledger, state
+
+    def discard_torn(self, branch: Branch) -> None:
+        """Remove newer versions than the one that `look` shows: they are not whole, and did not happen. Under the branch's lock."""
+        _, ledger, _ = self.look(branch.name)
+        discard_torn_head(self.root, PATH, branch=branch.native, after=ledger.version)
 
     def remember(self, branch: Branch, ledger: Ledger, state: State) -> None:
         """Fold what a publish has just made true into memory instead of reading it back (W-48)."""

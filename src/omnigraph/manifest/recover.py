@@ -21,10 +21,11 @@ from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
 from omnigraph.manifest.publish import Expect, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
-from omnigraph.manifest.registry import find_branch
+from omnigraph.manifest.registry import Branch, find_branch
 from omnigraph.store import stage
-from omnigraph.store.refs import delete_ref, has_ref
-from omnigraph.store.tables import Table, Tables, committed_uuid, table_at_head
+from omnigraph.store.refs import delete_ref, has_ref, keep_ref
+from omnigraph.store.root import Root
+from omnigraph.store.tables import Table, TableRef, Tables, committed_uuid, discard_torn_head, table_at_head
 
 log = logging.getLogger(__name__)
 
@@ -83,16 +84,17 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, epoch: 
 
 
 def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -> Audit | None:
-    """Finish or undo one intent under its branch's lock. None when it had been finished and only its sidecar was left."""
+    """Finish or undo one intent under its branch's lock. None when only its sidecar was left: it had been finished, or had no effects."""
+    manifest.discard_torn(intent.branch)
     _, ledger, state = manifest.look(intent.branch.name)
     ended = [commit for end in (intent.commit, intent.rollback) for commit in read_commits(ledger.find(COMMIT + end))]
-    if ended:
+    if ended or not intent.has_effects:
+        for commit in ended:
+            ledger.keep(commit.manifest_version)  # its writer may have died before it could
         intents.disarm(manifest.root.objects, intent)
-        return ended[0].audit
+        return ended[0].audit if ended else None
     found = [_find(manifest, table, state) for table in intent.tables]
-    born = [_is_born(manifest, birth) for birth in intent.births]
-    forward = all(finding.reached is Reached.COMMITTED for finding in found) and all(born)
-    if forward and state.head.commit == intent.parent and state.head.schema == intent.schema:
+    if _may_go_forward(intent, found, state) and _keep_what_is_there(manifest, tables, intent):
         commit = _roll_forward(manifest, tables, intent, epoch=epoch)
     else:
         commit = _roll_back(manifest, intent, found, epoch=epoch)
@@ -100,6 +102,32 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -
     intents.disarm(manifest.root.objects, intent)
     log.info("%s of %s: %s", intent.operation, intent.branch.name, commit.audit and commit.audit.outcome)
     return commit.audit
+
+
+def _may_go_forward(intent: Intent, found: list[Finding], state: State) -> bool:
+    """Was everything committed, and is the branch where the write began?"""
+    reached = all(finding.reached is Reached.COMMITTED for finding in found)
+    return reached and not intent.back_only and (state.head.commit, state.head.schema) == (intent.parent, intent.schema)
+
+
+def _keep_what_is_there(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
+    """Flush what the dead writer made, before anything is built on it. False when some of it is not there, or not whole."""
+    root = manifest.root
+    if not all(_is_born(manifest, birth) for birth in intent.births):
+        return False
+    made = [table.base.at(table.base.version + 1) for table in intent.tables]
+    try:
+        for table, ref in zip(intent.tables, made, strict=True):
+            stage.settle_version(tables.open(ref), before=tables.open(table.before.ref))
+            if table.creates_ref:
+                keep_ref(root, ref.path, str(table.native))
+        stage.keep(root, [*made, *(birth.row.ref for birth in intent.births)])
+    except StorageError as error:
+        if error.kind is not Kind.TORN_FILE:
+            raise
+        log.warning("the write %s is undone, not finished: %s", intent.operation, error)
+        return False
+    return True
 
 
 # -- forward, back, away
@@ -122,7 +150,7 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
     The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
     """
     reach(Fault.RECOVER_BEFORE_RESTORE)
-    rows = [restored for finding in found if (restored := _restore(finding)) is not None]
+    rows = [restored for finding in found if (restored := _restore(manifest.root, finding)) is not None]
     for birth in intent.births:
         if _is_born(manifest, birth):  # RT-44: what somebody else put there is neither taken over nor removed
             manifest.root.objects.delete_prefix(birth.row.path)
@@ -139,18 +167,18 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
     return publish(manifest, undone, branch=intent.branch.name).commit
 
 
-def _restore(finding: Finding) -> TableRow | None:
+def _restore(root: Root, finding: Finding) -> TableRow | None:
     """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
     intent = finding.intent
     if finding.reached is Reached.OVERTAKEN:
         return None
     if intent.creates_ref:
-        if finding.head is not None:
-            delete_ref(finding.head, str(intent.native))
+        delete_ref(root, intent.base.path, str(intent.native))
         return None
     assert finding.head is not None, "a table that was there before the write is there after it"
     head = finding.head
     if finding.reached is not Reached.RESTORED:
+        stage.keep(root, [head.ref])  # whose version lies below a restore must be told after a power cut, too
         head = stage.commit(stage.put_back(head, intent.base.version, uuid=intent.restore_uuid))
     return msgspec.structs.replace(intent.before, version=head.ref.version)
 
@@ -160,6 +188,7 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | 
     audit = _audit(intent, Resolution.DISCARDED, [])
     if branch != MAIN:
         return None  # only main's holder may write there; it will come by
+    manifest.discard_torn(Branch.main())
     _, ledger, _ = manifest.look(MAIN)
     if not len(ledger.find(COMMIT + intent.rollback)):
         publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit))
@@ -173,8 +202,9 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | 
 
 def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
     root, base = manifest.root, intent.base
-    if intent.creates_ref and not has_ref(root, base.path, str(intent.native)):
+    if intent.creates_ref and not _is_forked(root, base):
         return Finding(intent, Reached.UNTOUCHED, None)
+    discard_torn_head(root, base.path, branch=intent.native, after=base.version)
     head = table_at_head(root, base.path, branch=intent.native)
     newest = head.ref.version
     if newest < base.version:
@@ -199,6 +229,11 @@ def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
                 expected=base.version + 1,
                 actual=newest,
             )
+
+
+def _is_forked(root: Root, base: TableRef) -> bool:
+    """Is the native branch there, and whole?"""
+    return has_ref(root, base.path, str(base.branch)) and committed_uuid(root, base) is not None
 
 
 def _is_born(manifest: Manifest, birth: TableBirth) -> bool:

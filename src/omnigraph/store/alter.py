@@ -19,7 +19,8 @@ from lance.schema import LanceSchema
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.store.blobs import stored, stored_schema
-from omnigraph.store.stage import Counts, Staged
+from omnigraph.store.failure import raised_by_lance
+from omnigraph.store.stage import Counts, Staged, new_data_files
 from omnigraph.store.tables import Table, key_annotated
 
 COLUMN_MARK: Final = b"omnigraph:property"
@@ -63,7 +64,7 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
 def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
     operation = LanceOperation.Overwrite(stored_schema(schema), fragments)
     transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
-    return Staged(table, transaction, counts, tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files))
+    return Staged(table, transaction, counts, tuple(new_data_files(table.ref.home, fragments)))
 
 
 def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
@@ -80,7 +81,7 @@ def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
     try:
         reader = pa.RecordBatchReader.from_batches(stored_schema(wanted), batches())
         written = write_fragments(reader, table.dataset, mode="overwrite")
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="rewrite") from error
     return list(written)
 

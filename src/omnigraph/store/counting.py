@@ -48,6 +48,10 @@ class CountingObjects:
         self._count("exists")
         return self._inner.exists(path)
 
+    def size(self, path: str) -> int | None:
+        self._count("size")
+        return self._inner.size(path)
+
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         self._count("list")
         return self._inner.list(prefix, limit=limit)

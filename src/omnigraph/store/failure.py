@@ -6,19 +6,40 @@ import os
 import re
 from typing import Final
 
-from omnigraph.errors import Kind, NotFound, OmniGraphError, Outcome, StorageError
-from omnigraph.store.objects import wrap_os_error
+from omnigraph.errors import Kind, NotFound, Outcome, StorageError
+from omnigraph.store.foreign import wrap_os_error
 
 # Lance's Python errors carry no errno; the operating system's number survives only in Rust's fixed rendering of it.
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+_INTERRUPTED: Final = re.compile(r"\bKeyboardInterrupt\b")
+_PANIC: Final = "PanicException"
 
 
-def lance_error(error: BaseException, *, doing: str, path: str, outcome: Outcome = Outcome.DID_NOT_HAPPEN) -> OmniGraphError:
-    """What to raise in place of `error`, which Lance raised while `doing` something at `path`."""
+def raised_by_lance() -> tuple[type[BaseException], ...]:
+    """What a call of Lance may raise, for an `except` clause, which asks only when something was raised.
+
+    A panic in Rust is a class that cannot be imported: it comes to be with the first panic, directly under BaseException.
+    """
+    panics = (each for each in BaseException.__subclasses__() if each.__name__ == _PANIC)
+    return (OSError, ValueError, RuntimeError, MemoryError, *panics)
+
+
+def lance_error(error: BaseException, *, doing: str, path: str, outcome: Outcome = Outcome.DID_NOT_HAPPEN) -> BaseException:
+    """What to raise in place of `error`, which Lance raised while `doing` something at `path`.
+
+    An interrupt that reached Lance in the middle of a scan comes back as the text of another error; it goes on as an interrupt.
+    """
     text = str(error)
+    if _INTERRUPTED.search(text):
+        return KeyboardInterrupt()
     if (number := _OS_ERROR.search(text)) is not None:
         code = int(number.group(1))
         return wrap_os_error(OSError(code, os.strerror(code)), doing=doing, path=path, outcome=outcome)
+    if isinstance(error, MemoryError):
+        return StorageError(Kind.STORAGE, f"could not {doing} {path}: out of memory", outcome=outcome, path=path)
+    if type(error).__name__ == _PANIC:
+        broken = f"could not {doing} {path}: its bytes cannot be decoded ({_first_line(text)}); look at it with `omnigraph verify`"
+        return StorageError(Kind.CORRUPT, broken, outcome=outcome, path=path)
     return StorageError(Kind.STORAGE, f"could not {doing} {path}: {_first_line(text)}", outcome=outcome, path=path)
 
 

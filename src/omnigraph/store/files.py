@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata
 
-from omnigraph.store.failure import lance_error
+from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.refs import write_before_ref
 from omnigraph.store.stage import write_files
 from omnigraph.store.tables import Table, home
@@ -44,7 +44,7 @@ class Shelf:
             try:
                 reader = LanceFileReader(uri, self.table.root.storage_options or None, columns=list(columns))
                 yield from reader.read_all(batch_size=BATCH_ROWS).to_batches()
-            except (OSError, ValueError) as error:
+            except raised_by_lance() as error:
                 raise lance_error(error, doing="read back", path=uri) from error
 
     def take_over(self, other: Shelf) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.tables import Table
 
 _BATCH: Final = 65_536
@@ -32,7 +33,7 @@ def fragments(table: Table) -> tuple[Fragment, ...]:
     try:
         found = [fragment.metadata for fragment in table.dataset.get_fragments()]
         return tuple(Fragment(part.id, part.physical_rows, _files(part), _deletions(part.deletion_file)) for part in found)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="list the fragments of") from error
 
 
@@ -51,5 +52,5 @@ def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[st
         chosen = [table.dataset.get_fragment(part.id) for part in parts]
         scanner = table.dataset.scanner(columns=list(columns), fragments=chosen, with_row_address=True, batch_size=_BATCH)
         yield from scanner.to_reader()
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="scan") from error

@@ -13,6 +13,8 @@ from lance.dataset import Index
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.ids import new_ulid
+from omnigraph.store.durable import NewFile
+from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.stage import Counts, Staged
 from omnigraph.store.tables import Table, TableRef
 
@@ -56,7 +58,7 @@ def existing(table: Table) -> tuple[BuiltIndex, ...]:
     try:
         described = table.dataset.describe_indices()
         rows = table.count() if described else 0
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="list the indexes of") from error
     found = (
         BuiltIndex(index.name, index.field_names[0], _kind(index.index_type), index.num_rows_indexed, rows - index.num_rows_indexed)
@@ -80,8 +82,9 @@ class Segment(msgspec.Struct, frozen=True):
     covers: Mapping[int, tuple[str, ...]]
 
     @property
-    def files(self) -> Iterator[str]:
-        return (f"_indices/{self.index.uuid}/{file.path}" for file in self.index.files)
+    def files(self) -> Iterator[NewFile]:
+        folder = f"{self.ref.home}/_indices/{self.index.uuid}"
+        return (NewFile(f"{folder}/{file.path}", file.size_bytes) for file in self.index.files)
 
 
 def write_index(table: Table, spec: IndexSpec) -> Segment | None:
@@ -103,7 +106,7 @@ def write_index(table: Table, spec: IndexSpec) -> Segment | None:
         if spec.kind is IndexKind.VECTOR and _UNTRAINABLE in str(error):
             return None
         raise table.failed(error, doing=f"build index {spec.name} on") from error
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing=f"build index {spec.name} on") from error
     return Segment(table.ref, spec.name, index, covers)
 

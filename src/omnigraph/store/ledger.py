@@ -20,8 +20,8 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, reach
-from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error
+from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
+from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import fold
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -97,8 +97,13 @@ class Ledger:
         """The same branch at another version."""
         if version == self.version:
             return self
-        ref = self.ref.at(version)
-        return Ledger(self._root, ref, open_dataset(self._root, ref))
+        return ledger_at(self._root, self.ref.at(version))
+
+    def keep(self, version: int) -> None:
+        """Check and flush a version that somebody else committed, before anything leans on it. One that was cleaned up is not needed."""
+        path = f"{self.ref.home}/{version_file(version)}"
+        if self._root.objects.exists(path):
+            settle_visible(self._root, [path])
 
     def as_table(self) -> Table:
         """The same handle for what is true of any table, such as its native branches."""
@@ -117,7 +122,7 @@ class Ledger:
             return ROWS.empty_table()
         try:
             return self._dataset.scanner(fragments=fragments, filter=where).to_table()
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise self.as_table().failed(error, doing="read") from error
 
     # -- the one way to change it
@@ -140,7 +145,7 @@ class Ledger:
         reach(Fault.PUBLISH_BEFORE_COMMIT)
         moved = self._commit(lance.Transaction(self.version, change, uuid=uuid), written)
         reach(Fault.PUBLISH_AFTER_COMMIT)
-        sync(self._root, self.ref.home, [*_data_files(written), version_file(moved.version)])
+        settle_visible(self._root, [f"{self.ref.home}/{version_file(moved.version)}"])
         reach(Fault.PUBLISH_AFTER_SYNC)
         return Ledger(self._root, self.ref.at(moved.version), moved)
 
@@ -148,15 +153,20 @@ class Ledger:
         """Both fragments, written side by side; the state last, because ids follow this order and the newest is the state."""
         attempts = [self._root.pool.submit(write_fragments, rows, self._dataset) for rows in (facts, state) if len(rows)]
         written: list[Any] = []
-        failed: Exception | None = None
+        failed: BaseException | None = None
         for attempt in attempts:
             try:
                 written += attempt.result()
-            except (OSError, ValueError) as error:
+            except raised_by_lance() as error:
                 failed = error
         if failed is not None:
             self._discard(written)
             raise self.as_table().failed(failed, doing="write to") from failed
+        try:
+            settle(self._root, _new_files(self.ref.home, written))
+        except StorageError:
+            self._discard(written)
+            raise
         return written
 
     def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:
@@ -165,14 +175,14 @@ class Ledger:
             moved = LanceDataset.commit(self._dataset, transaction, max_retries=0)
         except CommitConflictError as error:
             raise self._lost(written) from error
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             return self._after_doubt(error, transaction, written)
         if moved.version != self.version + 1:
             home = self.ref.home
             raise OmniGraphError(Kind.CORRUPT, f"a swap of {home} landed at version {moved.version}, not {self.version + 1}", path=home)
         return moved
 
-    def _after_doubt(self, error: Exception, transaction: Any, written: Sequence[Any]) -> Any:
+    def _after_doubt(self, error: BaseException, transaction: Any, written: Sequence[Any]) -> Any:
         """The commit's answer was lost: the uuid of the next version says whose it is (REC-34)."""
         following = self.ref.at(self.version + 1)
         landed = uuid_in_doubt(self._root, following, error)
@@ -192,9 +202,7 @@ class Ledger:
 
     def _discard(self, written: Sequence[Any]) -> None:
         """Remove files of an attempt that surely did not land; nobody but us knows their names."""
-        with suppress(StorageError):  # an orphan is for `cleanup`; what happened to the swap is what the caller must hear
-            for file in _data_files(written):
-                self._root.objects.delete(f"{self.ref.home}/{file}")
+        _discard(self._root, self.ref.home, written)
 
 
 def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, stamps: dict[bytes, bytes], uuid: str) -> Ledger:
@@ -209,13 +217,17 @@ def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, st
             written += write_fragments(
                 rows.cast(schema), root.of(path), schema=schema, data_storage_version=FILE_FORMAT, storage_options=options
             )
+        settle(root, _new_files(path, written))
         sent = True
         birth = lance.Transaction(0, LanceOperation.Overwrite(schema, written), uuid=uuid)
         # Only max_retries=0 makes creation exclusive: with retries the loser lands as version 2, over the winner's rows.
         LanceDataset.commit(root.of(path), birth, max_retries=0, storage_options=options, enable_stable_row_ids=False)
-    except (OSError, ValueError) as error:
+    except StorageError:  # a file came out short, or was not flushed: nobody names any of them
+        _discard(root, path, written)
+        raise
+    except raised_by_lance() as error:
         _settle_birth(root, TableRef(path, None, 1), error, written, uuid=uuid, sent=sent)
-    sync(root, path, [*_data_files(written), version_file(1)])
+    settle_visible(root, [f"{path}/{version_file(1)}"])
     ref = TableRef(path, None, 1)
     return Ledger(root, ref, open_dataset(root, ref))
 
@@ -226,7 +238,7 @@ def _refuse_stateless(state: pa.Table) -> None:
         raise InvalidInput(Kind.INVALID_ARGUMENT, "a ledger's state has at least one row")
 
 
-def _settle_birth(root: Root, first: TableRef, error: Exception, written: Sequence[Any], *, uuid: str, sent: bool) -> None:
+def _settle_birth(root: Root, first: TableRef, error: BaseException, written: Sequence[Any], *, uuid: str, sent: bool) -> None:
     """Creating failed, or its answer was lost (RT-66): return when the graph is ours all the same, else raise."""
     landed = uuid_in_doubt(root, first, error)
     if landed == uuid:
@@ -234,8 +246,7 @@ def _settle_birth(root: Root, first: TableRef, error: Exception, written: Sequen
     if landed is None and sent and not root.is_local:
         # The request may still arrive, and would then name these files.
         raise lance_error(error, doing="create", path=root.of(first.path), outcome=Outcome.UNKNOWN) from error
-    for file in _data_files(written):
-        root.objects.delete(f"{first.path}/{file}")
+    _discard(root, first.path, written)
     if landed is not None:
         raise SwapLost(Kind.ALREADY_INITIALIZED, f"{root.of(first.path)} was created by somebody else at the same time") from error
     raise lance_error(error, doing="create", path=root.of(first.path)) from error
@@ -247,8 +258,19 @@ def open_ledger(root: Root, path: str, *, branch: str | None) -> Ledger:
     return Ledger(root, TableRef(path, branch, dataset.version), dataset)
 
 
-def _data_files(fragments: Sequence[Any]) -> list[str]:
-    return [f"data/{file.path}" for fragment in fragments for file in fragment.files]
+def ledger_at(root: Root, ref: TableRef) -> Ledger:
+    """The ledger at exactly that version."""
+    return Ledger(root, ref, open_dataset(root, ref))
+
+
+def _discard(root: Root, home: str, written: Sequence[Any]) -> None:
+    with suppress(StorageError):  # an orphan is for `cleanup`; what happened to the write is what the caller must hear
+        for file in _new_files(home, written):
+            root.objects.delete(file.path)
+
+
+def _new_files(home: str, fragments: Sequence[Any]) -> list[NewFile]:
+    return [NewFile(f"{home}/data/{file.path}", file.file_size_bytes) for fragment in fragments for file in fragment.files]
 
 
 def _quoted(text: str) -> str:

@@ -84,6 +84,16 @@ class LocalObjects:
         except OSError as error:
             raise wrap_os_error(error, doing="look for", path=full) from error
 
+    def size(self, path: str) -> int | None:
+        full = self._full(path)
+        try:
+            status = os.stat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise wrap_os_error(error, doing="look at", path=full) from error
+        return None if stat.S_ISDIR(status.st_mode) else status.st_size
+
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         inside = check_prefix(prefix)
         folder = os.path.join(self.uri, inside) if inside else self.uri

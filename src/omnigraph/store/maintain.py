@@ -10,8 +10,8 @@ from lance.optimize import Compaction
 
 from omnigraph.errors import ConflictError, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
-from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error
+from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
+from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.tables import Table, open_dataset
 
@@ -35,7 +35,7 @@ def stage_compaction(table: Table, *, target_rows: int = 1_048_576) -> StagedCom
         inherited = _inherited(table.dataset)
         tasks = [task for task in plan.tasks if inherited.isdisjoint(fragment.id for fragment in task.fragments)]
         rewrites = tuple(task.execute(table.dataset) for task in tasks)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="compact") from error
     if not rewrites:
         return None
@@ -66,11 +66,13 @@ def commit_compaction(staged: StagedCompaction) -> Table:
     if table.head() != ref.version:
         moved = f"{ref.path} moved past version {ref.version} while it was compacted"
         raise ConflictError(Kind.READ_SET_CHANGED, moved, table=ref.path, expected=ref.version)
+    home = ref.home
+    settle(table.root, [NewFile(f"{home}/{path}", size) for path, size in _new_data_files(staged).items()])
     handle = open_dataset(table.root, ref)  # a handle of its own: Compaction.commit advances the one it is given
     reach(Fault.STAGE_BEFORE_COMMIT)
     try:
         Compaction.commit(handle, list(staged.rewrites))
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         # The first of the two may have landed; only an unmoved local HEAD says that nothing did.
         still = table.root.is_local and table.head() == ref.version
         outcome = Outcome.DID_NOT_HAPPEN if still else Outcome.UNKNOWN
@@ -80,9 +82,8 @@ def commit_compaction(staged: StagedCompaction) -> Table:
     if handle.version != ref.version + CHAIN or _data_files(handle) != _expected(staged):
         strange = f"compacting {ref.path} from version {ref.version} left version {handle.version} and files that are not its own"
         raise OmniGraphError(Kind.DRIFT, strange, table=ref.path, expected=ref.version + CHAIN, actual=handle.version)
-    if table.root.sync:
-        versions = [version_file(version) for version in range(ref.version + 1, handle.version + 1)]
-        sync(table.root, ref.home, [*_new_data_files(staged), *_new_index_files(staged, handle), *versions])
+    versions = [version_file(version) for version in range(ref.version + 1, handle.version + 1)]
+    settle_visible(table.root, [f"{home}/{file}" for file in (*_new_index_files(staged, handle), *versions)])
     return Table(table.root, after, open_dataset(table.root, after))
 
 
@@ -91,7 +92,7 @@ def _expected(staged: StagedCompaction) -> set[str]:
 
     Not the operations' names: pylance cannot read back a rewrite that moved an index along.
     """
-    rewritten = {file for rewrite in staged.rewrites for file in _named(rewrite, "original_fragments")}
+    rewritten = {file for rewrite in staged.rewrites for file, _ in _named(rewrite, "original_fragments")}
     return (_data_files(staged.table.dataset) - rewritten) | set(_new_data_files(staged))
 
 
@@ -99,12 +100,14 @@ def _data_files(dataset: Any) -> set[str]:
     return {f"data/{file.path}" for fragment in dataset.get_fragments() for file in fragment.metadata.files}
 
 
-def _new_data_files(staged: StagedCompaction) -> list[str]:
-    return [file for rewrite in staged.rewrites for file in _named(rewrite, "new_fragments")]
+def _new_data_files(staged: StagedCompaction) -> dict[str, int | None]:
+    """The files of the rewritten rows, with the size of each."""
+    return dict(file for rewrite in staged.rewrites for file in _named(rewrite, "new_fragments"))
 
 
-def _named(rewrite: Any, side: str) -> list[str]:
-    return [f"data/{file['path']}" for fragment in json.loads(rewrite.json())[side] for file in fragment["files"]]
+def _named(rewrite: Any, side: str) -> list[tuple[str, int | None]]:
+    fragments = json.loads(rewrite.json())[side]
+    return [(f"data/{file['path']}", file.get("file_size_bytes")) for fragment in fragments for file in fragment["files"]]
 
 
 def _new_index_files(staged: StagedCompaction, after: Any) -> list[str]:

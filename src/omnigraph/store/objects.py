@@ -45,6 +45,9 @@ class Objects(Protocol):
     def exists(self, path: str) -> bool:
         """Is there an object of this name, or at least one below it (A-04)?"""
 
+    def size(self, path: str) -> int | None:
+        """How many bytes the object has; None when there is none. It is not read."""
+
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         """Direct children of `prefix` ("" is the root), sorted; folders end in "/". More than `limit` is refused (A-05, A-10)."""
 

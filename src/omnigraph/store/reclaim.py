@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from omnigraph.store.durable import version_file
+from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.tables import Table
 
 _NUMBERED: Final = len(version_file(0).rpartition("/")[2])
@@ -29,5 +30,5 @@ def remove_versions(table: Table, versions: Sequence[int]) -> None:
         return
     try:
         table.dataset.cleanup_old_versions(versions=list(versions), error_if_tagged_old_versions=False)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="remove old versions of") from error

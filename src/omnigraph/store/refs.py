@@ -8,13 +8,14 @@ import secrets
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from lance.fragment import DataFile, write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
 from omnigraph.store.blobs import blobs_last
-from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error
+from omnigraph.store.durable import settle_visible, version_file
+from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.root import Root
 from omnigraph.store.stage import conformed
 from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset
@@ -43,9 +44,9 @@ def create_ref(table: Table, name: str) -> Table:
     ref = TableRef(table.ref.path, name, table.ref.version)
     try:
         table.dataset.create_branch(name, (table.ref.branch or "main", table.ref.version))
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise lance_error(error, doing=f"create native branch {name} of", path=table.root.of(table.ref.path)) from error
-    sync(table.root, table.ref.path, [ref_file(name), f"tree/{name}/{version_file(ref.version)}"])
+    settle_visible(table.root, [f"{ref.path}/{ref_file(name)}", f"{ref.home}/{version_file(ref.version)}"])
     return Table(table.root, ref, open_dataset(table.root, ref))
 
 
@@ -54,6 +55,11 @@ def _check(name: str) -> None:
     if not name.strip(".") or _UNSAFE.search(name):
         rule = f"{name!r} cannot name a native branch: letters, digits, '.', '_' and '-' only"
         raise InvalidInput(Kind.INVALID_ARGUMENT, rule, name=name)
+
+
+def keep_ref(root: Root, path: str, name: str) -> None:
+    """Check and flush the reference of a native branch that somebody else made, before anything leans on it."""
+    settle_visible(root, [f"{path}/{ref_file(name)}"])
 
 
 def has_ref(root: Root, path: str, name: str) -> bool:
@@ -67,32 +73,33 @@ def native_refs(root: Root, path: str) -> list[str]:
     return [name.rpartition("/")[2].removesuffix(".json") for name in found if name.endswith(".json")]
 
 
-def delete_ref(table: Table, name: str) -> None:
+def delete_ref(root: Root, path: str, name: str) -> None:
     """Remove a native branch and its files, also when only one of the two is there (P-14). Nothing there is success.
 
-    Refused while another native branch was made from it: that one reads its files.
+    Refused while another native branch was made from it: that one reads its files. Lance's own call is of no use here: it reads
+    every reference of the table first, and fails on one that a power cut left empty.
     """
     _check(name)
-    root, path = table.root, table.ref.path
-    if has_ref(root, path, name):
-        if children := [child for child, parent in _parents(table) if parent == name]:
-            message = f"native branch {name!r} of {path} has others made from it ({', '.join(sorted(children)[:5])}); delete those first"
-            raise ConflictError(Kind.BRANCH_HAS_CHILDREN, message, table=path, children=sorted(children))
-        try:
-            table.dataset.branches.delete(name)
-        except (OSError, ValueError) as error:
-            if has_ref(root, path, name):
-                raise lance_error(error, doing=f"delete native branch {name} of", path=root.of(path)) from error
+    if children := sorted(child for child in native_refs(root, path) if child != name and _parent(root, path, child) == name):
+        message = f"native branch {name!r} of {path} has others made from it ({', '.join(children[:5])}); delete those first"
+        raise ConflictError(Kind.BRANCH_HAS_CHILDREN, message, table=path, children=children)
+    root.objects.delete(f"{path}/{ref_file(name)}")
     root.objects.delete_prefix(f"{path}/tree/{name}")
 
 
-def _parents(table: Table) -> Iterator[tuple[str, str | None]]:
+class _Reference(msgspec.Struct, rename="camel"):
+    """What Lance keeps of a native branch, as far as we ask for it."""
+
+    parent_branch: str | None = None
+
+
+def _parent(root: Root, path: str, name: str) -> str | None:
+    """The native branch that this one was made from. One whose reference is not whole was never used."""
+    body = root.objects.get_if_exists(f"{path}/{ref_file(name)}")
     try:
-        listed = table.dataset.branches.list()
-    except (OSError, ValueError) as error:
-        raise lance_error(error, doing="list native branches of", path=table.root.of(table.ref.path)) from error
-    for name, facts in listed.items():
-        yield name, facts["parent_branch"]
+        return None if body is None else msgspec.json.decode(body, type=_Reference).parent_branch
+    except msgspec.DecodeError:
+        return None
 
 
 def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
@@ -108,7 +115,7 @@ def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
     ordered = blobs_last(conformed(table, rows))
     try:
         written = write_fragments(ordered, folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise lance_error(error, doing="write to", path=folder) from error
     fields = {field.name(): field for field in table.dataset.lance_schema.fields()}
     ids = list(_field_ids(fields[column] for column in ordered.schema.names))

@@ -126,6 +126,14 @@ class RemoteObjects:
                 return any(len(chunk) > 0 for chunk in obstore.list(self._store, path))
             return True
 
+    def size(self, path: str) -> int | None:
+        check_path(path)
+        with self._wrapping("look at", path, write=False):
+            try:
+                return int(obstore.head(self._store, path)["size"])
+            except FileNotFoundError:
+                return None
+
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         inside = check_prefix(prefix)
         with self._wrapping("list", inside, write=False):

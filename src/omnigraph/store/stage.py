@@ -1,15 +1,15 @@
 """A table and a change -> files written and a transaction held; then `commit` moves HEAD by exactly one, or not at all.
 
-Staging never moves HEAD. Only `commit` does, on the handle the change was staged on: a transaction staged on one branch
-and committed on another succeeds and leaves the table unreadable. Every transaction is **fenced**: it names fragment 0 of
-its base as updated, so that any two changes from one base collide. Lance would otherwise rebase the second onto the first,
-and a staged upsert has lost the filter that protects new keys.
+Staging never moves HEAD. Only `commit` does (and `advance`, its first half), on the handle the change was staged on: a
+transaction staged on one branch and committed on another succeeds and leaves the table unreadable. Every transaction is **fenced**:
+it names fragment 0 of its base as updated, so that any two changes from one base collide. Lance would otherwise rebase the second
+onto the first, and a staged upsert has lost the filter that protects new keys.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -26,11 +26,13 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.arrays import whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
-from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error
+from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
+from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import fold, foldable, light
 from omnigraph.store.process import refuse_forked_child
-from omnigraph.store.tables import KEY, Table, Where, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.root import Root
+from omnigraph.store.tables import KEY, Table, TableRef, Where, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.take import blob_files
 
 IN_LIST = 1_000
 """Up to this many keys are looked up by an IN list (an index can answer it); past it one pass over the key column is cheaper."""
@@ -45,12 +47,15 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """A change whose files are written and which nobody can see. `uuid` proves, after a crash, that a commit was ours."""
+    """A change whose files are written and which nobody can see. `uuid` proves, after a crash, that a commit was ours.
+
+    `files` are those that the change names and that were not checked and flushed yet.
+    """
 
     table: Table
     transaction: Any
     counts: Counts
-    files: tuple[str, ...]
+    files: tuple[NewFile, ...]
 
     @property
     def uuid(self) -> str:
@@ -161,10 +166,51 @@ def put_back(table: Table, version: int, *, uuid: str) -> Staged:
     return _staged(table, LanceOperation.Restore(version), Counts(), uuid)
 
 
+def settled(staged: Sequence[Staged]) -> list[Staged]:
+    """The same changes, with all their files checked and flushed at once: a commit that names them may become visible."""
+    if staged:
+        settle(staged[0].table.root, [file for each in staged for file in each.files])
+    return [msgspec.structs.replace(each, files=()) for each in staged]
+
+
 def commit(staged: Staged) -> Table:
-    """Move HEAD by one: the result is base + 1 and carries the staged uuid, else nothing happened and ConflictError is raised."""
+    """Move HEAD by one, for good: what `advance` does, on the disk when it returns."""
+    moved = advance(staged)
+    keep(moved.root, [moved.ref])
+    return moved
+
+
+def keep(root: Root, refs: Sequence[TableRef]) -> None:
+    """Check and flush the version files of commits, before anything leans on them."""
+    settle_visible(root, [f"{ref.home}/{version_file(ref.version)}" for ref in refs])
+
+
+def settle_version(table: Table, *, before: Table) -> None:
+    """Check and flush the files of a version that `before` did not name: its writer died, and nobody knows what it had done."""
+    settle(table.root, {*_named_files(table), *_new_blobs(table, before=before)} - set(_named_files(before)))
+
+
+def _named_files(table: Table) -> Iterator[NewFile]:
+    """Every file below the table's own folder that its version names. What a native branch inherits lies in its parent's."""
+    home = table.ref.home
+    own = [fragment.metadata for fragment in table.dataset.get_fragments()]
+    for fragment in own:
+        yield from (NewFile(f"{home}/data/{file.path}", file.file_size_bytes) for file in fragment.files if file.base_id is None)
+        if fragment.deletion_file is not None and fragment.deletion_file.base_id is None:
+            yield NewFile(f"{home}/{fragment.deletion_file.path(fragment.id)}")
+    for index in table.dataset.describe_indices():
+        for uuid in (segment.uuid for segment in index.segments if segment.base_id is None):
+            yield from map(NewFile, table.root.objects.list(f"{home}/_indices/{uuid}"))
+
+
+def advance(staged: Staged) -> Table:
+    """Move HEAD by one: the result is base + 1 and carries the staged uuid, else nothing happened and ConflictError is raised.
+
+    The new version is visible to whoever looks at HEAD, and not durable before `keep`.
+    """
     refuse_forked_child()
     table, base = staged.table, staged.table.ref.version
+    settle(table.root, staged.files)
     reach(Fault.STAGE_BEFORE_COMMIT)
     if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
         raise _lost(table)  # no fence holds an index: on top of rows that came since, it would move HEAD past what the graph shows
@@ -172,13 +218,22 @@ def commit(staged: Staged) -> Table:
         moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
     except CommitConflictError as error:
         raise _lost(table) from error
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         moved = _after_doubt(staged, error)
     reach(Fault.STAGE_AFTER_COMMIT)
     if moved.version != base + 1:
         raise _slipped(staged, moved.version)
-    sync(table.root, table.ref.home, [*staged.files, version_file(moved.version)])
-    return Table(table.root, table.ref.at(moved.version), moved)
+    after = Table(table.root, table.ref.at(moved.version), moved)
+    settle(table.root, _new_blobs(after, before=table))
+    return after
+
+
+def _new_blobs(table: Table, *, before: Table) -> Iterator[NewFile]:
+    """The blob files of new fragments. How long they should be is read from the version that names them: no other place says it."""
+    if blob_names(table.schema):
+        known = {fragment.fragment_id for fragment in before.dataset.get_fragments()}
+        new = [fragment.fragment_id for fragment in table.dataset.get_fragments() if fragment.fragment_id not in known]
+        yield from blob_files(table, new)
 
 
 def fence(table: Table, transaction: Any) -> Any:
@@ -215,7 +270,7 @@ def _taking_along(table: Table, operation: Any) -> Any:
         if not light(table.dataset, group, blob_names(table.schema)):
             return operation
         rows = stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="fold small fragments of") from error
     return dataclasses.replace(
         change,
@@ -239,13 +294,13 @@ def _every_field(table: Table) -> list[int]:
 
 def _staged(table: Table, operation: Any, counts: Counts, uuid: str | None) -> Staged:
     transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
-    return Staged(table, transaction, counts, tuple(_new_files(operation, base=table.ref.version)))
+    return Staged(table, transaction, counts, tuple(_new_files(operation, table.ref)))
 
 
 def _write(table: Table, rows: pa.Table) -> list[Any]:
     try:
         written = write_fragments(rows, table.dataset, mode="append")
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="write to") from error
     return list(written)
 
@@ -254,7 +309,7 @@ def _merge(table: Table, rows: pa.Table) -> tuple[Any, dict[str, int]]:
     try:
         builder = table.dataset.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
         transaction, stats = builder.execute_uncommitted(rows)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="upsert into") from error
     return transaction.operation, stats
 
@@ -276,7 +331,7 @@ def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
         offsets = (addresses[owners == owner] & np.uint64(0xFFFFFFFF)).tolist()
         try:
             left = table.dataset.get_fragment(int(owner)).delete_rows(offsets)
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise table.failed(error, doing="delete from") from error
         if left is None:
             gone.append(int(owner))
@@ -338,18 +393,21 @@ def _refuse_bad_keys(rows: pa.Table) -> None:
         )
 
 
-def _new_files(operation: Any, *, base: int) -> list[str]:
+def _new_files(operation: Any, ref: TableRef) -> Iterator[NewFile]:
     """Data and deletion files that a transaction names and its base did not have."""
-    new = [*getattr(operation, "new_fragments", ()), *getattr(operation, "fragments", ())]
-    files = [f"data/{file.path}" for fragment in new for file in fragment.files]
+    yield from new_data_files(ref.home, [*getattr(operation, "new_fragments", ()), *getattr(operation, "fragments", ())])
     for fragment in getattr(operation, "updated_fragments", ()):
         deletions = fragment.deletion_file
-        if deletions is not None and deletions.base_id is None and deletions.read_version == base:
-            files.append(deletions.path(fragment.id))
-    return files
+        if deletions is not None and deletions.base_id is None and deletions.read_version == ref.version:
+            yield NewFile(f"{ref.home}/{deletions.path(fragment.id)}")
 
 
-def _after_doubt(staged: Staged, error: Exception) -> Any:
+def new_data_files(home: str, fragments: Iterable[Any]) -> Iterator[NewFile]:
+    """The data files of fragments that were written below `home`."""
+    return (NewFile(f"{home}/data/{file.path}", file.file_size_bytes) for fragment in fragments for file in fragment.files)
+
+
+def _after_doubt(staged: Staged, error: BaseException) -> Any:
     """The answer was lost: the next version's uuid says whose it is."""
     table, ref = staged.table, staged.table.ref
     landed = uuid_in_doubt(table.root, ref.at(ref.version + 1), error)

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.debug import list_transactions
 
-from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, StorageError
+from omnigraph.errors import InvalidInput, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
-from omnigraph.store.durable import sync, version_file
-from omnigraph.store.failure import lance_error, missing_table, reclaimed
+from omnigraph.store.durable import is_torn, newest_version, settle_visible, version_file
+from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
@@ -82,14 +82,14 @@ class Table:
     def count(self, where: Where | None = None) -> int:
         try:
             return int(self.dataset.count_rows(filter=where))
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise self.failed(error, doing="count rows of") from error
 
     def head(self) -> int:
         """One probe: the newest version of this native branch, whoever committed it."""
         try:
             return int(self.dataset.latest_version)
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise self.failed(error, doing="probe") from error
 
     def scan(
@@ -134,7 +134,7 @@ class Table:
                 fragments=None if fragments is None else [self.dataset.get_fragment(part) for part in fragments],
             )
             reader = scanner.to_reader()
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise self.failed(error, doing="scan") from error
         known = self.schema
         schema = pa.schema([known.field(field.name) if field.name in blob_names(reader.schema) else field for field in reader.schema])
@@ -145,7 +145,7 @@ class Table:
         try:
             for batch in reader:
                 yield plain(batch, schema)
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise self.failed(error, doing="scan") from error
 
     def _laid_over(
@@ -179,10 +179,10 @@ class Table:
         try:
             # Without stable row ids a row's id is its address.
             return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
-        except (OSError, ValueError) as error:
+        except raised_by_lance() as error:
             raise self.failed(error, doing="read rows of") from error
 
-    def failed(self, error: Exception, *, doing: str) -> OmniGraphError:
+    def failed(self, error: BaseException, *, doing: str) -> BaseException:
         """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""
         if "not found" in str(error).lower() and _is_reclaimed(self.root, self.ref):
             return reclaimed(self.ref.path, branch=self.ref.branch, version=self.ref.version)
@@ -232,10 +232,10 @@ def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None =
     try:
         birth = lance.Transaction(0, LanceOperation.Overwrite(keyed, []), uuid=uuid or str(uuid4()))
         dataset = LanceDataset.commit(uri, birth, max_retries=0, storage_options=root.storage_options, enable_stable_row_ids=False)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise lance_error(error, doing="create", path=uri) from error
-    sync(root, path, [version_file(dataset.version)])
     ref = TableRef(path, None, dataset.version)
+    settle_visible(root, [f"{path}/{version_file(ref.version)}"])
     return Table(root, ref, open_dataset(root, ref))
 
 
@@ -243,7 +243,7 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
     """Lance's handle at exactly that version."""
     try:
         return _lance(root, home(ref.path, ref.branch), ref.version)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         if _is_reclaimed(root, ref):
             raise reclaimed(ref.path, branch=ref.branch, version=ref.version) from error
         if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
@@ -259,15 +259,40 @@ def _is_reclaimed(root: Root, ref: TableRef) -> bool:
     return bool(files) and files[0] < f"{ref.home}/{version_file(ref.version)}"
 
 
+class TornHead(StorageError):
+    """The newest version of a table cannot be read, because its file is not whole: fact `version`."""
+
+
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
     """Lance's handle at HEAD."""
     folder = home(path, branch)
     try:
         return _lance(root, folder, None)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         if not root.objects.exists(f"{folder}/_versions"):
             raise missing_table(path, branch=branch, version=None) from error
+        if (version := torn_head(root, path, branch=branch)) is not None:
+            file = root.of(f"{folder}/{version_file(version)}")
+            torn = f"{file} is not whole, and no write is under way that could have left it so; restore it from a backup"
+            raise TornHead(Kind.CORRUPT, torn, path=file, version=version) from error
         raise lance_error(error, doing="open", path=root.of(folder)) from error
+
+
+def torn_head(root: Root, path: str, *, branch: str | None) -> int | None:
+    """The newest version, if its file is not whole: a power cut came before it was flushed, or the disk was full."""
+    folder = home(path, branch)
+    version = newest_version(root.objects.list(f"{folder}/_versions")) if root.is_local else None
+    return version if version is not None and is_torn(root, f"{folder}/{version_file(version)}") else None
+
+
+def discard_torn_head(root: Root, path: str, *, branch: str | None, after: int) -> None:
+    """Remove newest versions that are not whole and newer than `after`, which is what somebody may need: they did not happen.
+
+    Only for the holder of the branch's lock. A version file is made by a link from a whole one, so it is never torn while its
+    writer goes on.
+    """
+    while (version := torn_head(root, path, branch=branch)) is not None and version > after:
+        root.objects.delete(f"{home(path, branch)}/{version_file(version)}")
 
 
 def table_at_head(root: Root, path: str, *, branch: str | None) -> Table:
@@ -281,8 +306,9 @@ def _lance(root: Root, folder: str, version: int | None) -> Any:
 
 
 def committed_uuid(root: Root, ref: TableRef) -> str | None:
-    """The uuid of the transaction that made a version (P-13), or None when that version does not exist."""
-    if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+    """The uuid of the transaction that made a version (P-13), or None when that version does not exist, or is torn."""
+    file = f"{ref.home}/{version_file(ref.version)}"
+    if not root.objects.exists(file) or is_torn(root, file):
         return None
     dataset = open_dataset(root, ref)
     try:
@@ -290,11 +316,11 @@ def committed_uuid(root: Root, ref: TableRef) -> str | None:
     except TypeError:  # pylance cannot build its own object for a compaction that moved an index along
         (rendered,) = list_transactions(dataset, 1)
         return str(_RENDERED_UUID.search(rendered)[1])  # type: ignore[index]  # Rust prints every field of a transaction
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise lance_error(error, doing="read", path=root.of(ref.home)) from error
 
 
-def uuid_in_doubt(root: Root, ref: TableRef, error: Exception) -> str | None:
+def uuid_in_doubt(root: Root, ref: TableRef, error: BaseException) -> str | None:
     """`committed_uuid`, asked because `error` lost a commit's answer. If this is lost too, the outcome stays unknown."""
     try:
         return committed_uuid(root, ref)

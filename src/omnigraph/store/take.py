@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,12 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Kind, OmniGraphError, StorageError
 from omnigraph.store.blobs import blob_names
+from omnigraph.store.durable import NewFile
+from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.tables import ADDRESS, Table, Where
+
+_APART: Final = (1, 2)
+"""The kinds of blob that lie outside their data file: many in one file, or one alone in it. (0 lies inside, 3 is a reference.)"""
 
 
 def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
@@ -20,7 +25,7 @@ def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
     try:
         # Without stable row ids, which our tables never have, a row's id is its address.
         rows = table.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=[name for name in columns if name not in blobs])
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="read rows of") from error
     for name in columns:
         if name in blobs:
@@ -33,7 +38,7 @@ def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = No
     try:
         scanner = table.dataset.scanner(columns=list(columns), filter=where, with_row_address=True, blob_handling="blobs_descriptions")
         described = scanner.to_table()
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="read blob sizes of") from error
     sizes = {name: pc.struct_field(described.column(name), "size") for name in columns}
     return pa.table({ADDRESS: described.column(ADDRESS), **sizes})
@@ -46,13 +51,39 @@ def blob_file(table: Table, column: str, address: int) -> str:
     return str(next(file.path for file in fragment.metadata.files if field in file.fields))
 
 
+def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
+    """The files of their own in which the larger blobs of some fragments lie, each as long as its rows say that it is."""
+    names = blob_names(table.schema)
+    fields = {field.name(): field.id() for field in table.dataset.lance_schema.fields()}
+    for fragment in map(table.dataset.get_fragment, fragments):
+        try:
+            described = table.dataset.scanner(columns=names, fragments=[fragment], blob_handling="blobs_descriptions").to_table()
+        except raised_by_lance() as error:
+            raise table.failed(error, doing="read blob sizes of") from error
+        for name in names:
+            owner = next((file for file in fragment.metadata.files if fields[name] in file.fields), None)
+            if owner is not None and owner.base_id is None:
+                folder = f"{table.ref.home}/data/{owner.path.removesuffix('.lance')}"
+                for number, size in _own_files(described.column(name)):
+                    yield NewFile(f"{folder}/{f'{number:032b}'[::-1]}.blob", size)
+
+
+def _own_files(described: pa.ChunkedArray) -> list[tuple[int, int]]:
+    """The number of each file that a column of blob descriptors names, and where the last blob in it ends."""
+    parts = {name: pc.struct_field(described, name) for name in ("kind", "blob_id", "position", "size")}
+    ends = pa.table({"number": parts["blob_id"], "end": pc.add(parts["position"], parts["size"])})
+    apart = ends.filter(pc.is_in(parts["kind"], value_set=pa.array(_APART, pa.uint8())))
+    longest = apart.group_by("number").aggregate([("end", "max")])
+    return list(zip(longest.column("number").to_pylist(), longest.column("end_max").to_pylist(), strict=True))
+
+
 def read_blob(table: Table, column: str, address: int, *, start: int, length: int) -> bytes:
     """A part of one blob, and no more of it than that."""
     if not length:
         return b""
     try:
         ((_, _, data),) = table.dataset.read_blob_ranges(column, [(address, start, length)], selector="addresses")
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="read a blob of") from error
     if data is None or len(data) != length:
         raise StorageError(Kind.BLOB_INTEGRITY, f"a blob of {table.ref.path} has fewer bytes than its row says", table=table.ref.path)
@@ -62,7 +93,7 @@ def read_blob(table: Table, column: str, address: int, *, start: int, length: in
 def _whole_blobs(table: Table, column: str, addresses: Any) -> pa.Array:
     try:
         found = table.dataset.read_blobs(column, addresses=pa.array(addresses, pa.uint64()), preserve_order=True)
-    except (OSError, ValueError) as error:
+    except raised_by_lance() as error:
         raise table.failed(error, doing="read blobs of") from error
     if not np.array_equal([address for address, _ in found], addresses):
         raise OmniGraphError(Kind.BLOB_INTEGRITY, f"blobs of {table.ref.path} came in another order than asked for", table=table.ref.path)

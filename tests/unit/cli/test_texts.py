@@ -67,7 +67,7 @@ def test_parameters_come_as_text_or_from_a_file(tmp_path: Path) -> None:
         ("[1]", "--params: params must be a JSON object"),
         ('{"a": NaN}', "--params: invalid JSON: NaN is no JSON number"),
         ('{"a": ' + "9" * 5000 + "}", "--params: invalid JSON: "),
-        ("[" * 100_000, "--params: invalid JSON: "),
+        ("[" * 100_000, "--params: invalid JSON: it is nested too deeply"),
     ],
     ids=["value", "second line", "nothing", "array", "NaN", "long number", "deep"],
 )

@@ -30,6 +30,7 @@ from omnigraph.store.index import existing
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from omnigraph.store.tables import Table
 from tests.mutations import fill, table
+from tests.samples import sample
 
 THINGS = """
 node Thing {
@@ -179,7 +180,7 @@ def scan_of(graph: Graph, clause: str) -> ops.Scan:
     return op
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sample(150, whole=2000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_an_index_never_changes_which_rows_match(graphs: dict[str, Graph], tables: dict[str, Table], data: st.DataObject) -> None:
     """X-03: no index, a whole one and a partial one agree, at the edges of every type: zeros of both signs, NaN, nulls, extremes."""

@@ -223,7 +223,7 @@ ROUND_TRIPS: list[tuple[str, str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "value"), ROUND_TRIPS, ids=[f"{name} {text}" for name, text, _ in ROUND_TRIPS])
+@pytest.mark.parametrize(("name", "text", "value"), ROUND_TRIPS)
 def test_every_type_is_read_back_as_it_was_written(every: Graph, name: str, text: str, value: object) -> None:
     """Inserted, then set, then set to null: by a literal, while pending and when committed."""
     run(

@@ -188,7 +188,7 @@ def test_threads_all_land(graph: Manifest) -> None:
 
 
 def test_a_lineage_only_commit(graph: Manifest) -> None:
-    """W-26: an empty load is still one commit; it arms nothing."""
+    """W-26: an empty load is still one commit."""
     request = Request(CommitKind.LOAD)
     written = write(graph, Tables(graph.root), request, lambda _: Prepared({}, commits_empty=True))
     assert written.commit is not None

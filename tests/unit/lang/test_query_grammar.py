@@ -320,7 +320,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("marked", "message", "hint"), REFUSED, ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(("marked", "message", "hint"), REFUSED)
 def test_refusals(marked: str, message: str, hint: str | None) -> None:
     if not marked.startswith(("query", "«quer»")):
         marked = f"query q($p: String) {{ {marked} }}"

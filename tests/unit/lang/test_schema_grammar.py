@@ -226,7 +226,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("marked", "code", "message", "hint"), REFUSED, ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(("marked", "code", "message", "hint"), REFUSED)
 def test_refusals(marked: str, code: str, message: str, hint: str | None) -> None:
     start, end = marked.index("«"), marked.index("»") - 1
     with pytest.raises(LanguageError) as caught:

@@ -156,7 +156,7 @@ MUTATIONS: list[tuple[str | None, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "marked", "message"), READS + MUTATIONS, ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(("code", "marked", "message"), READS + MUTATIONS)
 def test_refused_with_code_message_and_place(code: str | None, marked: str, message: str) -> None:
     text = marked.replace("«", "").replace("»", "")
     source = wrapped(marked)

@@ -24,6 +24,7 @@ from omnigraph.plan.rules.prune_columns import delivered
 from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics, Statistics
 from omnigraph.plan.typed import TypedRead
 from omnigraph.plan.writes import plan_mutation
+from tests.samples import sample
 from tests.unit.plan.cinema import cinema, query_of, wrapped
 from tests.unit.plan.evaluate import Graph, rows_of
 from tests.unit.plan.test_check_errors import MUTATIONS, READS
@@ -157,7 +158,7 @@ def known(draw: st.DrawFn) -> Statistics:
     return Statistics(nodes, edges)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=sample(300, whole=5000), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(query=reads(), graph=graphs(), statistics=known())
 def test_every_rule_keeps_the_answers(query: tuple[str, bool], graph: Graph, statistics: Statistics) -> None:
     text, ordered = query
@@ -325,7 +326,7 @@ def wild(draw: st.DrawFn) -> str:
     return f"query q({parameters}) {{ {match} return {{ {', '.join(returns)} }} {ordered} {draw(st.sampled_from(['', 'limit 2']))} }}"
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sample(600, whole=10000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=mangled() | wild(), values=st.lists(_JSON, min_size=3, max_size=3))
 def test_only_our_errors_escape(text: str, values: list[Any]) -> None:
     try:

@@ -211,7 +211,7 @@ def test_a_ledgers_branches_go_their_own_ways(tmp_path: Path) -> None:
         assert names(fresh.facts("commit:")) == sorted(["commit:0", "commit:1", *(f"commit:{own}-{n}" for n in range(8))])
         assert not len(fresh.facts(f"commit:{other}"))
         assert fresh.metadata == {b"omnigraph:format": b"1", b"omnigraph:graph": b"g"}
-    delete_ref(main.as_table(), "side")
+    delete_ref(main.as_table().root, main.as_table().ref.path, "side")
     assert newest_of(swapped(main, "after")) == "after"
 
 

@@ -66,7 +66,8 @@ def test_a_name_that_could_leave_its_folder_is_refused_everywhere(tmp_path: Path
     """Deleting the branch "" would otherwise delete the files of every branch."""
     table = two_fragments(place(tmp_path))
     side = added(create_ref(table, "side"), {"s": 1})
-    for attempt in (create_ref, delete_ref, lambda table, name: write_before_ref(table, name, rows({"x": 1}))):
+    removed = lambda table, name: delete_ref(table.root, table.ref.path, name)  # noqa: E731
+    for attempt in (create_ref, removed, lambda table, name: write_before_ref(table, name, rows({"x": 1}))):
         with pytest.raises(InvalidInput) as refused:
             attempt(table, name)
         assert refused.value.kind is Kind.INVALID_ARGUMENT
@@ -132,7 +133,7 @@ def test_a_removed_branch_leaves_nothing_and_its_siblings_alone(tmp_path: Path) 
     table = two_fragments(root)
     doomed = added(create_ref(table, "side"), {"x": 1})
     sibling = added(create_ref(table, "side-2"), {"y": 2})
-    delete_ref(table, "side")
+    delete_ref(table.root, table.ref.path, "side")
     assert not has_ref(root, PATH, "side")
     assert not (folder(root) / "tree/side").exists()
     with pytest.raises(NotFound):
@@ -157,7 +158,7 @@ def test_removing_a_branch_works_from_every_half_state(tmp_path: Path, half: str
     if half == "tree only":
         (folder(root) / "_refs/branches/side.json").unlink()
     for _ in range(2):
-        delete_ref(table, "side")
+        delete_ref(table.root, table.ref.path, "side")
         assert not has_ref(root, PATH, "side")
         assert not (folder(root) / "tree/side").exists()
     assert content(added(create_ref(table, "side"), {"y": 1})) == {**FOUR, "y": 1}
@@ -170,12 +171,12 @@ def test_a_branch_with_children_is_not_removed(tmp_path: Path) -> None:
     parent = added(create_ref(table, "parent"), {"p": 1})
     child = added(create_ref(parent, "child"), {"c2": 2})
     with pytest.raises(ConflictError) as refused:
-        delete_ref(table, "parent")
+        delete_ref(table.root, table.ref.path, "parent")
     assert refused.value.kind is Kind.BRANCH_HAS_CHILDREN
     assert refused.value.facts["children"] == ["child"]
     assert content(reopened(child, child.ref.version)) == {**FOUR, "p": 1, "c2": 2}
-    delete_ref(child, "child")
-    delete_ref(parent, "parent")  # a handle of a branch serves as well as main's
+    delete_ref(child.root, child.ref.path, "child")
+    delete_ref(parent.root, parent.ref.path, "parent")  # a handle of a branch serves as well as main's
     assert not (folder(root) / "tree").exists() or not any((folder(root) / "tree").iterdir())
 
 
@@ -185,14 +186,14 @@ def test_a_paused_writers_commit_lands_in_a_dead_folder_and_hurts_nobody(tmp_pat
     table = two_fragments(root)
     paused_on = create_ref(table, fresh_ref("feature"))
     paused = some(stage.upsert(paused_on, rows({"a": 99, "x": 1})))
-    delete_ref(table, str(paused_on.ref.branch))
+    delete_ref(table.root, table.ref.path, str(paused_on.ref.branch))
     anew = create_ref(table, fresh_ref("feature"))
     with suppress(StorageError, ConflictError):  # whether it is refused is Lance's affair; that it hurts nobody is ours
         stage.commit(paused)
     anew = added(anew, {"y": 2})
     assert content(reopened(anew, anew.ref.version)) == {**FOUR, "y": 2}
     assert content(reopened(table, table.head())) == FOUR
-    delete_ref(table, str(paused_on.ref.branch))
+    delete_ref(table.root, table.ref.path, str(paused_on.ref.branch))
     assert sorted(path.name for path in (folder(root) / "tree").iterdir()) == [anew.ref.branch]
 
 
@@ -283,7 +284,7 @@ def test_several_attempts_under_fresh_names_do_not_disturb_each_other(tmp_path: 
     assert content(stage.commit(paused)) == {**FOUR, "x": 2}
     assert content(reopened(landed, landed.ref.version)) == {**FOUR, "x": 4}
     for name in (first, second, third):
-        delete_ref(parent, name)
+        delete_ref(parent.root, parent.ref.path, name)
     assert content(reopened(landed, landed.ref.version)) == {**FOUR, "x": 4}
     assert sorted(path.name for path in (folder(root) / "tree").iterdir()) == [fourth]
 

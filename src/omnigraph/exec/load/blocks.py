@@ -1,4 +1,4 @@
-"""A stream of bytes -> blocks of whole lines that know their line numbers; a line that is too long is passed over."""
+"""A stream of bytes -> blocks of whole lines that know their line numbers; a line that is blank or too long is passed over."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from omnigraph.exec.problems import Code, Problem
 LINE_LIMIT_BYTES: Final = 32 << 20
 """No line may be longer. It bounds what one record can take of memory, whatever a file holds."""
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+WHITESPACE: Final = b" \t\r\n"
+"""What JSON takes for space; a line of nothing else is blank."""
 _NEWLINE: Final = 10
+_IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(WHITESPACE, np.uint8))
 _SCAN_BYTES: Final = 1 << 20  # comparing a piece that stays in the cache
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Lines `first_line` and on. Line i of the block is `text[starts[i]:ends[i]]`, its newline included."""
+    """Lines that are not blank, one after the other. Line i is `text[starts[i]:ends[i]]`, its newline included."""
 
     text: bytes
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    first_line: int
+    numbers: npt.NDArray[np.int64]
+    """Which line of the stream each is, from 1: blank ones were counted."""
 
     def line(self, index: int) -> bytes:
         """One line with its newline."""
@@ -54,9 +58,10 @@ def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True)
             line, passed, rest = line + 1, 0, rest[end:]
         cut = rest.rfind(b"\n") + 1
         if cut:
-            block = _block(b"".join((*kept, rest[:cut])), line)
-            yield block
-            line += len(block.ends)
+            text = b"".join((*kept, rest[:cut]))
+            if len((block := _block(text, line)).ends):
+                yield block
+            line += text.count(b"\n")
             kept, held = [], 0
         if cut < len(rest):
             kept.append(rest[cut:])
@@ -65,8 +70,8 @@ def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True)
             kept, held, passed = [], 0, held
     if passed:
         yield long_line(line, passed)
-    elif held:
-        yield _block(b"".join((*kept, b"\n")), line)
+    elif held and len((block := _block(b"".join((*kept, b"\n")), line)).ends):
+        yield block
 
 
 def too_long(block: Block) -> npt.NDArray[np.bool_]:
@@ -77,14 +82,39 @@ def too_long(block: Block) -> npt.NDArray[np.bool_]:
 def long_lines(block: Block) -> list[Problem]:
     """The problems of those lines."""
     places = np.flatnonzero(too_long(block)).tolist()
-    return [long_line(block.first_line + place, int(block.ends[place] - block.starts[place] - 1)) for place in places]
+    return [long_line(int(block.numbers[place]), int(block.ends[place] - block.starts[place] - 1)) for place in places]
 
 
 def _block(text: bytes, line: int) -> Block:
-    data = np.frombuffer(text, np.uint8)
-    parts = [np.flatnonzero(data[at : at + _SCAN_BYTES] == _NEWLINE) + (at + 1) for at in range(0, len(data), _SCAN_BYTES)]
-    ends = np.concatenate(parts)
-    return Block(text, np.concatenate((np.zeros(1, np.int64), ends[:-1])), ends, line)
+    """The lines of a text, the first of which has this number. Blank ones are left out piece by piece, so that they take no memory."""
+    data = np.frombuffer(b"" if text[0] in WHITESPACE and not text.strip(WHITESPACE) else text, np.uint8)
+    texts: list[npt.NDArray[np.uint8]] = [data[:0]]
+    sizes: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    numbers: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    begin = 0
+    for at in range(0, len(data), _SCAN_BYTES):
+        found = np.flatnonzero(data[at : at + _SCAN_BYTES] == _NEWLINE) + (at + 1)
+        if not len(found):
+            continue
+        some, lengths, counted = data[begin : found[-1]], np.diff(found, prepend=begin), np.arange(line, line + len(found))
+        begin, line = int(found[-1]), line + len(found)
+        if (full := _full(some, lengths)) is not None:
+            some, lengths, counted = some[np.repeat(full, lengths)], lengths[full], counted[full]
+        texts.append(some)
+        sizes.append(lengths)
+        numbers.append(counted)
+    ends = np.cumsum(np.concatenate(sizes))
+    kept = text if len(ends) and ends[-1] == len(text) else np.concatenate(texts).tobytes()
+    return Block(kept, np.concatenate((np.zeros(min(len(ends), 1), np.int64), ends[:-1])), ends, np.concatenate(numbers))
+
+
+def _full(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
+    """Which lines are not blank, or None when all are full. A look at how they begin is mostly enough."""
+    starts = np.cumsum(lengths) - lengths
+    if not _IS_SPACE[text[starts]].any():
+        return None
+    full = np.logical_or.reduceat(~_IS_SPACE[text], starts)
+    return None if full.all() else full
 
 
 def long_line(line: int, size: int) -> Problem:

@@ -266,7 +266,8 @@ def _from_cell(property_: Property, text: str) -> object:
             try:
                 return loads(text)
             except (ValueError, RecursionError) as error:
-                raise Refused(Code.JSON, f"property '{property_.name}' expects a JSON array in its cell: {error}") from error
+                why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+                raise Refused(Code.JSON, f"property '{property_.name}' expects a JSON array in its cell: {why}") from error
         case _:
             assert_never(property_.type)
 

@@ -64,11 +64,11 @@ class Reader:
                 if rows is None:
                     unread.append(places)
                 else:
-                    pieces.append(Piece(group.entity, places + block.first_line, rows))
+                    pieces.append(Piece(group.entity, block.numbers[places], rows))
         return self._exactly(block, np.sort(np.concatenate(unread)), pieces)
 
     def _exactly(self, block: Block, places: Places, pieces: list[Piece]) -> Parsed:
-        numbered = ((int(place) + block.first_line, block.line(place)) for place in places)
+        numbered = ((int(block.numbers[place]), block.line(place)) for place in places)
         exact = parse_exactly(numbered, self._catalog, most=self._most)
         problems = sorted([*long_lines(block), *exact.problems], key=lambda problem: problem.line or 0)
         return Parsed(joined([*pieces, *exact.pieces]), problems, len(places))

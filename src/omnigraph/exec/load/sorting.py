@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, Block, too_long
 from omnigraph.exec.load.columns import Unsure
-from omnigraph.exec.load.strict import STRUCTURE_LIMIT, WHITESPACE, structural
+from omnigraph.exec.load.strict import STRUCTURE_LIMIT, structural
 
 Places: TypeAlias = npt.NDArray[np.int64]
 """Numbers of lines in their block, from 0, ascending."""
@@ -67,7 +67,7 @@ class Group(NamedTuple):
 
 
 class Sorted(msgspec.Struct, frozen=True):
-    """The groups of a block, and the lines nobody could place. Blank lines and those that are too long are in neither."""
+    """The groups of a block, and the lines nobody could place. Those that are too long are in neither."""
 
     groups: list[Group]
     odd: Places
@@ -183,7 +183,7 @@ def _spans(text: bytes | Bytes, begins: Places, ends: Places) -> pa.Array:
 
 
 def _usual(block: Block, last: Places) -> tuple[Places, Places]:
-    """The lines that go from `{` to `}`, and the others that are not blank.
+    """The lines that go from `{` to `}`, and the others.
 
     Such lines end where their object ends, or pyarrow fails: after a `}` that closes less than the line, a `{` cannot follow.
     So when it finds as many objects as there are lines, each line is one object.
@@ -195,9 +195,7 @@ def _usual(block: Block, last: Places) -> tuple[Places, Places]:
         whole[place] &= sizes[place] <= LINE_LIMIT_BYTES and structural(block.line(place)) <= STRUCTURE_LIMIT
     if whole.all():
         return np.arange(len(whole)), np.zeros(0, np.int64)
-    others = np.flatnonzero(~whole & ~too_long(block)).tolist()
-    odd = [place for place in others if block.line(place).strip(WHITESPACE)]
-    return np.flatnonzero(whole), np.array(odd, np.int64)
+    return np.flatnonzero(whole), np.flatnonzero(~whole & ~too_long(block))
 
 
 def _last(text: Bytes, ends: Places) -> Places:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from base64 import b64encode
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.load.compressed import decompressed
 from omnigraph.exec.load.parts import CHUNK_BYTES, Part, existing_file, open_file, read_part
 from omnigraph.exec.load.tablefiles import TablePart
 
@@ -62,7 +62,7 @@ class Stream:
         self._pieces = pieces
 
     def chunks(self) -> Iterator[bytes]:
-        """The text in chunks of any size. Raises `InvalidInput` when compressed bytes are damaged or cut short."""
+        """The text in chunks of any size. Compressed bytes raise what `decompressed` raises."""
         pieces = self._counted() if self._cut else _evened(self._counted())
         if not self.begins:
             return pieces
@@ -70,21 +70,12 @@ class Stream:
         _refuse_one_type(self.name, first)
         codec = next((codec for magic, codec in _COMPRESSION.items() if first.startswith(magic)), None)
         joined = chain([first], pieces)
-        return joined if codec is None else self._decompressed(joined, codec)
+        return joined if codec is None else decompressed(self.name, joined, codec, piece_bytes=CHUNK_BYTES)
 
     def _counted(self) -> Iterator[bytes]:
         for piece in self._pieces:
             self.position += len(piece)
             yield piece
-
-    def _decompressed(self, pieces: Iterator[bytes], codec: str) -> Iterator[bytes]:
-        try:
-            with pa.CompressedInputStream(pa.PythonFile(_Joined(pieces), "r"), codec) as stream:
-                while chunk := stream.read(CHUNK_BYTES):
-                    yield chunk
-        except (OSError, pa.ArrowException) as error:
-            message = f"{self.name}: the {codec} data is damaged or cut short ({error}); nothing was written"
-            raise InvalidInput(Kind.VALIDATION, message, source=self.name) from error
 
 
 def open_stream(data: Records) -> Stream:
@@ -214,7 +205,23 @@ def _dumped(items: Iterator[object]) -> Iterator[bytes]:
                 lines.append(encoder.encode(record))
             except (TypeError, ValueError) as error:
                 raise InvalidInput(Kind.VALIDATION, f"record {number} cannot be loaded: {error}", record=number) from error
+            except RecursionError as error:
+                message = f"record {number} cannot be loaded: {_too_deep(encoder, record)} is nested too deeply"
+                raise InvalidInput(Kind.VALIDATION, message, record=number) from error
         yield ("\n".join(lines) + "\n").encode()
+
+
+def _too_deep(encoder: json.JSONEncoder, record: Mapping[str, object]) -> str:
+    """What of a record is nested too deeply: a property, a member, or if none of them alone, the whole."""
+    data = record.get("data")
+    for name, value in (*(data.items() if isinstance(data, Mapping) else ()), *record.items()):
+        try:
+            encoder.encode(value)
+        except RecursionError:
+            return repr(name)
+        except (TypeError, ValueError):
+            continue
+    return "it"
 
 
 def _plain(value: object) -> object:
@@ -251,22 +258,3 @@ def _refuse_one_type(name: str, first: bytes) -> None:
     if kind is not None:
         message = f"{name} is a {kind} file, which holds the rows of one type: give a mapping of type names to files"
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, source=name)
-
-
-class _Joined(io.RawIOBase):
-    """Chunks as the file that a decompressor reads."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # io hands in a buffer of bytes
-        if not self._left:
-            self._left = memoryview(next(self._pieces, b""))
-        size = min(len(buffer), len(self._left))
-        buffer[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.exec.load.blocks import WHITESPACE
 from omnigraph.exec.load.pieces import Piece, piece_schema
 from omnigraph.exec.load.values import Real, Refused, Whole, shown, stored
 from omnigraph.exec.problems import Code, Problem
@@ -26,8 +27,6 @@ STRUCTURE_LIMIT: Final = 131_072
 """Structural characters per line. A line that is not longer than this cannot have more."""
 _STRUCTURAL: Final = b"{}[],:"
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-WHITESPACE: Final = b" \t\r\n"
-"""What JSON takes for space; a line of nothing else is blank."""
 _BOM: Final = "\ufeff"
 _RESERVED: Final = frozenset({"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 _MEMBERS: Final = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
@@ -53,8 +52,6 @@ def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most:
     for line, raw in lines:
         if len(problems) >= most:
             break
-        if not raw.strip(WHITESPACE):
-            continue
         found = _parse_line(line, raw, catalog)
         if isinstance(found, list):
             problems += found

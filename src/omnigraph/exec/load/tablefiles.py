@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,9 +18,13 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.load.parts import PART_BYTES, existing_file
+from omnigraph.exec.load.compressed import Joined, decompressed
+from omnigraph.exec.load.parts import PART_BYTES, existing_file, open_file
 
 SLICE_ROWS: Final = 1 << 18
+_COMPRESSED_BYTES: Final = 1 << 16
+_CSV_BYTES: Final = 1 << 20
+_CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _SUFFIXES: Final = (".parquet", ".csv")
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The last: names of columns become Python texts."""
@@ -143,12 +148,21 @@ def _cut(whole: TablePart, metadata: pq.FileMetaData, part_bytes: int) -> Iterat
 
 def _open_csv(part: TablePart) -> Opened:
     parse = pv.ParseOptions(newlines_in_values=True)
-    with pv.open_csv(part.path, parse_options=parse) as first:
+    with pv.open_csv(_csv_text(part), parse_options=parse) as first:
         names = first.schema.names
     # Nothing between two commas is null, quoted or not: CSV has no other way to say it.
     convert = pv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""])
-    reader = pv.open_csv(part.path, parse_options=parse, convert_options=convert)
+    reader = pv.open_csv(_csv_text(part), parse_options=parse, convert_options=convert)
     return Opened(part.name, reader.schema, _guarded(part, iter(reader)), text=True)
+
+
+def _csv_text(part: TablePart) -> str | pa.PythonFile:
+    """What pyarrow reads: a file that its name calls compressed comes unfolded, within the limits of that."""
+    codec = _CODECS.get(Path(part.path).suffix.lower())
+    if codec is None:
+        return part.path
+    pieces = iter(partial(open_file(part.path, name=part.name).read, _COMPRESSED_BYTES), b"")
+    return pa.PythonFile(Joined(decompressed(part.name, pieces, codec, piece_bytes=_CSV_BYTES)), "r")
 
 
 # -- what can go wrong

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from omnigraph.exec.load.blocks import Block, blocks
 from omnigraph.exec.load.ndjson import Parsed, Reader
 from omnigraph.exec.load.strict import parse_exactly
+from tests.samples import sample
 from tests.unit.exec.load.reading import all_types, plain, text
 
 EVERY = all_types().node("Every")
@@ -188,7 +189,7 @@ def compared(parsed: Parsed) -> tuple[Any, Any]:
 @example([b'{"type":"Loose","data":{"n":1}}}'])
 @example([b'{"edge":"Link","from":"a","to":"b","weight":1,"data":{}}'])
 @example([b'{"edge":"Link","from":"a","to":"b","data":null}'])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sample(150, whole=3000), deadline=None)
 def test_fast_and_exact_reading_agree_on_every_text(written: list[bytes]) -> None:
     """Law: whatever the fast reader takes, the exact one takes, and gives the same rows."""
     data = b"\n".join(written) + b"\n"

@@ -78,7 +78,7 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
 
 NURSERY = get_context("forkserver")
 """Forks processes that have imported everything and done nothing yet: hundreds are killed, and importing Lance takes most of a second."""
-NURSERY.set_forkserver_preload(["tests.crasher"])
+NURSERY.set_forkserver_preload(["tests.crasher", "tests.crash.powercut"])
 
 
 class Died(NamedTuple):

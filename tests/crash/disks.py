@@ -32,8 +32,9 @@ class Disk:
             # Lazily: a handle that is still open must not keep the place from the next disk.
             _run("umount", "--lazy", str(self.at))
 
-    def copy(self, image: Path) -> Disk:
+    def copy(self, name: str) -> Disk:
         """The disk as it is now. What was written and not flushed is not on it."""
+        image = self.image.with_name(f"{name}.img")
         _run("cp", "--sparse=always", str(self.image), str(image))
         return Disk(self.at, image)
 

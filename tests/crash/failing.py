@@ -49,7 +49,7 @@ class Heard(StrEnum):
 
 
 class Failure(NamedTuple):
-    """One way to fail, what a caller may hear of it, and which of the telling calls it meets by default: every `share`-th from `first` on."""
+    """One way to fail, what a caller may hear of it, and which telling calls it meets by default: every `share`-th from `first` on."""
 
     name: str
     call: Call
@@ -87,11 +87,16 @@ class Writer(NamedTuple):
     """
 
     name: str
-    world: Callable[[Path], Graph | None]
+    world: Callable[[Path], object]
     write: Callable[[Path, Graph | None], object]
     calls: frozenset[Call]
     heals: bool = False
     """It resolves what another left: what it fails to do, the next writer does."""
+
+    @property
+    def opens(self) -> bool:
+        """Does it write to a graph that is open?"""
+        return not self.heals and self.world is not nothing
 
 
 GRAPH = "g"
@@ -215,15 +220,14 @@ def without_next(seen: Images) -> Images:
 
 
 def differences(seen: Images, allowed: dict[str, Images]) -> str:
-    def lines(found: Images) -> set[str]:
-        return {
-            f"{place}/{branch}: {line}"
-            for place, on in found.items()
-            for branch, all_ in (on or {"-": ["no graph"]}).items()
-            for line in all_
-        }
-
+    """How what is seen differs from each image that was allowed."""
     shows = []
     for name, image in allowed.items():
-        shows.append(f"not {name}: lacks {sorted(lines(image) - lines(seen))[:2]}, has {sorted(lines(seen) - lines(image))[:2]}")
+        lacks, has = _lines(image) - _lines(seen), _lines(seen) - _lines(image)
+        shows.append(f"not {name}: lacks {sorted(lacks)[:2]}, has {sorted(has)[:2]}")
     return "; ".join(shows)
+
+
+def _lines(found: Images) -> set[str]:
+    branches = [(place, branch, lines) for place, shown in found.items() for branch, lines in (shown or {"-": ["no graph"]}).items()]
+    return {f"{place}/{branch}: {line}" for place, branch, lines in branches for line in lines}

@@ -52,9 +52,9 @@ class CountingObjects:
         self._count("size")
         return self._inner.size(path)
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, larger_than: int = -1) -> Names:
         self._count("list")
-        return self._inner.list(prefix, limit=limit)
+        return self._inner.list(prefix, limit=limit, larger_than=larger_than)
 
     def delete(self, path: str) -> None:
         self._count("delete")

@@ -164,15 +164,22 @@ def make(folder: str) -> str | None:
     return grown
 
 
-def children(folder: str) -> Iterator[str]:
-    """Names of the objects in `folder`, and of its sub-folders that hold any."""
+def children(folder: str, *, larger_than: int = -1) -> Iterator[str]:
+    """Names of the objects in `folder` that have more bytes than that, and of its sub-folders that hold any object."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
                 if _may_hold_object(entry.path):
                     yield entry.name + "/"
-            elif not entry.name.endswith(RESIDUE):
+            elif not entry.name.endswith(RESIDUE) and (larger_than < 0 or _size(entry) > larger_than):
                 yield entry.name
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:  # deleted while we look
+        return -1
 
 
 def holds_object(folder: str) -> bool:

@@ -94,12 +94,12 @@ class LocalObjects:
             raise wrap_os_error(error, doing="look at", path=full) from error
         return None if stat.S_ISDIR(status.st_mode) else status.st_size
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, larger_than: int = -1) -> Names:
         inside = check_prefix(prefix)
         folder = os.path.join(self.uri, inside) if inside else self.uri
         names: Names = []
         try:
-            for name in folders.children(folder):
+            for name in folders.children(folder, larger_than=larger_than):
                 names.append(f"{inside}/{name}" if inside else name)
                 if limit is not None and len(names) > limit:
                     raise ResourceLimitExceeded(

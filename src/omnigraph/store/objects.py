@@ -48,8 +48,11 @@ class Objects(Protocol):
     def size(self, path: str) -> int | None:
         """How many bytes the object has; None when there is none. It is not read."""
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
-        """Direct children of `prefix` ("" is the root), sorted; folders end in "/". More than `limit` is refused (A-05, A-10)."""
+    def list(self, prefix: str, *, limit: int | None = None, larger_than: int = -1) -> Names:
+        """Direct children of `prefix` ("" is the root), sorted; folders end in "/". More than `limit` is refused (A-05, A-10).
+
+        Objects of at most `larger_than` bytes are left out: a store tells sizes with names, at no cost.
+        """
 
     def delete(self, path: str) -> None:
         """Afterwards it is gone, whether or not it was there (A-06)."""

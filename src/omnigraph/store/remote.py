@@ -134,11 +134,11 @@ class RemoteObjects:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, larger_than: int = -1) -> Names:
         inside = check_prefix(prefix)
         with self._wrapping("list", inside, write=False):
             found = obstore.list_with_delimiter(self._store, inside or None)
-        names = [entry["path"] for entry in found["objects"] if not entry["path"].endswith(RESIDUE)]
+        names = [entry["path"] for entry in found["objects"] if entry["size"] > larger_than and not entry["path"].endswith(RESIDUE)]
         names += [f"{folder}/" for folder in found["common_prefixes"]]
         if limit is not None and len(names) > limit:
             raise ResourceLimitExceeded(

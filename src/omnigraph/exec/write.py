@@ -176,7 +176,7 @@ def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare
         early = _prepare(manifest, tables, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
-        heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5
+        heal_held(manifest, tables, branch, grant=grant)  # 5
         if (first := repeated(manifest, request)) is not None:
             return first
         still = early is not None and _same_authority(manifest, early.snapshot)
@@ -400,7 +400,7 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
             intent = _turned_back(manifest, intent)
         if not ended:
             grant.check()
-        resolve(manifest, tables, intent, epoch=grant.epoch)
+        resolve(manifest, tables, intent, grant=grant)
         landed = _find_commit(manifest, intent, intent.commit)
     except FlushFailed as doubtful:
         if doubtful is error:

@@ -23,8 +23,8 @@ from omnigraph.store.objects import Objects
 _log: Final = logging.getLogger(__name__)
 
 FIRST_EPOCH: Final = 1
-RETIRED_BYTES: Final = 40
-"""A lease has more, because it names its holder, and what is left of a retired one has not."""
+RETIRED_BYTES: Final = 32
+"""The size of what is left of a retired lease, and of no other."""
 _LONGEST_QUEUE: Final = 64
 _NEVER: Final = float("-inf")
 
@@ -66,13 +66,13 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class _Retired(msgspec.Struct, frozen=True):
-    """What is left of the lease of a deleted branch: so little that its size alone tells it from a lease."""
+    """What is left of the lease of a deleted branch: its size alone tells it from a lease."""
 
     epoch: int
 
 
 def retired(lease: Lease) -> bytes:
-    return msgspec.json.encode(_Retired(lease.epoch))
+    return msgspec.json.encode(_Retired(lease.epoch)).ljust(RETIRED_BYTES)
 
 
 class Seen(NamedTuple):
@@ -88,7 +88,7 @@ def read(objects: Objects, path: str) -> Seen | None:
         return None
     data, token = found
     try:
-        if len(data) <= RETIRED_BYTES:
+        if len(data) == RETIRED_BYTES:
             return Seen(Lease("", msgspec.json.decode(data, type=_Retired).epoch, ttl_seconds=0.0, released=True, owed=True), token)
         return Seen(msgspec.json.decode(data, type=Lease), token)
     except msgspec.DecodeError as error:

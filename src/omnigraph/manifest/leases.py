@@ -84,7 +84,7 @@ class Leases:
         lease = Lease(holder=new_ulid(), epoch=start, ttl_seconds=self._ttl_seconds, released=True, owed=start > epoch)
         if seen is None:
             self._objects.put_if_absent(path, lease.to_bytes())
-        else:
+        elif seen.lease.released:  # else it is a new branch's by now, and whoever makes this one has slept
             self._objects.put_if_match(path, lease.to_bytes(), seen.token)
         self._free.pop(path, None)
 
@@ -92,7 +92,7 @@ class Leases:
         """Retire a deleted branch's lease, if it is still the one that nobody holds.
 
         A store cannot delete on a condition, and whoever deletes may have slept while the name was given to a new branch. So
-        the object stays, too small to be listed, and keeps the epoch. A live lease is not touched.
+        the object stays, is left out of listings by its size, and keeps the epoch. A live lease is not touched.
         """
         path = _path(name_of(branch))
         self._free.pop(path, None)
@@ -118,7 +118,7 @@ class Leases:
             self._note_free(path, claim.release())
 
     def _branch_leases(self) -> list[str]:
-        return [path for path in self._objects.list(FOLDER, larger_than=RETIRED_BYTES) if path != self._root]
+        return [path for path in self._objects.list(FOLDER, but_sizes=(RETIRED_BYTES,)) if path != self._root]
 
     def _is_our_turn(self, path: str, seen: Seen | None, claim: Claim) -> bool:
         """Is it our turn to try? When nobody holds it and all before us had their chance, or when it is ours unawares."""

@@ -15,7 +15,7 @@ from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.paths import check_path, check_prefix
 
 if TYPE_CHECKING:
-    from omnigraph.store.objects import Names, Objects
+    from omnigraph.store.objects import Names, Objects, Sizes
 
 # How often a write starts over when its folder is deleted under it.
 _ATTEMPTS: Final = 20
@@ -96,12 +96,12 @@ class LocalObjects:
             raise wrap_os_error(error, doing="look at", path=full) from error
         return None if stat.S_ISDIR(status.st_mode) else status.st_size
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
         inside = check_prefix(prefix)
         folder = os.path.join(self.uri, inside) if inside else self.uri
         names: Names = []
         try:
-            for name in folders.children(folder):
+            for name in folders.children(folder, but_sizes=but_sizes):
                 names.append(f"{inside}/{name}" if inside else name)
                 if limit is not None and len(names) > limit:
                     raise ResourceLimitExceeded(

@@ -1,13 +1,12 @@
 """The power goes while a writer stands at a fault point, or after it was done: what was acknowledged is there, and the graph goes on.
 
 At each point the disk is copied twice: as it is, and after a foreign fsync, which makes names durable whose bytes are not. By
-default at the telling points of each writer; at all points that it passes with `OMNIGRAPH_TEST_ALL=1`.
+default at the telling points of each writer; at all points that it passes with `./test --all`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,12 @@ from omnigraph.manifest import intents
 from tests.crash.disks import Disk, new_disk
 from tests.crash.failing import GRAPH, NEXT, SCHEMA, WORK, Images, branched, differences, images, without_next
 from tests.crash.powercut import TELLING, WRITERS, Endless, Writer, arrivals, die, standing
+from tests.samples import sample
 
 pytestmark = pytest.mark.crash
 
-ALL = bool(os.environ.get("OMNIGRAPH_TEST_ALL"))
-MOMENTS = range(3, 60, 1 if ALL else 9)
+EVERY = bool(sample(0, whole=1))
+MOMENTS = range(3, 60, sample(9, whole=1))
 """After how many acknowledged writes the power is cut, at the moment when that is noticed."""
 
 
@@ -49,7 +49,7 @@ def test_the_power_is_cut(tmp_path: Path, empty: Disk, writer: Writer) -> None:
     with start.copy("twin").mounted() as at:
         if writer.died_at is not None:
             die(writer, at)
-        points = [(point, nth) for point, nth in arrivals(writer, at, tmp_path / "log") if point in TELLING or ALL]
+        points = [(point, nth) for point, nth in arrivals(writer, at, tmp_path / "log") if point in TELLING or EVERY]
         allowed["after"] = images(at)
     wrong = [problem for point, nth in (*points, (None, 1)) for problem in cuts_at(start, writer, point, nth, allowed)]
     assert not wrong, "\n".join(wrong)

@@ -152,7 +152,8 @@ class _Copy:
         table = self._targets.open(here.ref)
         if here.owner != branch.native:
             table = create_ref(table, fresh_ref(branch.name))
-        if (staged := alter.alter(table, table_schema(entity)) if not _fits(table, entity) else None) is not None:
+        # By the identity in each column's mark, not by its name: the name may have gone to another property since.
+        if (staged := alter.emptied(table, table_schema(entity))) is not None:
             table = stage.commit(staged)
         moved = self._filled(table, row, entity)
         return TableRow(row.id, row.alias, here.path, moved.ref.version, row.rows, native=moved.ref.branch, owner=branch.native)
@@ -183,14 +184,6 @@ class _Copy:
 
 def _live(snapshot: Snapshot) -> Iterator[TableRow]:
     return (row for row in sorted(snapshot.state.tables.values(), key=lambda row: row.alias) if not row.dropped)
-
-
-def _fits(table: Table, entity: EntityType) -> bool:
-    wanted = table_schema(entity)
-    return sorted(table.schema.names) == sorted(wanted.names) and all(
-        table.schema.field(field.name).equals(field.with_nullable(table.schema.field(field.name).nullable), check_metadata=False)
-        for field in wanted
-    )
 
 
 def _parts(table: Table, entity: EntityType) -> Iterator[pa.Table]:

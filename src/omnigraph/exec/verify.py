@@ -19,6 +19,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import list_branches
+from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.refs import native_refs
 from omnigraph.store.tables import Table, Tables, home
 
@@ -67,12 +68,8 @@ def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: Ca
         yield Finding(Severity.ERROR, error.kind.value, error.message, name)
         return
     ids: dict[str, pa.Array] = {}
-    for row in snapshot.state.tables.values():
-        if not row.dropped:
-            yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, ids))
     for type_id, row in live_tables(snapshot.state).items():
-        if (entity := catalog.by_id(type_id)) is not None:
-            yield from _guarded(f"{name}:{row.alias}", _identities(tables.open(row.ref), entity))
+        yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
         yield from _guarded(f"{name}:edge:{edge.name}", _edges(tables, snapshot, edge, ids))
 
@@ -116,10 +113,17 @@ def _guarded(where: str, wrongs: Iterator[_Wrong]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where)
 
 
-def _table(manifest: Manifest, tables: Tables, snapshot: Snapshot, row: TableRow, ids: dict[str, pa.Array]) -> Iterator[_Wrong]:
+def _table(
+    manifest: Manifest, tables: Tables, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, pa.Array]
+) -> Iterator[_Wrong]:
     table = tables.open(row.ref)
     if (head := table.head()) != row.version and _uncovered(manifest, snapshot, row, head):
         yield _Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+    if entity is not None:
+        yield from _identities(table, entity)
+    for damage in damaged_indexes(table, anew=True):
+        index = f"index {damage.index.name} on {damage.index.column!r} in {damage.index.folder}"
+        yield _Wrong("damaged_index", f"{index} is not used: {damage.reason}; `ensure_indices` builds it anew")
     found = table.scan([ID]).read_all().column(ID)
     ids[row.alias] = found.combine_chunks()
     if len(found) != row.rows:

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omnigraph.store.objects import Names, Objects
 
 
@@ -51,6 +53,10 @@ class CountingObjects:
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         self._count("list")
         return self._inner.list(prefix, limit=limit)
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        self._count("list")
+        return self._inner.sizes(prefix)
 
     def delete(self, path: str) -> None:
         self._count("delete")

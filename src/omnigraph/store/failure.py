@@ -12,6 +12,17 @@ from omnigraph.store.objects import wrap_os_error
 # Lance's Python errors carry no errno; the operating system's number survives only in Rust's fixed rendering of it.
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
+_PANIC: Final = "PanicException"
+
+
+def raised_by_lance() -> tuple[type[BaseException], ...]:
+    """What a call of Lance may raise, for an `except` clause, which asks only when something was raised.
+
+    A panic in Rust is a class that cannot be imported: it comes to be with the first panic, directly under BaseException.
+    """
+    panics = (each for each in BaseException.__subclasses__() if each.__name__ == _PANIC)
+    return (OSError, ValueError, RuntimeError, MemoryError, *panics)
+
 
 def lance_error(error: BaseException, *, doing: str, path: str, outcome: Outcome = Outcome.DID_NOT_HAPPEN) -> OmniGraphError:
     """What to raise in place of `error`, which Lance raised while `doing` something at `path`."""

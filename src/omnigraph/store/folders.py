@@ -175,6 +175,17 @@ def children(folder: str) -> Iterator[str]:
                 yield entry.name
 
 
+def sizes(folder: str) -> Iterator[tuple[str, int]]:
+    """The objects below `folder`, at any depth, by their path from there, each with its size."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError, NotADirectoryError):  # it may go while we look
+                if entry.is_dir():
+                    yield from ((f"{entry.name}/{name}", size) for name, size in sizes(entry.path))
+                elif not entry.name.endswith(RESIDUE):
+                    yield entry.name, entry.stat().st_size
+
+
 def holds_object(folder: str) -> bool:
     # A folder may vanish while we look: then it holds nothing.
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:

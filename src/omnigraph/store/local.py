@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -104,6 +104,15 @@ class LocalObjects:
         except OSError as error:
             raise wrap_os_error(error, doing="list", path=folder) from error
         return sorted(names)
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        full = self._full(prefix)
+        try:
+            return {f"{prefix}/{name}": size for name, size in folders.sizes(full)}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise wrap_os_error(error, doing="list", path=full) from error
 
     def delete(self, path: str) -> None:
         full = self._full(path)

@@ -48,6 +48,9 @@ class Objects(Protocol):
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         """Direct children of `prefix` ("" is the root), sorted; folders end in "/". More than `limit` is refused (A-05, A-10)."""
 
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Every object below `prefix`, at any depth, with how many bytes it has. One listing; nothing is read."""
+
     def delete(self, path: str) -> None:
         """Afterwards it is gone, whether or not it was there (A-06)."""
 

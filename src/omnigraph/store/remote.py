@@ -142,6 +142,12 @@ class RemoteObjects:
             )
         return sorted(names)
 
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        inside = check_path(prefix)
+        with self._wrapping("list", inside, write=False):
+            found = [entry for chunk in obstore.list(self._store, inside) for entry in chunk]
+        return {entry["path"]: entry["size"] for entry in found if not entry["path"].endswith(RESIDUE)}
+
     def delete(self, path: str) -> None:
         check_path(path)
         with self._wrapping("delete", path, write=True):

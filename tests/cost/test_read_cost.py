@@ -116,3 +116,22 @@ def test_a_fresh_branch_takes_the_adjacency_of_the_one_it_came_from(
     fresh.branches.create("other")
     other = fresh._queries._view(fresh._manifest.snapshot(BranchName("other")))
     assert other.adjacency(type_ref(knows_type)) is built
+
+
+def test_index_files_are_looked_at_once(counted: Counted) -> None:
+    """X-15: one listing for each B-tree of a table that a filter is put to, and none ever after, also when the table moves on."""
+    keyed = 'match { $p: Person { name: "a" } } return { $p.name }'
+    counted.graph.ensure_indices()
+    counted.objects.calls.clear()
+    for n in range(3):
+        counted.read(keyed)
+        counted.graph.mutate(f'query q() {{ update Person set {{ born: {n} }} where name = "a" }}')
+    assert counted.objects.calls["list"] - idle_lists(counted) == 3  # on `id`, `name` and `nickName`
+
+
+def idle_lists(counted: Counted) -> int:
+    """What three such writes list for other reasons."""
+    before = counted.objects.calls["list"]
+    for n in range(3):
+        counted.graph.mutate(f'query q() {{ update Person set {{ born: {n} }} where name = "a" }}')
+    return counted.objects.calls["list"] - before

@@ -46,4 +46,6 @@ def _shown(index: ColumnIndex) -> str:
     line = f"{index.state:<7} {index.kind:<9} {index.table}.{index.column}"
     if index.reason is not None:
         return f"{line}: {index.reason.text}"
+    if index.damage is not None:
+        return f"{line}: instead of a damaged one ({index.damage})"
     return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line

@@ -84,6 +84,7 @@ def indexes_document(found: Indexes) -> Document:
                 "state": index.state.value,
                 "reason": index.reason.value if index.reason is not None else None,
                 "uncovered_entities": index.uncovered_rows,
+                "damage": index.damage,
             }
             for index in found.indexes
         ],

@@ -11,7 +11,8 @@ that dies half way leaves files, and no graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -19,18 +20,18 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import table_schema
-from omnigraph.errors import InvalidInput, Kind, StorageError
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.export import rows_in_order
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, write_schema_copy
-from omnigraph.manifest.branches import create_branch
-from omnigraph.manifest.model import CommitKind, SchemaText, TableRow
+from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.model import CommitKind, SchemaText, State, TableRow
 from omnigraph.manifest.publish import Publication, publish
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.manifest.registry import Branch, find_branch, list_branches
+from omnigraph.manifest.registry import Branch, list_branches, read_branch
 from omnigraph.store import alter, stage
-from omnigraph.store.refs import create_ref, fresh_ref
+from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, Tables, create_table
 
@@ -45,10 +46,15 @@ def copy_graph(
 ) -> Manifest:
     """Copy every branch; or, with `branch`, what that one shows, which becomes the copy's main."""
     _refuse_place(source.root, target)
-    line = _planned(source, Branch.main()) if branch is None else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
+    line = _planned(source, Branch.main(), _living(source)) if branch is None else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
     with unfinished_copy(target, of=source.root.uri):
         copy = _Copy(source, tables, catalog_of, target, actor=actor)
-        made = copy.born(line.stops[0].snapshot)
+        try:
+            made = copy.born(line.stops[0].snapshot)
+        except OmniGraphError as error:
+            if _lives(source, shown := line.stops[0].snapshot.branch):
+                raise
+            raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {shown.name!r} was deleted while it was copied", branch=shown.name) from error
         copy.follow(made, line)
     return made
 
@@ -67,19 +73,36 @@ class _Line(msgspec.Struct, frozen=True):
     stops: tuple[_Stop, ...]
 
 
-def _planned(source: Manifest, branch: Branch) -> _Line:
-    """What to copy of a branch and of those made from it, fixed before the first row is read."""
+def _planned(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Line:
+    """What to copy of a branch and of those made from it, fixed before the first row is read. One that goes meanwhile is left out."""
     head = source.snapshot(branch.name)
-    every = [find_branch(source.root.objects, name) for name in list_branches(source.root.objects)]
-    children = [child for child in every if (child.parent, child.parent_native) == (branch.name, branch.native)]
     lines: dict[int, list[_Line]] = {head.version: []}
-    for child in children:
-        lines.setdefault(child.forked_at, []).append(_planned(source, child))
+    for child in living:
+        if (child.parent, child.parent_native) == (branch.name, branch.native):
+            try:
+                line = _planned(source, child, living)
+            except OmniGraphError:
+                if _lives(source, child):
+                    raise
+            else:
+                lines.setdefault(child.forked_at, []).append(line)
     stops = []
     for version in sorted(lines):
         snapshot = head if version == head.version else source.snapshot(branch.name, at=version)
         stops.append(_Stop(snapshot, tuple(lines[version])))
+    if any(stop.snapshot.branch != branch for stop in stops):
+        raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {branch.name!r} was deleted and made again while it was copied", branch=branch.name)
     return _Line(branch.name, tuple(stops))
+
+
+def _living(source: Manifest) -> list[Branch]:
+    objects = source.root.objects
+    return [branch for name in list_branches(objects) if (branch := read_branch(objects, name)) is not None]
+
+
+def _lives(source: Manifest, branch: Branch) -> bool:
+    """Whether it is still there, this very one. A branch is deleted after those made from it, and its files after its name."""
+    return branch.name == MAIN or read_branch(source.root.objects, branch.name) == branch
 
 
 def _refuse_place(source: Root, target: Root) -> None:
@@ -118,41 +141,66 @@ class _Copy:
                 create_branch(made, child.name, from_=line.name)
         for stop in line.stops:
             for child in stop.children:
-                self._advance(made, child.name, stop.snapshot, child.stops[0].snapshot)
-                self.follow(made, child)
+                try:
+                    self._advance(made, child.name, stop.snapshot, child.stops[0].snapshot)
+                    self.follow(made, child)
+                except OmniGraphError:
+                    if _lives(self._source, child.stops[0].snapshot.branch):
+                        raise
+                    _leave_out(made, child)
 
     def _advance(self, made: Manifest, name: BranchName, before: Snapshot, after: Snapshot) -> None:
         """One commit of a branch of the copy: what the source's branch changed between two of its moments."""
         if before.commit == after.commit:
             return
-        shown = self._shown(after)
         branch, _, state = made.look(name)
-        rows = []
-        for row in after.state.tables.values():
-            here = state.tables.get(row.id)
-            if row.dropped:
-                if here is not None and not here.dropped:
-                    rows.append(msgspec.structs.replace(here, dropped=True))
-            elif here is None:
-                empty = create_table(self._target, row.path, table_schema(shown[row.id]))
-                filled = self._filled(empty, row, shown[row.id])
-                rows.append(TableRow(row.id, row.alias, row.path, filled.ref.version, row.rows, owner=branch.native))
-            elif row.ref != before.state.tables[row.id].ref:
-                rows.append(self._replaced(here, row, shown[row.id], branch))
-            elif row.alias != here.alias:
-                rows.append(msgspec.structs.replace(here, alias=row.alias))
-        schema = self._schema(after) if after.state.head.schema != before.state.head.schema else None
+        with self._laid_down() as laid:
+            rows = list(self._changed(branch, state, before, after, laid))
+            schema = self._schema(after) if after.state.head.schema != before.state.head.schema else None
         publication = Publication(CommitKind.COPY, tables=tuple(rows), schema=schema, actor=self._actor, message=self._message(after))
         publish(made, publication, branch=name)
         if schema is not None and name == MAIN:
             write_schema_copy(self._target, schema)
 
-    def _replaced(self, here: TableRow, row: TableRow, entity: EntityType, branch: Branch) -> TableRow:
+    def _changed(self, branch: Branch, state: State, before: Snapshot, after: Snapshot, laid: list[Table]) -> Iterator[TableRow]:
+        """What a branch of the copy shows anew. Tables and forks that nobody shows before the publish are noted in `laid`."""
+        shown = self._shown(after)
+        for row in after.state.tables.values():
+            here = state.tables.get(row.id)
+            if row.dropped:
+                if here is not None and not here.dropped:
+                    yield msgspec.structs.replace(here, dropped=True)
+            elif here is None:
+                laid.append(create_table(self._target, row.path, table_schema(shown[row.id])))
+                filled = self._filled(laid[-1], row, shown[row.id])
+                yield TableRow(row.id, row.alias, row.path, filled.ref.version, row.rows, owner=branch.native)
+            elif row.ref != before.state.tables[row.id].ref:
+                yield self._replaced(here, row, shown[row.id], branch, laid)
+            elif row.alias != here.alias:
+                yield msgspec.structs.replace(here, alias=row.alias)
+
+    @contextmanager
+    def _laid_down(self) -> Iterator[list[Table]]:
+        """New tables and forks, for a publish that will show them; when it does not come to that, they go again."""
+        laid: list[Table] = []
+        try:
+            yield laid
+        except OmniGraphError:
+            for table in laid:
+                if table.ref.branch is not None:
+                    delete_ref(table.root, table.ref.path, table.ref.branch)
+                else:
+                    self._target.objects.delete_prefix(table.ref.path)
+            raise
+
+    def _replaced(self, here: TableRow, row: TableRow, entity: EntityType, branch: Branch, laid: list[Table]) -> TableRow:
         """A table that a branch of the copy shows, with another content: its own, or a fork of what it inherited."""
         table = self._targets.open(here.ref)
         if here.owner != branch.native:
             table = create_ref(table, fresh_ref(branch.name))
-        if (staged := alter.alter(table, table_schema(entity)) if not _fits(table, entity) else None) is not None:
+            laid.append(table)
+        # By the identity in each column's mark, not by its name: the name may have gone to another property since.
+        if (staged := alter.emptied(table, table_schema(entity))) is not None:
             table = stage.commit(staged)
         moved = self._filled(table, row, entity)
         return TableRow(row.id, row.alias, here.path, moved.ref.version, row.rows, native=moved.ref.branch, owner=branch.native)
@@ -181,16 +229,17 @@ class _Copy:
         return f"copied from {uri} (graph {graph_id}), branch {snapshot.branch.name!r} at commit {snapshot.commit}"
 
 
+def _leave_out(made: Manifest, line: _Line) -> None:
+    """Take a branch back out of the copy, and first those made from it."""
+    for stop in line.stops:
+        for child in stop.children:
+            _leave_out(made, child)
+    if read_branch(made.root.objects, line.name) is not None:
+        delete_branch(made, line.name)
+
+
 def _live(snapshot: Snapshot) -> Iterator[TableRow]:
     return (row for row in sorted(snapshot.state.tables.values(), key=lambda row: row.alias) if not row.dropped)
-
-
-def _fits(table: Table, entity: EntityType) -> bool:
-    wanted = table_schema(entity)
-    return sorted(table.schema.names) == sorted(wanted.names) and all(
-        table.schema.field(field.name).equals(field.with_nullable(table.schema.field(field.name).nullable), check_metadata=False)
-        for field in wanted
-    )
 
 
 def _parts(table: Table, entity: EntityType) -> Iterator[pa.Table]:

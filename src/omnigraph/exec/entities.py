@@ -22,6 +22,7 @@ from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.store.arrays import whole
 from omnigraph.store.index import existing
+from omnigraph.store.intact import passed_by
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
 
@@ -54,7 +55,7 @@ class Entities:
     @cached_property
     def indexed(self) -> frozenset[str]:
         """The columns whose equality an index answers."""
-        return usable_columns(existing(self.table))
+        return frozenset() if passed_by(self.table.root, self.table.indexes) else usable_columns(existing(self.table))
 
     @cached_property
     def alive(self) -> Mask:

@@ -26,6 +26,7 @@ from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.store.index import IndexKind, IndexSpec, Segment, existing, write_index
+from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables
 
 FLAT_NUMBERS: Final = 1_000_000
@@ -65,7 +66,10 @@ class Pending(StrEnum):
 
 
 class ColumnIndex(msgspec.Struct, frozen=True):
-    """One index that one column should have. `uncovered_rows` came after it was built; they are few, and scanned."""
+    """One index that one column should have. `uncovered_rows` came after it was built; they are few, and scanned.
+
+    `damage` is what was wrong with the files of the one that was there and is replaced.
+    """
 
     table: str
     column: str
@@ -73,6 +77,7 @@ class ColumnIndex(msgspec.Struct, frozen=True):
     state: IndexState
     reason: Pending | None = None
     uncovered_rows: int = 0
+    damage: str | None = None
 
 
 class Indexes(msgspec.Struct, frozen=True):
@@ -164,14 +169,18 @@ def _plan(snapshot: Snapshot, catalog: Catalog, tables: Tables, ahead: Written |
 def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> Iterator[tuple[IndexIntent, ColumnIndex]]:
     """What each index of a table is once everything that can be built is built."""
     has = {(index.column, index.kind): index for index in existing(table)}
+    damages = {damage.index.name: damage.reason for damage in damaged_indexes(table, anew=True)}
     for intent in index_intents(entity):
         there = has.get((intent.column, _lance_kind(intent.kind)))
-        if there is not None and covers_nearly_all(there, few_rows=_flat_rows(entity, intent)):
+        damage = damages.get(there.name) if there is not None else None
+        if there is not None and damage is None and covers_nearly_all(there, few_rows=_flat_rows(entity, intent)):
             yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=there.uncovered_rows)
             continue
-        reason = _obstacle(entity, intent, row, table, ahead)
+        # A damaged one is replaced also where a new one would not be worth it yet: it is in the way until then.
+        replaced = damage is not None and intent.kind is not Wanted.VECTOR
+        reason = None if replaced else _obstacle(entity, intent, row, table, ahead)
         state = IndexState.BUILT if reason is None else IndexState.PENDING
-        yield intent, ColumnIndex(row.alias, intent.column, intent.kind, state, reason)
+        yield intent, ColumnIndex(row.alias, intent.column, intent.kind, state, reason, damage=damage)
 
 
 def _flat_rows(entity: EntityType, intent: IndexIntent) -> int:

@@ -82,7 +82,11 @@ class Queries:
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
     def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:
-        return explain(self._plan(ask, self._view(snapshot))[1])
+        view = self._view(snapshot)
+        with located(ask.source):
+            types = self._check(ask, snapshot).types
+        notes = self._surveyor.damage(snapshot, types)  # before the plan, which leaves a damaged index out
+        return explain(self._plan(ask, view)[1], notes=notes)
 
     def _view(self, snapshot: Snapshot) -> View:
         key = (snapshot.branch.native, snapshot.version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.ids import TypeId
@@ -17,6 +17,8 @@ from omnigraph.manifest.model import State, TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.statistics import Statistics, statistics_of
 from omnigraph.store.index import BuiltIndex, IndexKind, existing
+from omnigraph.store.intact import IndexFiles, damaged_indexes, passed_by
+from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, Tables
 
 KNOWN: Final = 4_096
@@ -35,12 +37,24 @@ KnownEdges = Callable[[TableRow], int]
 """How many edges an older adjacency shares with the one that a snapshot needs."""
 
 
+class _Surveyed(NamedTuple):
+    """The indexes of one table version. Whether their files are whole is the root's to know, and may change."""
+
+    indexes: tuple[BuiltIndex, ...]
+    files: tuple[IndexFiles, ...]
+    root: Root
+
+    @property
+    def usable_columns(self) -> frozenset[str]:
+        return frozenset() if passed_by(self.root, self.files) else usable_columns(self.indexes)
+
+
 class Surveyor:
     """Remembers the indexes of the tables it has looked at. Safe to use from many threads."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._known: OrderedDict[TableRef, tuple[BuiltIndex, ...]] = OrderedDict()
+        self._known: OrderedDict[TableRef, _Surveyed] = OrderedDict()
         self._mutex = threading.Lock()
 
     def statistics(
@@ -60,7 +74,7 @@ class Surveyor:
         return statistics_of(
             catalog,
             {type_: row.rows for type_, row in shown.items()},
-            indexed={type_: usable_columns(self.indexes(row.ref)) for type_, row in asked.items()},
+            indexed={type_: self._survey(row.ref).usable_columns for type_, row in asked.items()},
             adjacency=frozenset(edge for edge, row in links.items() if adjacency_ready(row)),
             spent_ms={edge: spent_ms(row) for edge, row in links.items()},
             known={edge: known(row) for edge, row in links.items()},
@@ -68,11 +82,26 @@ class Surveyor:
 
     def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:
         """The indexes of a table at a version."""
+        return self._survey(ref).indexes
+
+    def damage(self, snapshot: Snapshot, types: Iterable[TypeId]) -> list[str]:
+        """What is wrong with indexes that queries on `types` would use, in words."""
+        shown = live_tables(snapshot.state)
+        rows = sorted((shown[type_] for type_ in types if type_ in shown), key=lambda row: row.alias)
+        return [
+            f"index on {row.alias}.{damage.index.column} is damaged and not used: {damage.reason}; `ensure_indices` builds it anew"
+            for row in rows
+            for damage in damaged_indexes(self._tables.open(row.ref))
+            if damage.index.is_scalar
+        ]
+
+    def _survey(self, ref: TableRef) -> _Surveyed:
         with self._mutex:
             if (known := self._known.get(ref)) is not None:
                 self._known.move_to_end(ref)
                 return known
-        found = existing(self._tables.open(ref))
+        table = self._tables.open(ref)
+        found = _Surveyed(existing(table), table.indexes, table.root)
         with self._mutex:
             self._known[ref] = found
             while len(self._known) > KNOWN:

@@ -1,4 +1,4 @@
-"""A graph -> what is wrong with it, if anything: versions, ids, endpoints, native branches, intents. Reads only."""
+"""A graph -> what is wrong with it, if anything: versions, columns, ids, endpoints, native branches, intents. Reads only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog, EdgeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.errors import Kind, OmniGraphError
+from omnigraph.exec.statistics import live_tables
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import list_branches
+from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.refs import native_refs
-from omnigraph.store.tables import Tables, home
+from omnigraph.store.tables import Table, Tables, home
 
 CatalogOf = Callable[[Snapshot], Catalog]
 
@@ -66,9 +68,8 @@ def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: Ca
         yield Finding(Severity.ERROR, error.kind.value, error.message, name)
         return
     ids: dict[str, pa.Array] = {}
-    for row in snapshot.state.tables.values():
-        if not row.dropped:
-            yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, ids))
+    for type_id, row in live_tables(snapshot.state).items():
+        yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
         yield from _guarded(f"{name}:edge:{edge.name}", _edges(tables, snapshot, edge, ids))
 
@@ -112,16 +113,45 @@ def _guarded(where: str, wrongs: Iterator[_Wrong]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where)
 
 
-def _table(manifest: Manifest, tables: Tables, snapshot: Snapshot, row: TableRow, ids: dict[str, pa.Array]) -> Iterator[_Wrong]:
+def _table(
+    manifest: Manifest, tables: Tables, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, pa.Array]
+) -> Iterator[_Wrong]:
     table = tables.open(row.ref)
     if (head := table.head()) != row.version and _uncovered(manifest, snapshot, row, head):
         yield _Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+    if entity is not None:
+        yield from _identities(table, entity)
+    for damage in damaged_indexes(table, anew=True):
+        index = f"index {damage.index.name} on {damage.index.column!r} in {damage.index.folder}"
+        yield _Wrong("damaged_index", f"{index} is not used: {damage.reason}; `ensure_indices` builds it anew")
     found = table.scan([ID]).read_all().column(ID)
     ids[row.alias] = found.combine_chunks()
     if len(found) != row.rows:
         yield _Wrong("row_count", f"{len(found)} rows, the graph says {row.rows}")
     if (distinct := pc.count_distinct(found).as_py()) != len(found):
         yield _Wrong("duplicate_id", f"{len(found) - distinct} rows repeat an id")
+
+
+def _identities(table: Table, entity: EntityType) -> Iterator[_Wrong]:
+    """Each column holds the property that the schema says, by its identity: a name alone may be another property's."""
+    wanted, here = ({field.name: field for field in schema} for schema in (table_schema(entity), table.schema))
+    for name in sorted(wanted.keys() | here.keys()):
+        if name not in here:
+            wrong = "is missing"
+        elif name not in wanted:
+            wrong = "is not in the schema"
+        elif (here[name].type, here[name].nullable) != (wanted[name].type, wanted[name].nullable):
+            wrong = f"holds {_spelled(here[name])}, the schema says {_spelled(wanted[name])}"
+        elif (marks := [(field.metadata or {}).get(PROPERTY_MARK, b"").decode() for field in (here[name], wanted[name])])[0] != marks[1]:
+            wrong = f"holds property {marks[0] or 'without an identity'}, the schema says {marks[1] or 'none'}"
+        else:
+            continue
+        remedy = "before the next schema change, copy the graph: a copy lays every column down anew"
+        yield _Wrong("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
+
+
+def _spelled(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"
 
 
 def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int) -> bool:

@@ -16,6 +16,7 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, GraphId, TableId, new_commit_id, new_hex16, new_ulid
 from omnigraph.manifest.model import FORMAT, Commit, CommitKind, Head, SchemaText, State, TableChange, TableRow, fact_rows, now, state_rows
 from omnigraph.manifest.read import PATH, Manifest, newest_ledger
+from omnigraph.manifest.registry import FOLDER as BRANCHES
 from omnigraph.manifest.registry import Branch, list_branches
 from omnigraph.store.durable import sync_folder
 from omnigraph.store.ledger import Ledger, SwapLost, create_ledger
@@ -151,6 +152,7 @@ def _withdraw_copy(root: Root, *, existed: bool) -> None:
             elif name != UNFINISHED_COPY:
                 root.objects.delete(name)
         root.objects.delete(UNFINISHED_COPY)
+        root.remove_if_empty(BRANCHES)  # a branch that was begun and withdrawn leaves its folder
         if not existed:
             root.remove_if_empty()
     except StorageError as error:

@@ -118,7 +118,7 @@ class Leases:
             self._note_free(path, claim.release())
 
     def _branch_leases(self) -> list[str]:
-        return [path for path in self._objects.list(FOLDER, but_sizes=(RETIRED_BYTES,)) if path != self._root]
+        return [path for path, size in self._objects.sizes(FOLDER).items() if path != self._root and size != RETIRED_BYTES]
 
     def _is_our_turn(self, path: str, seen: Seen | None, claim: Claim) -> bool:
         """Is it our turn to try? When nobody holds it and all before us had their chance, or when it is ours unawares."""

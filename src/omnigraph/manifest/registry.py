@@ -97,8 +97,8 @@ def list_branches(objects: Objects) -> list[BranchName]:
     """The names of all branches but main, sorted. One listing."""
     return sorted(
         BranchName(unquote(entry.removeprefix(f"{FOLDER}/").removesuffix(".json")))
-        for entry in objects.list(FOLDER, but_sizes=NOT_BRANCHES)
-        if entry.endswith(".json")
+        for entry, size in objects.sizes(FOLDER).items()
+        if entry.endswith(".json") and size not in NOT_BRANCHES
     )
 
 
@@ -200,9 +200,8 @@ def withdraw_all(objects: Objects) -> None:
 
     One that is settled at this very moment is a branch that the next look shows.
     """
-    live = set(objects.list(FOLDER, but_sizes=NOT_BRANCHES))
-    for path in objects.list(FOLDER):
-        if path not in live and (left := objects.get_versioned(path)) is not None and len(left[0]) == _RESERVED_BYTES:
+    for path, size in objects.sizes(FOLDER).items():
+        if size == _RESERVED_BYTES and (left := objects.get_versioned(path)) is not None and len(left[0]) == _RESERVED_BYTES:
             _discard(objects, path, left[1])
 
 

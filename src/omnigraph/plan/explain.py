@@ -20,25 +20,26 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: tuple[Step, ...] = ()
 
 
-class Explanation(msgspec.Struct, frozen=True):
-    """A plan, explained. `text` is for people; `to_json` gives the same as data."""
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan, explained. `text` is for people; `to_json` gives the same as data. `notes` say what keeps it from a better one."""
 
     query: str
     columns: tuple[str, ...]
     plan: Step
+    notes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        return "\n".join((f"query {self.query} -> {', '.join(self.columns)}", *_lines(self.plan, 0)))
+        return "\n".join((f"query {self.query} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes))
 
     def to_json(self) -> dict[str, object]:
         built: dict[str, object] = msgspec.to_builtins(self)
         return built
 
 
-def explain(plan: ops.ReadPlan) -> Explanation:
+def explain(plan: ops.ReadPlan, *, notes: Iterable[str] = ()) -> Explanation:
     spell = Speller(plan.bindings)
-    return Explanation(plan.name, tuple(column.name for column in plan.columns), _step(plan.root, spell))
+    return Explanation(plan.name, tuple(column.name for column in plan.columns), _step(plan.root, spell), tuple(notes))
 
 
 def _lines(step: Step, depth: int) -> Iterable[str]:

@@ -61,6 +61,17 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
     return _overwritten(table, stored_schema(wanted), fragments, Counts(updated=rows), uuid)
 
 
+def emptied(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged | None:
+    """Stage the table with exactly these columns and no rows, for a caller that fills it next. None when it has these columns already.
+
+    Unlike `alter` it can hand a name from one column to another: nothing of the old columns stays.
+    """
+    wanted = stored_schema(key_annotated(schema))
+    if table.dataset.schema.equals(wanted, check_metadata=True):
+        return None
+    return _overwritten(table, wanted, [], Counts(deleted=table.count()), uuid)
+
+
 def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: Counts, uuid: str | None) -> Staged:
     operation = LanceOperation.Overwrite(stored_schema(schema), fragments)
     transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))

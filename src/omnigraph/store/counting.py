@@ -7,7 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from omnigraph.store.objects import Names, Objects, Sizes
+    from collections.abc import Mapping
+
+    from omnigraph.store.objects import Names, Objects
 
 
 class CountingObjects:
@@ -52,9 +54,13 @@ class CountingObjects:
         self._count("size")
         return self._inner.size(path)
 
-    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None) -> Names:
         self._count("list")
-        return self._inner.list(prefix, limit=limit, but_sizes=but_sizes)
+        return self._inner.list(prefix, limit=limit)
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        self._count("list")
+        return self._inner.sizes(prefix)
 
     def delete(self, path: str) -> None:
         self._count("delete")

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
@@ -170,22 +170,26 @@ def make(folder: str) -> str | None:
     return grown
 
 
-def children(folder: str, *, but_sizes: Collection[int] = ()) -> Iterator[str]:
-    """Names of the objects in `folder`, but for those of these sizes, and of its sub-folders that hold any object."""
+def children(folder: str) -> Iterator[str]:
+    """Names of the objects in `folder`, and of its sub-folders that hold any."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
                 if _may_hold_object(entry.path):
                     yield entry.name + "/"
-            elif not entry.name.endswith(RESIDUE) and not (but_sizes and _size(entry) in but_sizes):
+            elif not entry.name.endswith(RESIDUE):
                 yield entry.name
 
 
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat().st_size
-    except FileNotFoundError:  # deleted while we look
-        return -1
+def sizes(folder: str) -> Iterator[tuple[str, int]]:
+    """The objects below `folder`, at any depth, by their path from there, each with its size."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError, NotADirectoryError):  # it may go while we look
+                if entry.is_dir():
+                    yield from ((f"{entry.name}/{name}", size) for name, size in sizes(entry.path))
+                elif not entry.name.endswith(RESIDUE):
+                    yield entry.name, entry.stat().st_size
 
 
 def holds_object(folder: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.paths import check_path, check_prefix
 
 if TYPE_CHECKING:
-    from omnigraph.store.objects import Names, Objects, Sizes
+    from omnigraph.store.objects import Names, Objects
 
 # How often a write starts over when its folder is deleted under it.
 _ATTEMPTS: Final = 20
@@ -96,12 +96,12 @@ class LocalObjects:
             raise wrap_os_error(error, doing="look at", path=full) from error
         return None if stat.S_ISDIR(status.st_mode) else status.st_size
 
-    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None) -> Names:
         inside = check_prefix(prefix)
         folder = os.path.join(self.uri, inside) if inside else self.uri
         names: Names = []
         try:
-            for name in folders.children(folder, but_sizes=but_sizes):
+            for name in folders.children(folder):
                 names.append(f"{inside}/{name}" if inside else name)
                 if limit is not None and len(names) > limit:
                     raise ResourceLimitExceeded(
@@ -116,6 +116,15 @@ class LocalObjects:
         except OSError as error:
             raise wrap_os_error(error, doing="list", path=folder) from error
         return sorted(names)
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        full = self._full(prefix)
+        try:
+            return {f"{prefix}/{name}": size for name, size in folders.sizes(full)}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise wrap_os_error(error, doing="list", path=full) from error
 
     def delete(self, path: str) -> None:
         full = self._full(path)

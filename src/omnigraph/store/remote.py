@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
 
-    from omnigraph.store.objects import Names, Sizes
+    from omnigraph.store.objects import Names
 
 # Keys that only Lance reads, and what they are for us: another name, a retry setting, or nothing.
 _RENAMED: Final = {"request_timeout": "timeout"}
@@ -161,11 +161,11 @@ class RemoteObjects:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None) -> Names:
         inside = check_prefix(prefix)
         with self._wrapping("list", inside, write=False):
             found = obstore.list_with_delimiter(self._store, inside or None)
-        names = [entry["path"] for entry in found["objects"] if entry["size"] not in but_sizes and not entry["path"].endswith(RESIDUE)]
+        names = [entry["path"] for entry in found["objects"] if not entry["path"].endswith(RESIDUE)]
         names += [f"{folder}/" for folder in found["common_prefixes"]]
         if limit is not None and len(names) > limit:
             raise ResourceLimitExceeded(
@@ -176,6 +176,12 @@ class RemoteObjects:
                 actual=len(names),
             )
         return sorted(names)
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        inside = check_path(prefix)
+        with self._wrapping("list", inside, write=False):
+            found = [entry for chunk in obstore.list(self._store, inside) for entry in chunk]
+        return {entry["path"]: entry["size"] for entry in found if not entry["path"].endswith(RESIDUE)}
 
     def delete(self, path: str) -> None:
         check_path(path)

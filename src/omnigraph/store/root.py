@@ -31,6 +31,8 @@ class Root:
         self.session: Final = Session()
         self.flushed: Final[set[str]] = set()
         """Folders whose own entry is known to be on disk: durable.py flushes the way to a new one once."""
+        self.index_damage: Final[dict[str, str | None]] = {}
+        """By the uuid of an index that was looked at, what is wrong with its files; None for nothing (intact.py)."""
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
 

@@ -29,6 +29,7 @@ from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import fold, foldable, light
+from omnigraph.store.intact import Access, by_index
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 from omnigraph.store.tables import KEY, Table, TableRef, Where, one_of, open_dataset, uuid_in_doubt
@@ -306,9 +307,12 @@ def _write(table: Table, rows: pa.Table) -> list[Any]:
 
 
 def _merge(table: Table, rows: pa.Table) -> tuple[Any, dict[str, int]]:
-    try:
+    def ask(access: Access) -> Any:
         builder = table.dataset.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
-        transaction, stats = builder.execute_uncommitted(rows)
+        return builder.use_index(access is Access.BY_INDEX).execute_uncommitted(rows)
+
+    try:
+        transaction, stats = by_index(table, ask, on=KEY)
     except raised_by_lance() as error:
         raise table.failed(error, doing="upsert into") from error
     return transaction.operation, stats

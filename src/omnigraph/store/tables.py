@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from omnigraph.ids import new_ulid
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.durable import is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
+from omnigraph.store.intact import Access, IndexFiles, by_index, index_files, without_index
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
@@ -82,9 +84,22 @@ class Table:
         except raised_by_lance() as error:
             raise self.failed(error, doing="read the columns of") from error
 
-    def count(self, where: Where | None = None) -> int:
+    @cached_property
+    def indexes(self) -> tuple[IndexFiles, ...]:
+        """The files of its indexes, by the version file."""
         try:
-            return int(self.dataset.count_rows(filter=where))
+            return index_files(self.dataset, self.ref)
+        except raised_by_lance() as error:
+            raise self.failed(error, doing="list the indexes of") from error
+
+    def count(self, where: Where | None = None) -> int:
+        def ask(access: Access) -> int:
+            if access is Access.BY_INDEX:
+                return int(self.dataset.count_rows(filter=where))
+            return int(self.dataset.scanner(columns=[], filter=where, with_row_address=True, use_scalar_index=False).count_rows())
+
+        try:
+            return by_index(self, ask, on=where)
         except raised_by_lance() as error:
             raise self.failed(error, doing="count rows of") from error
 
@@ -126,7 +141,7 @@ class Table:
         batch_rows: int | None = None,
         fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
-        try:
+        def ask(access: Access) -> pa.RecordBatchReader:
             scanner = self.dataset.scanner(
                 columns=names,
                 filter=where,
@@ -135,19 +150,33 @@ class Table:
                 batch_size=batch_rows,
                 blob_handling="all_binary",
                 fragments=None if fragments is None else [self.dataset.get_fragment(part) for part in fragments],
+                use_scalar_index=access is Access.BY_INDEX,
             )
-            reader = scanner.to_reader()
+            return scanner.to_reader()
+
+        try:
+            reader = by_index(self, ask, on=where)
         except raised_by_lance() as error:
             raise self.failed(error, doing="scan") from error
         known = self.schema
         schema = pa.schema([known.field(field.name) if field.name in blob_names(reader.schema) else field for field in reader.schema])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema))
+        return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema, ask, where))
 
-    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """A scan fails where it reads, long after it began: there too with an error of ours."""
+    def _batches(
+        self, reader: pa.RecordBatchReader, schema: pa.Schema, ask: Callable[[Access], pa.RecordBatchReader], where: Where | None
+    ) -> Iterator[pa.RecordBatch]:
+        """A scan fails where it reads, long after it began: there too with an error of ours.
+
+        Indexes are asked before the first batch comes; so up to there, and no further, a scan can begin anew without them.
+        """
         try:
-            for batch in reader:
-                yield plain(batch, schema)
+            try:
+                first, rest = _begun(reader)
+            except raised_by_lance() as error:
+                first, rest = without_index(self, lambda access: _begun(ask(access)), on=where, error=error)
+            while first is not None:
+                yield plain(first, schema)
+                first = next(rest, None)
         except raised_by_lance() as error:
             raise self.failed(error, doing="scan") from error
 
@@ -373,6 +402,12 @@ def one_of(column: str, values: pa.Array) -> str:
         return "false"
     listed = pc.binary_join(pa.ListArray.from_arrays([0, len(quoted)], quoted), "', '")
     return f"`{column}` IN ('{listed[0].as_py()}')"
+
+
+def _begun(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
+    """The first batch, read, and the others to come."""
+    batches = iter(reader)
+    return next(batches, None), batches
 
 
 def _first(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from omnigraph.errors import Kind, OmniGraphError, StorageError
 from omnigraph.store.blobs import blob_names
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
+from omnigraph.store.intact import Access, by_index
 from omnigraph.store.tables import ADDRESS, Table, Where
 
 _APART: Final = (1, 2)
@@ -35,9 +36,15 @@ def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
 
 def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = None) -> pa.Table:
     """For each row its address and, a column each, how many bytes its blobs have; null for no blob. No blob is read (W-37)."""
+
+    def ask(access: Access) -> pa.Table:
+        indexed, described = access is Access.BY_INDEX, "blobs_descriptions"
+        return table.dataset.scanner(
+            columns=list(columns), filter=where, with_row_address=True, blob_handling=described, use_scalar_index=indexed
+        ).to_table()
+
     try:
-        scanner = table.dataset.scanner(columns=list(columns), filter=where, with_row_address=True, blob_handling="blobs_descriptions")
-        described = scanner.to_table()
+        described = by_index(table, ask, on=where)
     except raised_by_lance() as error:
         raise table.failed(error, doing="read blob sizes of") from error
     sizes = {name: pc.struct_field(described.column(name), "size") for name in columns}

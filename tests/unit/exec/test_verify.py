@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph import faults
+from omnigraph.catalog.tables import PROPERTY_MARK
+from omnigraph.exec.write import GiveUp, Prepared, Request, write
 from omnigraph.faults import Fault, SimulatedCrash
+from omnigraph.manifest.model import CommitKind
+from omnigraph.store.tables import Tables
+from tests.mutations import table, table_row
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
 
@@ -52,3 +58,38 @@ def test_what_the_dead_left_waits_for_cleanup_and_is_no_error(tmp_path: Path) ->
         ("warning", "unused_ref"),
         ("warning", "unused_table"),
     ]
+
+
+# -- columns and the properties they hold
+
+
+def marked(name: str, type_: pa.DataType, mark: bytes | None, *, nullable: bool = True) -> pa.Field:
+    return pa.field(name, type_, nullable=nullable, metadata={PROPERTY_MARK: mark} if mark is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (marked("born", pa.int32(), b"0123456789abcdef"), "holds property 0123456789abcdef"),
+        (marked("born", pa.int32(), None), "without an identity"),
+        (marked("other", pa.int32(), b"0123456789abcdef"), "is not in the schema"),
+        (None, "is missing"),
+        (marked("born", pa.int64(), b"same"), "holds int64, the schema says int32"),
+    ],
+    ids=["another", "none", "extra", "missing", "type"],
+)
+def test_a_column_that_holds_another_property_is_found(tmp_path: Path, column: pa.Field | None, says: str) -> None:
+    """Nothing of ours writes such a table; what wrote it is told by a query only when the next schema change loses the values."""
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key  born: I32? }")
+    row = table_row(graph, "node:Person")
+    fields = {field.name: field for field in table(graph, "node:Person").schema}
+    own = fields.pop("born")
+    if column is not None:
+        known = (column.metadata or {}).get(PROPERTY_MARK) == b"same"
+        fields[column.name] = column.with_metadata(own.metadata) if known else column
+    wrong = pa.schema(list(fields.values()))
+    write(graph._manifest, Tables(graph._manifest.root), Request(CommitKind.SCHEMA), lambda _: Prepared({row.id: GiveUp(wrong)}))
+    found = [finding for finding in graph.verify() if finding.code == "identity_mismatch"]
+    assert [(finding.severity.value, finding.where) for finding in found][:1] == [("error", "main:node:Person")]
+    assert says in " ".join(finding.message for finding in found)
+    assert "copy the graph" in found[0].message

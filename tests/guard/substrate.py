@@ -117,13 +117,17 @@ def part(ds_or_uri: LanceDataset | str, *new: str, n: int = 0) -> FragmentMetada
     return LanceFragment.create(uri, rows(*new, n=n))
 
 
+NURSERY = multiprocessing.get_context("forkserver")
+"""Forks processes that have imported Lance and not used it: importing it takes most of a second, four times over on two cores."""
+NURSERY.set_forkserver_preload(["tests.guard.substrate"])
+
+
 def in_processes(work: Callable[..., Any], *argument_lists: tuple[Any, ...]) -> list[Any]:
-    """Run `work(barrier, *arguments)` once per list, each in a spawned process of its own, and give back what they return."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(len(argument_lists), timeout=30)  # a child that dies before it breaks the others' wait, too
-    pipes = [context.Pipe(duplex=False) for _ in argument_lists]
+    """Run `work(barrier, *arguments)` once per list, each in a process of its own, and give back what they return."""
+    barrier = NURSERY.Barrier(len(argument_lists), timeout=30)  # a child that dies before it breaks the others' wait, too
+    pipes = [NURSERY.Pipe(duplex=False) for _ in argument_lists]
     children = [
-        context.Process(target=_report, args=(sender, work, barrier, arguments))
+        NURSERY.Process(target=_report, args=(sender, work, barrier, arguments))
         for (_, sender), arguments in zip(pipes, argument_lists, strict=True)
     ]
     for child, (_, sender) in zip(children, pipes, strict=True):
@@ -139,7 +143,7 @@ def _report(sender: Any, work: Callable[..., Any], barrier: Any, arguments: tupl
     sender.send(work(barrier, *arguments))
 
 
-# What the spawned processes run: at module level, so that they can be found by name.
+# What these processes run: at module level, so that they can be found by name.
 
 
 def append_in_turn(barrier: Any, uri: str, me: str, count: int) -> list[int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 import click
 
@@ -32,7 +34,7 @@ from omnigraph.cli.spark import spark
 from omnigraph.cli.verify import verify
 from omnigraph.cli.version import version
 from omnigraph.errors import OmniGraphError, status_of
-from omnigraph.exec.watch import LEFT_BEHIND
+from omnigraph.store.leaving import wait_for_work
 
 INTERRUPTED = 130
 LEGEND = """\b
@@ -61,14 +63,33 @@ for _command in _COMMANDS:
     cli.add_command(_command)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with its exit code."""
-    code = run(list(sys.argv[1:] if arguments is None else arguments))
-    if any(thread.name == LEFT_BEHIND for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # it ran out of time and only reads: whoever set a limit need not wait for it
-    sys.exit(code)
+    try:
+        code = run(list(sys.argv[1:] if arguments is None else arguments))
+    except BaseException:  # noqa: BLE001  # not an error of ours nor a bug of ours: the interpreter's own words for it
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process once everything is told and written, without taking the interpreter down.
+
+    The threads of Lance and Arrow live as long as the process. One that meets an interpreter that goes down aborts it, after its
+    work. A read that ran out of time is not waited for either: whoever set a limit need not wait for it.
+    """
+    try:
+        atexit.unregister(wait_for_work)
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                with suppress(OSError, ValueError):  # nobody listens any more: `run` has said so where it can be said
+                    stream.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    finally:
+        os._exit(code)
 
 
 def run(arguments: list[str]) -> int:

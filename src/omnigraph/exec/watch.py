@@ -10,11 +10,10 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import Final, TypeVar
 
 from omnigraph.errors import InvalidInput, Kind, LimitError
+from omnigraph.store.leaving import under_way
 
 ASKED_SECONDS: Final = 0.01
 """How often somebody who waits asks whether to go on waiting."""
-LEFT_BEHIND: Final = "omnigraph-query"
-"""The name of threads that work under a limit. Seen after their query has ended, they were left behind."""
 
 T = TypeVar("T")
 
@@ -44,8 +43,11 @@ class Watch:
         self._timeout_seconds: Final = timeout_seconds
         self._deadline: Final = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._cancellation: Final = cancellation
+        self._ending: Final = threading.Event()
 
     def check(self) -> None:
+        if self._ending.is_set():
+            raise LimitError(Kind.CANCELLED, "the process ends; nothing was changed")
         if self._cancellation is not None and self._cancellation.cancelled:
             raise LimitError(Kind.CANCELLED, "the query was cancelled; nothing was changed")
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -59,13 +61,13 @@ class Watch:
         """What `work` returns, unless the run must end before. Nothing stops a call into storage, but nobody has to wait for it:
         work that is left behind ends at its next `check`, or is done (an adjacency, say, which then serves the next query).
 
-        A process that ends waits for it: Python must not be taken down under a thread that is inside Lance.
+        A process that ends waits for it, and for work on daemon threads: Python must not be taken down under a thread that is inside Lance.
         """
         if self._deadline is None and self._cancellation is None:
-            return work()
+            return self._alone(work)
         self.check()
         done: Future[T] = Future()
-        threading.Thread(target=_fulfil, args=(done, work), name=LEFT_BEHIND).start()
+        threading.Thread(target=self._fulfil, args=(done, work), name="omnigraph-query").start()
         while True:
             try:
                 return done.result(ASKED_SECONDS)
@@ -74,9 +76,12 @@ class Watch:
                     raise
                 self.check()
 
+    def _alone(self, work: Callable[[], T]) -> T:
+        with under_way(stop=self._ending.set):
+            return work()
 
-def _fulfil(done: Future[T], work: Callable[[], T]) -> None:
-    try:
-        done.set_result(work())
-    except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller
-        done.set_exception(error)
+    def _fulfil(self, done: Future[T], work: Callable[[], T]) -> None:
+        try:
+            done.set_result(self._alone(work))
+        except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller
+            done.set_exception(error)

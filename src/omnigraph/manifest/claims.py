@@ -18,6 +18,7 @@ import msgspec
 from omnigraph.errors import ConflictError, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.manifest.fair import Grant
+from omnigraph.store.leaving import under_way
 from omnigraph.store.objects import Objects
 
 _log: Final = logging.getLogger(__name__)
@@ -211,8 +212,9 @@ class Claim:
         return None
 
     def _renew_while_held(self) -> None:
-        while not self._over.wait(self._ttl_seconds / 3) and self._renew():
-            pass
+        with under_way(stop=self._over.set):
+            while not self._over.wait(self._ttl_seconds / 3) and self._renew():
+                pass
 
     def _renew(self) -> bool:
         """Renew once; False when there is nothing left to renew."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from omnigraph.cli.main import main
+from omnigraph.cli import main
 
 REFERENCE = (Path(__file__).parents[3] / "docs/user/cli.md").read_text("utf-8")
 
@@ -42,11 +42,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def run_(*arguments: str) -> Done:
-        with pytest.raises(SystemExit) as left:
-            main(list(arguments))
+        code = main.run(list(arguments))
         printed = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return Done(left.value.code, printed.out, printed.err)
+        return Done(code, printed.out, printed.err)
 
     return run_
 
@@ -165,7 +163,7 @@ def test_a_file_that_cannot_be_read_is_named(files: Path, run: Run, make: Callab
 
 
 def test_lint_loads_no_engine(files: Path) -> None:
-    program = "import sys\nfrom omnigraph.cli.main import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    print(*sys.modules)"
+    program = "import sys\nfrom omnigraph.cli.main import run\nrun(sys.argv[1:])\nprint(*sys.modules)"
     command = [sys.executable, "-c", program, "lint", "--schema", "films.pg", "--query", "films.gq"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "omnigraph.plan.lint" in done.stdout.split()

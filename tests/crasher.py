@@ -66,7 +66,10 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
         case "matrix":
             run(manifest, WRITERS[int(what)])
         case "mutate":
-            og.open(manifest.root.uri).mutate(what)
+            og.open(manifest.root.uri, storage_options=manifest.root.storage_options).mutate(what)
+        case "on":
+            branch, _, text = what.partition(" ")
+            og.open(manifest.root.uri, storage_options=manifest.root.storage_options).mutate(text, branch=branch)
         case "load":
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).load(**json.loads(what))
         case "apply" | "purge":

@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
@@ -81,13 +82,18 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
 def open_(
     uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Graph:
-    """Open a graph. Mode "r" never writes, not even to recover; mode "rw" first finishes what dead writers left, on every branch."""
+    """Open a graph. Mode "r" never writes, not even to recover; mode "rw" first finishes what dead writers left, on every branch.
+
+    It waits for nobody: a branch on which another writer is at work is left as it is.
+    """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is neither 'r' nor 'rw'", mode=mode)
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(open_graph(root, writable=mode == "rw"), mode=mode, actor=actor)
     if mode == "rw":
-        graph.refresh()
+        from omnigraph.manifest.recover import heal_dead
+
+        heal_dead(graph._manifest, graph._tables)
     return graph
 
 
@@ -177,7 +183,13 @@ class Graph:
     ) -> Result:
         """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
-        return watch.guard(lambda: self._queries.result(_ask(source, name, params), self._snapshot(branch, at), watch=watch))
+
+        def run() -> Result:
+            ask, snapshot = _ask(source, name, params), self._snapshot(branch, at)
+            with self._manifest.reading(snapshot, past=at is not None):
+                return self._queries.result(ask, snapshot, watch=watch)
+
+        return watch.guard(run)
 
     def explain(
         self,
@@ -189,7 +201,9 @@ class Graph:
         at: str | int | datetime | None = None,
     ) -> Explanation:
         """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
-        return self._queries.explanation(_ask(source, name, params), self._snapshot(branch, at))
+        ask, snapshot = _ask(source, name, params), self._snapshot(branch, at)
+        with self._manifest.reading(snapshot, past=at is not None):
+            return self._queries.explanation(ask, snapshot)
 
     def load(
         self,
@@ -292,7 +306,14 @@ class Graph:
         from omnigraph.exec.export import export_lines
 
         snapshot = self._snapshot(branch, at)
-        return export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+        lines = export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+
+        def read() -> Iterator[str]:
+            with self._manifest.reading(snapshot, past=at is not None):
+                yield from lines
+
+        return read()
 
     def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
         """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
@@ -308,7 +329,10 @@ class Graph:
         from omnigraph.exec.blobs import find_blob
 
         snapshot = self._snapshot(branch, at)
-        return find_blob(self._tables, snapshot, self._catalog(snapshot), kind=kind, type_=type_, id_=id_, property_=property_)
+        reading = partial(self._manifest.reading, snapshot, past=at is not None)
+        with reading():
+            catalog = self._catalog(snapshot)
+            return find_blob(self._tables, snapshot, catalog, kind=kind, type_=type_, id_=id_, property_=property_, reading=reading)
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
@@ -334,7 +358,7 @@ class Graph:
         return sorted(found.values(), key=lambda recovery: (recovery.at, recovery.commit_id), reverse=True)
 
     def refresh(self) -> list[Audit]:
-        """Finish or undo what dead writers left, on every branch. Readers need no refresh: they always look."""
+        """Finish or undo what dead writers left, on every branch, after those who live are done. Readers need no refresh."""
         from omnigraph.manifest.publish import LOCK_SECONDS
         from omnigraph.manifest.recover import heal
 

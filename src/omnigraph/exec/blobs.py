@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import binascii
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import pyarrow as pa
@@ -27,10 +29,15 @@ MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
 _ETAG_LENGTH: Final = 32
 
 
+Reading = Callable[[], AbstractContextManager[None]]
+"""What a read of a snapshot stands in, so that it can say whether the branch was deleted meanwhile."""
+
+
 class Blob:
     """One blob as a snapshot showed it. It keeps its bytes whatever is written after (B-23)."""
 
-    def __init__(self, table: Table, column: str, address: int, *, size: int) -> None:
+    def __init__(self, table: Table, column: str, address: int, *, size: int, reading: Reading) -> None:
+        self._reading = reading
         self._table = table
         self._column = column
         self._address = address
@@ -51,10 +58,13 @@ class Blob:
             raise InvalidInput(
                 Kind.BLOB_RANGE, f"the blob has {self.size} bytes; there are none from byte {start} on", start=start, size=self.size
             )
-        return read_blob(self._table, self._column, self._address, start=start, length=stop - start)
+        with self._reading():
+            return read_blob(self._table, self._column, self._address, start=start, length=stop - start)
 
 
-def find_blob(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str) -> Blob:
+def find_blob(
+    tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str, reading: Reading
+) -> Blob:
     """The blob of one property of one node or edge."""
     entity = _entity(catalog, kind, type_)
     if property_ not in blob_properties(entity):
@@ -67,7 +77,7 @@ def find_blob(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str
     size = found.column(property_)[0].as_py()
     if size is None:
         raise NotFound(Kind.OBJECT_NOT_FOUND, f"{what} has no {property_}: it is null", type=type_, id=id_, property=property_)
-    return Blob(table, property_, found.column(ADDRESS)[0].as_py(), size=size)
+    return Blob(table, property_, found.column(ADDRESS)[0].as_py(), size=size, reading=reading)
 
 
 def _entity(catalog: Catalog, kind: str, type_: str) -> EntityType:

@@ -87,7 +87,7 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What was made true. `repeated`: this token had been published before, and nothing was done now."""
+    """What was made true. `repeated`: this token or this commit had been published before, and nothing was done now."""
 
     commit: Commit
     snapshot: Snapshot
@@ -107,6 +107,8 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
             continue
         if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
             return Published(first, Snapshot(found, ledger.version, state), repeated=True)
+        if (ours := _landed_before(publication, ledger, state)) is not None:
+            return Published(ours, Snapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         commit = _commit(publication, commit_id, found, ledger, state)
         try:
@@ -247,6 +249,17 @@ def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
     """The publication's schema, unless this branch knows it already (a change that was undone): facts are written once."""
     schema = publication.schema
     return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
+
+
+def _landed_before(publication: Publication, ledger: Ledger, state: State) -> Commit | None:
+    """The commit of an id that was minted beforehand, when it is there: whoever finds an intent may publish it, and it lands once.
+
+    Read from the ledger that the swap starts from, so of two who publish it at the same time the second finds it. A head that is
+    still the expected parent has no child yet: then nothing is read.
+    """
+    if publication.commit is None or publication.expect.head == state.head.commit:
+        return None
+    return next(iter(read_commits(ledger.find(COMMIT + publication.commit))), None)
 
 
 def published_before(ledger: Ledger, branch: Branch, token: str) -> Commit | None:

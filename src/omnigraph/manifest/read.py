@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from omnigraph.errors import InvalidInput, Kind, NotFound
+from omnigraph.errors import InvalidInput, Kind, NotFound, StorageError
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash, TypeId
 from omnigraph.manifest import intents, lineage
 from omnigraph.manifest.intents import Intent
@@ -94,13 +94,37 @@ class Manifest:
         found = find_branch(self.root.objects, branch)
         with self._mutex:
             warm = self._warm.get(branch)
-        # B-21: a branch of the same name made anew shares nothing with the old one.
-        if warm is not None and warm.branch == found and warm.ledger.newest_version() == warm.ledger.version:
-            return found, warm.ledger, warm.state
-        ledger = newest_ledger(self.root, found)
-        state = read_state(ledger.state())
+        try:
+            # B-21: a branch of the same name made anew shares nothing with the old one.
+            if warm is not None and warm.branch == found and warm.ledger.newest_version() == warm.ledger.version:
+                return found, warm.ledger, warm.state
+            ledger = newest_ledger(self.root, found)
+            state = read_state(ledger.state())
+        except (StorageError, NotFound):
+            if self._lives(found):
+                raise
+            return self.look(branch)  # deleted while we looked: it is gone, or there is another one
         self.remember(found, ledger, state)
         return found, ledger, state
+
+    @contextmanager
+    def reading(self, snapshot: Snapshot, *, past: bool) -> Iterator[None]:
+        """A read of a snapshot. One that fails because the branch was deleted meanwhile says that, and not which file it missed (T-06).
+
+        `past`: a certain commit or moment was asked for, not the branch as it is.
+        """
+        try:
+            yield
+        except (StorageError, NotFound) as error:
+            if self._lives(snapshot.branch):
+                raise
+            name = snapshot.branch.name
+            if past:
+                raise _went_with_its_branch(snapshot.commit, name) from error
+            raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {name!r} was deleted while it was read", branch=name) from error
+
+    def _lives(self, branch: Branch) -> bool:
+        return branch.native is None or read_branch(self.root.objects, branch.name) == branch
 
     def discard_torn(self, branch: Branch) -> None:
         """Remove newer versions than the one that `look` shows: they are not whole, and did not happen. Under the branch's lock."""
@@ -157,12 +181,7 @@ class Manifest:
         """A commit is read where it was born. A branch made anew under the old name has another native name (B-22)."""
         born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
         if born_on is None or born_on.native != commit.native:
-            raise NotFound(
-                Kind.VERSION_RECLAIMED,
-                f"commit {commit.id} was made on a branch {commit.branch!r} that has been deleted since; its rows cannot be read any more",
-                commit=commit.id,
-                branch=commit.branch,
-            )
+            raise _went_with_its_branch(commit.id, commit.branch)
         _, newest, _ = self.look(born_on.name)
         return Snapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
 
@@ -218,6 +237,15 @@ class Manifest:
             raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} knows no schema {schema}", schema=schema, branch=branch)
         self._schemas[schema] = text
         return text
+
+
+def _went_with_its_branch(commit: CommitId, branch: BranchName) -> NotFound:
+    return NotFound(
+        Kind.VERSION_RECLAIMED,
+        f"commit {commit} was made on a branch {branch!r} that has been deleted since; its rows cannot be read any more",
+        commit=commit,
+        branch=branch,
+    )
 
 
 def _by_id(ledger: Ledger, *, since: int = 0) -> dict[CommitId, Commit]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from omnigraph.errors import Kind, NotFound, RecoveryRequired, StorageError
+from omnigraph.errors import Kind, LimitError, NotFound, RecoveryRequired, StorageError
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
@@ -56,6 +56,24 @@ def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seco
     for on in sorted({branch if _lives(manifest, intent) else MAIN for intent in waiting}):
         with hold(manifest, on, timeout_seconds=timeout_seconds) as grant:
             healed += heal_held(manifest, tables, on, grant=grant)
+    return healed
+
+
+def heal_dead(manifest: Manifest, tables: Tables) -> list[Audit]:
+    """The same on every branch, but for those on which somebody is at work: who lives finishes its own write, and is not waited for.
+
+    So an intent may stay for a while whose writer died just now; the next write of its branch resolves it, at the latest.
+    """
+    healed: list[Audit] = []
+    waiting = intents.pending(manifest.root.objects)
+    for on in sorted({intent.branch.name if _lives(manifest, intent) else MAIN for intent in waiting}):
+        try:
+            with hold(manifest, on, timeout_seconds=0) as grant:
+                healed += heal_held(manifest, tables, on, grant=grant)
+        except LimitError as busy:
+            if busy.kind is not Kind.LOCK_TIMEOUT:
+                raise
+            log.info("an intent on %s is left to the writer at work there: %s", on, busy)
     return healed
 
 

@@ -12,6 +12,7 @@ from omnigraph.errors import Kind, NotFound, Outcome, ResourceLimitExceeded, Sto
 from omnigraph.ids import content_hash
 from omnigraph.store import folders
 from omnigraph.store.foreign import wrap_os_error
+from omnigraph.store.lock_proof import prove_locks
 from omnigraph.store.paths import check_path, check_prefix
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class LocalObjects:
 
 
 def probe_local(objects: Objects) -> None:
-    """Refuse a root whose file system has no hard links or cannot lock a folder, before anything is claimed there (A-11)."""
+    """Refuse a root whose file system has no hard links, or no locks that exclude, before anything is claimed there (A-11)."""
     if not objects.is_local:
         return
     folder = objects.uri
@@ -219,6 +220,7 @@ def probe_local(objects: Objects) -> None:
             other = folders.staging_name()
             folders.hard_link(descriptor, staged, other)
             os.unlink(other, dir_fd=descriptor)
+        prove_locks(folder, graph=objects.uri)
     except OSError as error:
         raise wrap_os_error(error, doing="write below", path=folder) from error
 

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "the second look for intents, under the lock",
         "exec/write.py",
-        "        heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5\n",
+        "        heal_held(manifest, tables, branch, grant=grant)  # 5\n",
         "",
         ("tests/crash/test_sleepers.py",),
     ),

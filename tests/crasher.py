@@ -22,7 +22,7 @@ import omnigraph as og
 from omnigraph import faults
 from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
-from omnigraph.ids import BranchName
+from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.read import Manifest
@@ -59,7 +59,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
         case "write":
             add(manifest, "new", token="the-write")
         case "create":
-            create_branch(manifest, what)
+            name, _, parent = what.partition(" from ")
+            create_branch(manifest, name, from_=BranchName(parent or MAIN))
         case "delete":
             delete_branch(manifest, BranchName(what))
         case "matrix":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -86,11 +88,28 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s\"'<>]*@")
+
+
+def redacted(text: str) -> str:
+    """A text without the user names and passwords that URIs in it carry, as in `http://user:secret@host`."""
+    return _CREDENTIALS.sub("***@", text)
+
+
+def _scrub(error: BaseException | None) -> None:
+    """Take credentials out of a foreign error's own words, and of what it was raised from: they are printed with an error of ours."""
+    while error is not None and not isinstance(error, OmniGraphError):
+        if error.args and isinstance(error.args[0], str) and (clean := redacted(error.args[0])) != error.args[0]:
+            error.args = (clean, *error.args[1:])
+        error = error.__cause__ or error.__context__
+
+
 class OmniGraphError(Exception):
     """The root. `kind` is for programs, `message` for people, `facts` are the data behind the message."""
 
     def __init__(self, kind: Kind, message: str, **facts: object) -> None:
         super().__init__(message)
+        _scrub(sys.exception())
         self.kind: Final = kind
         self.message: Final = message
         self.facts: Final = facts
@@ -181,10 +200,14 @@ class RecoveryRequired(OmniGraphError):
 
 
 class StorageError(OmniGraphError):
-    """The bytes below us failed. `outcome` says whether the effect happened."""
+    """The bytes below us failed. `outcome` says whether the effect happened.
+
+    Its words often come from below, where endpoints are written out: no password in a URI gets past here.
+    """
 
     def __init__(self, kind: Kind, message: str, *, outcome: Outcome = Outcome.DID_NOT_HAPPEN, **facts: object) -> None:
-        super().__init__(kind, message, outcome=outcome.value, **facts)
+        clean = {name: redacted(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+        super().__init__(kind, redacted(message), outcome=outcome.value, **clean)
         self.outcome: Final = outcome
 
 

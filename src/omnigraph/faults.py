@@ -46,6 +46,7 @@ class Fault(StrEnum):
     WRITE_PUBLISHED = "write.published"
     RECLAIM_BEFORE = "reclaim.before"
     RECLAIM_AFTER = "reclaim.after"
+    RECOVER_FOUND = "recover.found"
     RECOVER_BEFORE_RESTORE = "recover.before_restore"
     RECOVER_AFTER_RESTORE = "recover.after_restore"
     RECOVER_BEFORE_PUBLISH = "recover.before_publish"
@@ -54,6 +55,7 @@ class Fault(StrEnum):
     BRANCH_AFTER_CREATE = "branch.after_create"
     BRANCH_BEFORE_DELETE = "branch.before_delete"
     BRANCH_AFTER_DELETE = "branch.after_delete"
+    BRANCH_BEFORE_DROP = "branch.before_drop"
     CACHE_BEFORE_RENAME = "cache.before_rename"
     SPARK_TASK_WRITTEN = "spark.task_written"
 

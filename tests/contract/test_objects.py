@@ -129,6 +129,14 @@ class TestContract:
         assert objects.list("") == ["a-/", "a.json", "a/", "ab/"]
         assert objects.list("missing") == objects.list("a/1") == []
 
+    def test_list_leaves_out_objects_of_given_sizes(self, objects: Objects) -> None:
+        """A-05: folders have no size, and stay."""
+        for path, size in (("a/0", 0), ("a/4", 4), ("a/5", 5), ("a/sub/x", 0)):
+            objects.put(path, b"x" * size)
+        assert objects.list("a", but_sizes=(4, 0)) == ["a/5", "a/sub/"]
+        assert objects.list("a", but_sizes=(5,)) == ["a/0", "a/4", "a/sub/"]
+        assert objects.list("a") == ["a/0", "a/4", "a/5", "a/sub/"]
+
     def test_list_refuses_more_than_its_limit(self, objects: Objects) -> None:
         """A-10: never a truncated success."""
         for number in range(4):

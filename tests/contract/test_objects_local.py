@@ -263,7 +263,8 @@ class TestDurability:
         assert durable_calls == ["fsync staged", "link", f"fsync {root / 'a'}", f"fsync {root}"]
         durable_calls.clear()
         objects.put_if_match("a/x", b"2", token, sync=True)
-        assert durable_calls == ["fsync staged", "replace", f"fsync {root / 'a'}", f"fsync {root}"]
+        # The way from there to the root is on the disk already.
+        assert durable_calls == ["fsync staged", "replace", f"fsync {root / 'a'}"]
 
     def test_without_sync_nothing_is_flushed(self, objects: Objects, durable_calls: list[str]) -> None:
         token = objects.put_if_absent("a/x", b"1")

@@ -26,16 +26,22 @@ INIT = (Fault.INIT_BEFORE_TABLES, Fault.INIT_BETWEEN_TABLES, Fault.INIT_BEFORE_M
 STAGE = (Fault.STAGE_BEFORE_COMMIT, Fault.STAGE_AFTER_COMMIT)
 PUBLISH = (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT, Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC)
 CREATE = (Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE)
-DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE)
-RECOVER = (Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_RESTORE, Fault.RECOVER_BEFORE_PUBLISH, Fault.RECOVER_AFTER_PUBLISH)
+DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE, Fault.BRANCH_BEFORE_DROP)
+RECOVER = (
+    Fault.RECOVER_FOUND,
+    Fault.RECOVER_BEFORE_RESTORE,
+    Fault.RECOVER_AFTER_RESTORE,
+    Fault.RECOVER_BEFORE_PUBLISH,
+    Fault.RECOVER_AFTER_PUBLISH,
+)
 RECLAIM = (Fault.RECLAIM_BEFORE, Fault.RECLAIM_AFTER)
 OBJECT = (Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK)
 ELSEWHERE = (Fault.CACHE_BEFORE_RENAME, Fault.SPARK_TASK_WRITTEN)
 """Not in the graph: tests/unit/exec/adjacency/test_builders.py. Not in this process: tests/spark_cluster/test_exactly_once.py."""
 
 
-def killed(doing: str, uri: str, point: Fault) -> None:
-    done = crash(doing, uri, point)
+def killed(doing: str, uri: str, point: Fault, *, nth: int = 1) -> None:
+    done = crash(doing, uri, point, nth=nth)
     assert done.returncode == -signal.SIGKILL, f"{point} was not reached: {done.said}"
     assert "done" not in done.said
 
@@ -112,11 +118,12 @@ def test_delete_branch(tmp_path: Path, point: Fault) -> None:
     assert len(manifest.commits(WORK)) == 1, "the old branch's commit does not come back"
 
 
+@pytest.mark.parametrize("nth", [1, 2], ids=["reserved", "settled"])
 @pytest.mark.parametrize("point", OBJECT)
-def test_the_object_that_makes_a_branch_visible(tmp_path: Path, point: Fault) -> None:
+def test_the_object_that_makes_a_branch_visible(tmp_path: Path, point: Fault, nth: int) -> None:
     manifest = make(tmp_path / "g")
-    killed("create work", manifest.root.uri, point)
-    visible = point is Fault.OBJECT_AFTER_LINK
+    killed("create work", manifest.root.uri, point, nth=nth)
+    visible = point is Fault.OBJECT_AFTER_LINK and nth == 2
     assert list_branches(manifest.root.objects) == (["work"] if visible else [])
     if not visible:
         create_branch(manifest, "work")

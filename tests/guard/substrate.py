@@ -11,6 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
+from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 KEY = b"lance-schema:unenforced-primary-key"
@@ -157,7 +158,7 @@ def append_fenced(barrier: Any, uri: str, me: str, count: int) -> tuple[list[tup
         tx = append(base, key) if len(landed) % 2 else upsert(base, key)
         try:
             landed.append((base.version, commit(base, fence(base, tx)).version))
-        except lance.commit.CommitConflictError as lost:
+        except CommitConflictError as lost:
             retryable, other = retryable + lost.retryable, other + (not lost.retryable)
     return landed, retryable, other
 
@@ -188,7 +189,7 @@ def swap_in_turn(barrier: Any, uri: str, me: str, count: int) -> list[tuple[int,
         names = [*newest.to_table()["id"].to_pylist(), f"{me}{len(landed)}"]
         try:
             landed.append((base.version, commit(base, swap(base, out=[newest.fragment_id], parts=[part(base, *names)])).version))
-        except lance.commit.CommitConflictError:
+        except CommitConflictError:
             continue
     return landed
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import lance
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
+from lance.commit import CommitConflictError
 
 from tests.guard.substrate import append, born, commit, delete, fence, ids, overwrite, upsert
 
@@ -105,7 +106,7 @@ def test_a_write_staged_before_a_restore_is_refused_for_good(tmp_path):
     table = born(tmp_path / "t", "a")
     stale = append(table, "late")
     table.restore()
-    with pytest.raises(lance.commit.CommitConflictError) as refused:
+    with pytest.raises(CommitConflictError) as refused:
         commit(lance.dataset(table.uri, version=1), stale)
     assert refused.value.retryable is False
 

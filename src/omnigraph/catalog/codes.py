@@ -35,12 +35,13 @@ class SchemaCode(StrEnum):
     DUPLICATE = "S30"
     UNKNOWN_ENDPOINT = "S31"
     EDGE_NAMES_COLLIDE = "S32"
+    TOO_MANY = "S33"
 
 
 PARSER_CODES: Final = frozenset({"S01", "S06", "S07", "S08", "S17", "S18", "S19", "S29"})
-"""The rest of S01..S32: what one declaration shows by itself is refused while it is read."""
+"""The rest of S01..S33: what one declaration shows by itself is refused while it is read."""
 
 
-def refuse(code: SchemaCode, message: str, *, span: Span, hint: str | None = None) -> LanguageError:
+def refuse(code: SchemaCode, message: str, *, span: Span, hint: str | None = None, **facts: object) -> LanguageError:
     """The error to raise for a schema that is well formed but has no meaning."""
-    return LanguageError(Kind.SCHEMA, message, span=span, code=code.value, hint=hint)
+    return LanguageError(Kind.SCHEMA, message, span=span, code=code.value, hint=hint, **facts)

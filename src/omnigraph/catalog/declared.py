@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import ValueType, display, value_type
+from omnigraph.errors import LanguageError
 from omnigraph.lang import schema as tree
+from omnigraph.lang.tree import Name
+
+MAX_TYPES: Final = 1_000
+"""Node types, edge types and interfaces of a schema. A graph of so many is made in five seconds."""
+MAX_PROPERTIES: Final = 1_000
+"""Of one type, with those that it inherits. An update of one row costs the square of them: 3 s at a thousand, 13 s at two."""
+MAX_PROPERTIES_IN_ALL: Final = 20_000
 
 
 class DeclaredProperty(NamedTuple):
@@ -53,8 +61,25 @@ class Declared(NamedTuple):
 
 def declare(schema: tree.Schema) -> tuple[Declared, ...]:
     """Every declaration in textual order, its interfaces resolved."""
+    if len(schema.declarations) > MAX_TYPES:
+        raise _too_many("types", "the schema", MAX_TYPES, len(schema.declarations), schema.declarations[MAX_TYPES].name)
     interfaces = _interfaces(schema)
-    return tuple(_declare(declaration, interfaces) for declaration in schema.declarations)
+    found: list[Declared] = []
+    in_all = 0
+    for declaration in schema.declarations:
+        found.append(declared := _declare(declaration, interfaces))
+        in_all += len(declared.properties)
+        if len(declared.properties) > MAX_PROPERTIES:
+            raise _too_many("properties", declared.label, MAX_PROPERTIES, len(declared.properties), declaration.name)
+        if in_all > MAX_PROPERTIES_IN_ALL:
+            raise _too_many("properties_in_all", f"the schema up to {declared.label}", MAX_PROPERTIES_IN_ALL, in_all, declaration.name)
+    return tuple(found)
+
+
+def _too_many(resource: str, where: str, limit: int, actual: int, at: Name) -> LanguageError:
+    what = "types" if resource == "types" else "properties"
+    message = f"{where} has {actual} {what}; at most {limit} are allowed"
+    return refuse(SchemaCode.TOO_MANY, message, span=at.span, resource=resource, limit=limit, actual=actual)
 
 
 def _interfaces(schema: tree.Schema) -> Mapping[str, tree.InterfaceType]:

@@ -13,7 +13,7 @@ from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import Manifest
-from omnigraph.manifest.registry import list_branches
+from omnigraph.manifest.registry import list_branches, withdraw_all
 from omnigraph.store.reclaim import remove_versions, versions_below
 from omnigraph.store.tables import TableRef, Tables
 
@@ -26,14 +26,15 @@ def reclaim(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_s
     if not any(row.floor for row in manifest.look(branch)[2].tables.values()):
         return
     with Locks.of(manifest.root.objects).exclusive(timeout_seconds=timeout_seconds) as grant:
+        withdraw_all(manifest.root.objects)  # whoever was about to make a branch may have looked before these versions were given up
         found, _, state = manifest.look(branch)
         shown = frozenset(_shown(manifest))
         for row in state.tables.values():
             if row.floor and row.owner == found.native:
                 table = tables.open(row.ref)
                 spent = [version for version in versions_below(table, row.floor) if row.ref.at(version) not in shown]
-                grant.check()
                 reach(Fault.RECLAIM_BEFORE)
+                grant.check()  # what was given up and is not shown will not be shown again; but who lost its lock removes nothing
                 remove_versions(table, spent)
                 tables.forget(row.ref.at(version) for version in spent)
                 reach(Fault.RECLAIM_AFTER)

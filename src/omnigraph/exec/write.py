@@ -33,7 +33,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.birth import NewTable
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant, Locks
-from omnigraph.manifest.model import COMMIT, Commit, CommitKind, SchemaText, TableRow, now, read_commits
+from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
 from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
@@ -176,7 +176,7 @@ def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare
         early = _prepare(manifest, tables, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
-        heal_held(manifest, tables, branch, epoch=grant.epoch)  # 5
+        heal_held(manifest, tables, branch, grant=grant)  # 5
         if (first := repeated(manifest, request)) is not None:
             return first
         still = early is not None and _same_authority(manifest, early.snapshot)
@@ -400,7 +400,7 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
             intent = _turned_back(manifest, intent)
         if not ended:
             grant.check()
-        resolve(manifest, tables, intent, epoch=grant.epoch)
+        resolve(manifest, tables, intent, grant=grant)
         landed = _find_commit(manifest, intent, intent.commit)
     except FlushFailed as doubtful:
         if doubtful is error:
@@ -415,7 +415,7 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
 
 def _turned_back(manifest: Manifest, intent: Intent) -> Intent:
     """The intent, saying for whoever comes next that it must not be finished. That it cannot be said does not keep us from undoing it."""
-    back = msgspec.structs.replace(intent, back_only=True)
+    back = msgspec.structs.replace(intent, way=Resolution.ROLLED_BACK)
     try:
         intents.arm(manifest.root.objects, back)
     except StorageError as error:

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
-from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, StorageError
+from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
-from omnigraph.manifest.locks import Locks
+from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import State, now
 from omnigraph.manifest.publish import LOCK_SECONDS, set_home
 from omnigraph.manifest.read import PATH, Manifest
-from omnigraph.manifest.registry import FOLDER, Branch, check_free, check_name, claim, find_branch, list_branches, object_of, read_branch
+from omnigraph.manifest.registry import (
+    FOLDER,
+    Branch,
+    SeenBranch,
+    check_free,
+    check_name,
+    find_branch,
+    list_branches,
+    read_branch,
+    remove,
+    reserve,
+    see_branch,
+    settle,
+    touch,
+    withdraw,
+    withdraw_all,
+)
 from omnigraph.store.durable import sync_folder
+from omnigraph.store.ledger import Ledger
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
 from omnigraph.store.tables import Table, table_at_head
 
@@ -29,28 +47,55 @@ def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, ti
         check_free(wanted, live)
         if not live and manifest.look(MAIN)[2].head.home != manifest.root.uri:
             set_home(manifest)  # the graph was moved while it had only main; from now on its place is here
-        parent, ledger, state = manifest.look(from_)
-        branch = Branch(wanted, fresh_ref(wanted), parent.name, parent.native, ledger.version, now())
-        reach(Fault.BRANCH_BEFORE_CREATE)
-        create_ref(ledger.as_table(), str(branch.native))
-        reach(Fault.BRANCH_AFTER_CREATE)
-        Locks.of(objects).begin(wanted, epoch=state.head.epoch)  # its lease must not start below the epoch its head inherits
+        reservation = reserve(objects, wanted)
+        if reservation is None:
+            raise _taken(wanted)
+        try:
+            return _make(manifest, wanted, from_, reservation, grant)
+        except OmniGraphError:
+            withdraw(objects, wanted, reservation)
+            raise
+
+
+def _make(manifest: Manifest, name: BranchName, from_: BranchName, reservation: str, grant: Grant) -> Branch:
+    """From a reserved name to a branch. What the parent shows is looked at only now: nobody removes any of it from here on."""
+    objects = manifest.root.objects
+    parent, ledger, state = manifest.look(from_)
+    branch = Branch(name, fresh_ref(name), parent.name, parent.native, ledger.version, now())
+    reach(Fault.BRANCH_BEFORE_CREATE)
+    grant.check()
+    create_ref(ledger.as_table(), str(branch.native))
+    reach(Fault.BRANCH_AFTER_CREATE)
+    try:
         grant.check()
-        if not claim(objects, branch):
-            _drop(ledger.as_table(), str(branch.native))
-            raise ConflictError(Kind.BRANCH_EXISTS, f"there is a branch {name!r} already", branch=name)
-        return branch
+        Locks.of(objects).begin(name, epoch=state.head.epoch)  # its lease must not start below the epoch its head inherits
+        if not touch(objects, parent) or not settle(objects, branch, reservation):
+            grant.check()
+            raise _replaced(parent.name)  # by somebody who minds no lock
+    except OmniGraphError as error:
+        if _surely_not_settled(error):
+            _tidy(grant, [partial(_drop, ledger.as_table(), str(branch.native))])
+        raise
+    return branch
+
+
+def _surely_not_settled(error: OmniGraphError) -> bool:
+    return not isinstance(error, StorageError) or error.outcome is Outcome.DID_NOT_HAPPEN
 
 
 def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOCK_SECONDS) -> None:
-    """Remove a branch. Gone the moment its object is; its files follow, and what resists is left to `cleanup` (RT-60)."""
+    """Remove a branch. Gone the moment its object says so; its files follow, and what resists is left to `cleanup` (RT-60)."""
     if name == MAIN:
         raise InvalidInput(Kind.INVALID_BRANCH_NAME, "the branch 'main' cannot be deleted", branch=name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        branch = find_branch(objects, name)
-        survivors = [found for other in list_branches(objects) if other != name and (found := read_branch(objects, other)) is not None]
-        if children := sorted(other.name for other in survivors if other.parent_native == branch.native):
+        seen = see_branch(objects, check_name(name))
+        if seen is None:
+            find_branch(objects, name)  # says that it is not there
+            raise _replaced(name)
+        branch = seen.branch
+        withdraw_all(objects)
+        if children := sorted(other.name for other in _others(manifest, branch) if other.parent_native == branch.native):
             raise ConflictError(
                 Kind.BRANCH_HAS_CHILDREN,
                 f"branch {name!r} cannot be deleted before the branches made from it: {', '.join(children)}",
@@ -58,38 +103,59 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
                 children=children,
             )
         _, ledger, state = manifest.look(branch.name)
-        grant.check()
         reach(Fault.BRANCH_BEFORE_DELETE)
-        _remove(manifest, branch)
+        grant.check()
+        _remove(manifest, seen)
         sync_folder(manifest.root, FOLDER)  # else a power cut could bring the branch back after its files are gone
         reach(Fault.BRANCH_AFTER_DELETE)
-        _drop(ledger.as_table(), str(branch.native))
-        for fork in _unshared_forks(manifest, branch, state, survivors):
-            _drop(fork, str(fork.ref.branch))
-        for path in _unshared_births(manifest, branch, state, survivors):
-            _drop_table(manifest, path)
-        Locks.of(objects).forget(branch.name)
+        _tidy(grant, _leftovers(manifest, branch, ledger, state))
 
 
-def _remove(manifest: Manifest, branch: Branch) -> None:
-    """The visible step. An unclear answer is settled by looking again (B-19)."""
-    objects = manifest.root.objects
+def _remove(manifest: Manifest, seen: SeenBranch) -> None:
+    """The visible step: of exactly the branch that was seen. An unclear answer is settled by looking again (B-19)."""
+    objects, name = manifest.root.objects, seen.branch.name
     try:
-        objects.delete(object_of(branch.name))
+        removed = remove(objects, seen)
     except StorageError:
-        left = read_branch(objects, branch.name)
-        if left is None:
-            return
-        if left == branch:
+        left = read_branch(objects, name)
+        if left is not None and left == seen.branch:
             raise
-        raise ConflictError(
-            Kind.BRANCH_REPLACED, f"branch {branch.name!r} was made again while it was deleted; look at the new one", branch=branch.name
-        ) from None
+        removed = left is None
+    if not removed:
+        raise _replaced(name)
 
 
-def _unshared_forks(manifest: Manifest, branch: Branch, state: State, survivors: list[Branch]) -> Iterator[Table]:
+def _others(manifest: Manifest, branch: Branch) -> list[Branch]:
+    """All branches but main and this one, as they are now."""
+    objects = manifest.root.objects
+    return [found for other in list_branches(objects) if other != branch.name and (found := read_branch(objects, other)) is not None]
+
+
+def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State) -> Iterator[Callable[[], None]]:
+    """What a branch that is gone leaves behind, as steps that remove it. Who else shows any of it is looked at now, not before."""
+    yield partial(_drop, ledger.as_table(), str(branch.native))
+    shown = [manifest.look(other.name)[2] for other in [Branch.main(), *_others(manifest, branch)]]
+    for fork in _unshared_forks(manifest, branch, state, shown):
+        yield partial(_drop, fork, str(fork.ref.branch))
+    for path in _unshared_births(branch, state, shown):
+        yield partial(_drop_table, manifest, path)
+    yield partial(Locks.of(manifest.root.objects).forget, branch.name)
+
+
+def _tidy(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
+    """Destroy step by step, as long as the lock is ours. Whoever slept too long stops: the rest is for `cleanup`, under a fresh lock."""
+    try:
+        for step in steps:
+            reach(Fault.BRANCH_BEFORE_DROP)
+            grant.check()
+            step()
+    except OmniGraphError as error:
+        log.info("what is left of a branch is left to cleanup: %s", error)
+
+
+def _unshared_forks(manifest: Manifest, branch: Branch, state: State, shown: list[State]) -> Iterator[Table]:
     """The native forks that a deleted branch made and that no living branch shows."""
-    shared = {row.ref.home for other in [Branch.main(), *survivors] for row in manifest.look(other.name)[2].tables.values()}
+    shared = {row.ref.home for other in shown for row in other.tables.values()}
     for row in state.tables.values():
         if row.native is not None and row.owner == branch.native and row.ref.home not in shared:
             try:
@@ -98,11 +164,21 @@ def _unshared_forks(manifest: Manifest, branch: Branch, state: State, survivors:
                 log.info("fork %s of a deleted branch is left to cleanup: %s", row.ref.home, error)
 
 
-def _unshared_births(manifest: Manifest, branch: Branch, state: State, survivors: list[Branch]) -> list[str]:
+def _unshared_births(branch: Branch, state: State, shown: list[State]) -> list[str]:
     """The tables of types that were added on a deleted branch, and that no living branch shows or was forked from."""
-    shared = {row.path for other in [Branch.main(), *survivors] for row in manifest.look(other.name)[2].tables.values()}
+    shared = {row.path for other in shown for row in other.tables.values()}
     born = [row.path for row in state.tables.values() if row.native is None and row.owner == branch.native]
     return [path for path in born if path not in shared]
+
+
+def _taken(name: BranchName) -> ConflictError:
+    return ConflictError(Kind.BRANCH_EXISTS, f"there is a branch {name!r} already", branch=name)
+
+
+def _replaced(name: str) -> ConflictError:
+    return ConflictError(
+        Kind.BRANCH_REPLACED, f"branch {name!r} was made again, or others were made from it, meanwhile; look again", branch=name
+    )
 
 
 def _drop_table(manifest: Manifest, path: str) -> None:

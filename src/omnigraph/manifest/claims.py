@@ -23,6 +23,8 @@ from omnigraph.store.objects import Objects
 _log: Final = logging.getLogger(__name__)
 
 FIRST_EPOCH: Final = 1
+RETIRED_BYTES: Final = 32
+"""The size of what is left of a retired lease, and of no other."""
 _LONGEST_QUEUE: Final = 64
 _NEVER: Final = float("-inf")
 
@@ -48,7 +50,7 @@ class Lease(msgspec.Struct, frozen=True):
     renewals: int = 0
     released: bool = False
     owed: bool = False
-    """`epoch` replaced a dead holder and is not published yet."""
+    """`epoch` replaced a holder that may only be asleep, and is not published yet."""
     queue: tuple[str, ...] = ()
     """The ULIDs of those who wait, oldest first."""
     host: str = ""
@@ -61,6 +63,16 @@ class Lease(msgspec.Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         return msgspec.json.encode(self)
+
+
+class _Retired(msgspec.Struct, frozen=True):
+    """What is left of the lease of a deleted branch: its size alone tells it from a lease."""
+
+    epoch: int
+
+
+def retired(lease: Lease) -> bytes:
+    return msgspec.json.encode(_Retired(lease.epoch)).ljust(RETIRED_BYTES)
 
 
 class Seen(NamedTuple):
@@ -76,6 +88,8 @@ def read(objects: Objects, path: str) -> Seen | None:
         return None
     data, token = found
     try:
+        if len(data) == RETIRED_BYTES:
+            return Seen(Lease("", msgspec.json.decode(data, type=_Retired).epoch, ttl_seconds=0.0, released=True, owed=True), token)
         return Seen(msgspec.json.decode(data, type=Lease), token)
     except msgspec.DecodeError as error:
         where = f"{objects.uri}/{path}"
@@ -135,7 +149,7 @@ class Claim:
         if self._held is None:
             return False
         self._renewed_at = self._put_at
-        self.grant = Grant(epoch=self._held.lease.epoch, took_over=self._held.lease.owed, check=self.check)
+        self.grant = Grant(epoch=self._held.lease.epoch, took_over=self._held.lease.owed, check=self.check, record=self._record)
         threading.Thread(target=self._renew_while_held, name=f"omnigraph-lease {self._path}", daemon=True).start()
         return True
 
@@ -143,14 +157,17 @@ class Claim:
         """Raise when the lease is lost: somebody replaced us, or may have, because no renewal went through for a ttl."""
         age = now() - self._renewed_at
         if self._lost or self._over.is_set() or age > self._ttl_seconds:
-            where = f"{self._objects.uri}/{self._path}"
-            raise ConflictError(
-                Kind.FENCED,
-                f"the lease {where} is lost: {age:.1f} s since its last renewal, of {self._ttl_seconds:g} s allowed. "
-                "This writer was paused or cut off, and another may have taken its place; read again and repeat the write.",
-                path=where,
-                epoch=self.grant.epoch,
-            )
+            raise self._fenced(age)
+
+    def _fenced(self, age: float) -> ConflictError:
+        where = f"{self._objects.uri}/{self._path}"
+        return ConflictError(
+            Kind.FENCED,
+            f"the lease {where} is lost: {age:.1f} s since its last renewal, of {self._ttl_seconds:g} s allowed. "
+            "This writer was paused or cut off, and another may have taken its place; read again and repeat the write.",
+            path=where,
+            epoch=self.grant.epoch,
+        )
 
     def release(self) -> Seen | None:
         """Give back what any of our puts left there: the lease, or a place in its queue. Returns the lease as it is then."""
@@ -176,7 +193,8 @@ class Claim:
 
     def _claimed(self, seen: Seen | None) -> Seen | None:
         if seen is None:
-            return self._put(self._mine(epoch=FIRST_EPOCH), None)
+            # Somebody removed the lease, and its holder may only be asleep: its epoch is one that head must leave behind.
+            return self._put(self._mine(epoch=FIRST_EPOCH, owed=True), None)
         if seen.lease.released:
             left = seen.lease.queue[seen.lease.position(self.holder) + 1 :]  # who stood before us had a chance, and let it pass
             return self._put(self._mine(epoch=seen.lease.epoch, owed=seen.lease.owed, queue=left), seen.token)
@@ -198,19 +216,31 @@ class Claim:
 
     def _renew(self) -> bool:
         """Renew once; False when there is nothing left to renew."""
+        try:
+            return self._rewrite()
+        except StorageError as error:
+            _log.warning("could not renew the lease %s: %s", self._path, error)
+            return True  # there is time for another try; if there is not, that one will find out
+
+    def _record(self, epoch: int) -> None:
+        """Hold the lease under a greater epoch, which is owed from now on."""
+        if not self._rewrite(epoch=epoch, owed=True):
+            raise self._fenced(now() - self._renewed_at)
+
+    def _rewrite(self, *, epoch: int | None = None, owed: bool = False) -> bool:
+        """Give a sign of life, with another epoch perhaps; False when the lease is lost."""
         with self._mutex:
             ours = self._held
-            try:
-                # Past its ttl a lease must not come back to life: its holder may have been told that it is lost.
-                while ours is not None and not self._over.is_set() and now() - self._renewed_at <= self._ttl_seconds:
-                    renewed = self._put(msgspec.structs.replace(ours.lease, renewals=ours.lease.renewals + 1), ours.token)
-                    if renewed is not None:
-                        self._held, self._renewed_at = renewed, self._put_at
-                        return True
-                    ours = self._find_ours()
-            except StorageError as error:
-                _log.warning("could not renew the lease %s: %s", self._path, error)
-                return True  # there is time for another try; if there is not, that one will find out
+            # Past its ttl a lease must not come back to life: its holder may have been told that it is lost.
+            while ours is not None and not self._over.is_set() and now() - self._renewed_at <= self._ttl_seconds:
+                lease = ours.lease
+                alive = msgspec.structs.replace(
+                    lease, renewals=lease.renewals + 1, epoch=lease.epoch if epoch is None else epoch, owed=owed or lease.owed
+                )
+                if (written := self._put(alive, ours.token)) is not None:
+                    self._held, self._renewed_at = written, self._put_at
+                    return True
+                ours = self._find_ours()
             self._lost = True
             return False
 

@@ -16,18 +16,35 @@ def _never_lost() -> None:
     """A file lock stays with its process for as long as that lives."""
 
 
+def _unrecorded(epoch: int) -> None:
+    """A file lock keeps no epoch: whoever has it is alone, for as long as its process lives."""
+
+
 class Grant:
-    """What a holder of a lock has: frozen facts, and `check()`, which asks whether it still has it."""
+    """What a holder of a lock has: its epoch, and `check()`, which asks whether it still has it."""
 
-    __slots__ = ("_check", "epoch", "published", "took_over")
+    __slots__ = ("_check", "_record", "epoch", "published", "took_over")
 
-    def __init__(self, *, epoch: int = 0, took_over: bool = False, check: Callable[[], None] = _never_lost) -> None:
-        self.epoch: Final = epoch
-        """0 on local paths; on an object store the fencing epoch, which grows whenever a dead holder is replaced."""
+    def __init__(
+        self,
+        *,
+        epoch: int = 0,
+        took_over: bool = False,
+        check: Callable[[], None] = _never_lost,
+        record: Callable[[int], None] = _unrecorded,
+    ) -> None:
+        self.epoch = epoch
+        """The fencing epoch: on an object store it grows whenever a holder is replaced, or its lease is gone."""
         self.took_over: Final = took_over
-        """A former holder died and no one has yet published `epoch`: publish it before touching any table."""
+        """A former holder may only be asleep, and no one has yet published `epoch`: publish it before touching any table."""
         self._check: Final = check
+        self._record: Final = record
         self.published = False
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Go on under a greater epoch, once the lock has recorded it. Raises ConflictError(FENCED) when the lock is lost."""
+        self._record(epoch)
+        self.epoch = epoch
 
     def check(self) -> None:
         """Raise ConflictError(FENCED) when the lock is known to be lost."""

@@ -81,7 +81,7 @@ class Flocks:
         """Remove a deleted branch's lock file. Under the exclusive root lock: nobody holds it, and nobody is on the way to it."""
         path = self.where(name_of(branch))
         for each in (path, _mark(path)):
-            with suppress(OSError):  # the branch is gone; an empty file that stays is taken over by whoever makes one of that name again
+            with suppress(OSError):  # an empty file that nobody asks for again; the branch is gone all the same
                 os.unlink(each)
 
     def _enter_root(self, held: ExitStack, patience: Patience, *, shared: bool) -> None:

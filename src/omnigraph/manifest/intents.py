@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -10,7 +10,7 @@ import msgspec
 
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import CommitId, OperationId, SchemaHash
-from omnigraph.manifest.model import CommitKind, SchemaText, TableRow
+from omnigraph.manifest.model import CommitKind, Resolution, SchemaText, TableRow
 from omnigraph.manifest.registry import Branch
 from omnigraph.store.objects import Objects
 from omnigraph.store.tables import TableRef
@@ -76,8 +76,10 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     restated: tuple[TableRow, ...] = ()
     """Rows that change in what the graph says of a table, not in the table: it was renamed, or dropped."""
     new_schema: SchemaText | None = None
-    back_only: bool = False
-    """A flush failed: what was committed may not outlive a power cut, and must not be published."""
+    way: Resolution | None = None
+    """Which way it goes, where that must be known to others: on an object store the one that decided may sleep past its lease; on a disk
+    a flush that failed leaves only the way back, because what was committed may not outlive a power cut.
+    """
 
     @property
     def has_effects(self) -> bool:
@@ -90,6 +92,25 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
 def arm(objects: Objects, intent: Intent) -> None:
     """Make the intent durable. INV-9: before the first effect that somebody else could have to undo."""
     objects.put(path_of(intent.operation), msgspec.json.encode(intent), sync=True)
+
+
+def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable[[], None]) -> Resolution | None:
+    """Record which way an intent goes before the first step on it, and what stands then; None when the intent is not there any more.
+
+    Back is for good. A recovery that slept while its successor went forward finds the record changed, and one that goes forward
+    finds that another has begun to undo. On a disk nothing is recorded: whoever decides keeps the lock until it is done or dead.
+    """
+    path = path_of(intent.operation)
+    while not objects.is_local:
+        if (found := objects.get_versioned(path)) is None:
+            return None
+        standing = _decode(found[0], f"{objects.uri}/{path}").way
+        if standing in (way, Resolution.ROLLED_BACK):
+            return standing
+        check()  # after the read: whoever lost its lease before it has an old record or none
+        if objects.put_if_match(path, msgspec.json.encode(msgspec.structs.replace(intent, way=way)), found[1]) is not None:
+            return way
+    return way
 
 
 def disarm(objects: Objects, intent: Intent) -> None:

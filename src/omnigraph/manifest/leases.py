@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.ids import BranchName, new_ulid
-from omnigraph.manifest.claims import FIRST_EPOCH, Claim, Lease, Seen, bury, now, read
+from omnigraph.manifest.claims import RETIRED_BYTES, Claim, Lease, Seen, bury, now, read, retired
 from omnigraph.manifest.fair import Grant, Patience
 from omnigraph.manifest.lock_names import ROOT, name_of
 from omnigraph.store.objects import Objects
@@ -63,7 +63,7 @@ class Leases:
     def exclusive(self, patience: Patience) -> Iterator[Grant]:
         with self._hold(self._root, patience) as claim:
             # A branch needs to be seen free only once: who claims it from now on sees root, and steps back.
-            self._wait_until_free([path for path in self._objects.list(f"{FOLDER}/") if path != self._root], patience)
+            self._wait_until_free(self._branch_leases(), patience)
             claim.check()
             yield claim.grant
 
@@ -74,26 +74,32 @@ class Leases:
         return seen is not None and (bool(seen.lease.queue) or not (mine or seen.lease.released))
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
-        """Let a new branch's lease start at the epoch its head inherits: from a lower one every publish would look fenced."""
+        """Let a new branch's lease start at the epoch its head inherits, so that its first writer owes nothing.
+
+        A greater one, left by an earlier branch of this name, is kept, and owed: no holder of that time can pass for a new one.
+        """
         path = _path(name_of(branch))
         seen = read(self._objects, path)
-        lease = Lease(holder=new_ulid(), epoch=max(epoch, FIRST_EPOCH), ttl_seconds=self._ttl_seconds, released=True)
+        start = epoch if seen is None else max(epoch, seen.lease.epoch)
+        lease = Lease(holder=new_ulid(), epoch=start, ttl_seconds=self._ttl_seconds, released=True, owed=start > epoch)
         if seen is None:
             self._objects.put_if_absent(path, lease.to_bytes())
-        elif seen.lease.epoch < lease.epoch:
+        elif seen.lease.released:  # else it is a new branch's by now, and whoever makes this one has slept
             self._objects.put_if_match(path, lease.to_bytes(), seen.token)
         self._free.pop(path, None)
 
     def forget(self, branch: BranchName) -> None:
-        """Remove a deleted branch's lease. Under the exclusive root lease: every holder has let go or was buried.
+        """Retire a deleted branch's lease, if it is still the one that nobody holds.
 
-        A branch made later under the same name may start at an epoch that was in use before. A holder from before the
-        deletion cannot profit: its token is gone, so it cannot renew, and its publish names an incarnation that is gone.
+        A store cannot delete on a condition, and whoever deletes may have slept while the name was given to a new branch. So
+        the object stays, is left out of listings by its size, and keeps the epoch. A live lease is not touched.
         """
         path = _path(name_of(branch))
         self._free.pop(path, None)
         self._watched.pop(path, None)
-        self._objects.delete(path)
+        seen = read(self._objects, path)
+        if seen is not None and seen.lease.released:
+            self._objects.put_if_match(path, retired(seen.lease), seen.token)
 
     @contextmanager
     def _hold(self, path: str, patience: Patience) -> Iterator[Claim]:
@@ -110,6 +116,9 @@ class Leases:
             yield claim
         finally:
             self._note_free(path, claim.release())
+
+    def _branch_leases(self) -> list[str]:
+        return [path for path in self._objects.list(FOLDER, but_sizes=(RETIRED_BYTES,)) if path != self._root]
 
     def _is_our_turn(self, path: str, seen: Seen | None, claim: Claim) -> bool:
         """Is it our turn to try? When nobody holds it and all before us had their chance, or when it is ours unawares."""

@@ -123,15 +123,33 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
 
 @contextmanager
 def hold(manifest: Manifest, branch: BranchName = MAIN, *, timeout_seconds: float = LOCK_SECONDS) -> Iterator[Grant]:
-    """A writer's locks on a branch. Who took them over from a dead holder first fences it off, in `head`.
+    """A writer's locks on a branch, under an epoch that the graph accepts. Who replaced another first fences it off, in `head`.
 
     A former holder that was only asleep then finds a newer epoch, and its publish is refused.
     """
     with Locks.of(manifest.root.objects).writer(branch, timeout_seconds=timeout_seconds) as grant:
         if grant.took_over:  # leases only; a local lock dies with its holder, and so does everything it might still do
-            _raise_epoch(manifest, branch, grant.epoch)
-            grant.epoch_published()
+            _fence_former(manifest, branch, grant)
+        elif grant.epoch < manifest.known_epoch(branch):
+            _catch_up(manifest, branch, grant)
         yield grant
+
+
+def _fence_former(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
+    """The counter is the graph's, not the lease's, which may have been removed, or come from an older copy: go above both."""
+    published = manifest.look(branch)[2].head.epoch
+    if grant.epoch <= published:
+        grant.raise_epoch(published + 1)
+    _raise_epoch(manifest, branch, grant.epoch)
+    grant.epoch_published()
+
+
+def _catch_up(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
+    """The lock is behind the graph, which was carried here from elsewhere. On a disk there is nobody to fence: a sleeper keeps its lock."""
+    if manifest.root.is_local:
+        grant.raise_epoch(manifest.known_epoch(branch))
+    else:
+        _fence_former(manifest, branch, grant)
 
 
 def set_home(manifest: Manifest) -> None:

@@ -107,6 +107,12 @@ class Manifest:
         _, ledger, _ = self.look(branch.name)
         discard_torn_head(self.root, PATH, branch=branch.native, after=ledger.version)
 
+    def known_epoch(self, branch: BranchName) -> int:
+        """The fencing epoch in the head that was seen last, without a look where there is one in memory: it only grows."""
+        with self._mutex:
+            warm = self._warm.get(branch)
+        return (warm.state if warm is not None else self.look(branch)[2]).head.epoch
+
     def remember(self, branch: Branch, ledger: Ledger, state: State) -> None:
         """Fold what a publish has just made true into memory instead of reading it back (W-48)."""
         with self._mutex:

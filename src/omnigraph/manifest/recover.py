@@ -18,6 +18,7 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
+from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
 from omnigraph.manifest.publish import Expect, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
@@ -54,11 +55,11 @@ def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seco
     waiting = [intent for intent in intents.pending(manifest.root.objects) if _concerns(manifest, intent, branch)]
     for on in sorted({branch if _lives(manifest, intent) else MAIN for intent in waiting}):
         with hold(manifest, on, timeout_seconds=timeout_seconds) as grant:
-            healed += heal_held(manifest, tables, on, epoch=grant.epoch)
+            healed += heal_held(manifest, tables, on, grant=grant)
     return healed
 
 
-def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, epoch: int) -> list[Audit]:
+def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: Grant) -> list[Audit]:
     """The same, by the holder of the branch's lock: intents are read anew, now that their writers cannot move (REC-12).
 
     There are several when a writer that was overtaken in its sleep armed after its successor: then what looks foreign to
@@ -71,7 +72,8 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, epoch: 
         reason: RecoveryRequired | None = None
         for intent in waiting:
             try:
-                audit = resolve(manifest, tables, intent, epoch=epoch) if _lives(manifest, intent) else _discard(manifest, intent, branch)
+                lives = _lives(manifest, intent)
+                audit = resolve(manifest, tables, intent, grant=grant) if lives else _discard(manifest, intent, branch, grant=grant)
             except RecoveryRequired as error:
                 blocked.append(intent)
                 reason = reason or error
@@ -83,7 +85,7 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, epoch: 
     return done
 
 
-def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -> Audit | None:
+def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, grant: Grant) -> Audit | None:
     """Finish or undo one intent under its branch's lock. None when only its sidecar was left: it had been finished, or had no effects."""
     manifest.discard_torn(intent.branch)
     _, ledger, state = manifest.look(intent.branch.name)
@@ -94,10 +96,17 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -
         intents.disarm(manifest.root.objects, intent)
         return ended[0].audit if ended else None
     found = [_find(manifest, table, state) for table in intent.tables]
-    if _may_go_forward(intent, found, state) and _keep_what_is_there(manifest, tables, intent):
-        commit = _roll_forward(manifest, tables, intent, epoch=epoch)
-    else:
-        commit = _roll_back(manifest, intent, found, epoch=epoch)
+    forward = _may_go_forward(intent, found, state) and _keep_what_is_there(manifest, tables, intent)
+    way = Resolution.ROLLED_FORWARD if forward else Resolution.ROLLED_BACK
+    reach(Fault.RECOVER_FOUND)
+    match intents.decide(manifest.root.objects, intent, way, check=grant.check):
+        case None:
+            grant.check()  # mostly lost by then: somebody else resolved it
+            return None
+        case Resolution.ROLLED_FORWARD:
+            commit = _roll_forward(manifest, tables, intent, epoch=grant.epoch)
+        case _:
+            commit = _roll_back(manifest, intent, found, grant=grant)
     reach(Fault.RECOVER_AFTER_PUBLISH)
     intents.disarm(manifest.root.objects, intent)
     log.info("%s of %s: %s", intent.operation, intent.branch.name, commit.audit and commit.audit.outcome)
@@ -107,7 +116,7 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -
 def _may_go_forward(intent: Intent, found: list[Finding], state: State) -> bool:
     """Was everything committed, and is the branch where the write began?"""
     reached = all(finding.reached is Reached.COMMITTED for finding in found)
-    return reached and not intent.back_only and (state.head.commit, state.head.schema) == (intent.parent, intent.schema)
+    return reached and intent.way is not Resolution.ROLLED_BACK and (state.head.commit, state.head.schema) == (intent.parent, intent.schema)
 
 
 def _keep_what_is_there(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
@@ -144,15 +153,16 @@ def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: 
     return publish(manifest, finished, branch=intent.branch.name).commit
 
 
-def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoch: int) -> Commit:
+def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, grant: Grant) -> Commit:
     """Restore every table the intent could still change, moved or not: a writer that only slept then finds its commit refused.
 
     The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
     """
     reach(Fault.RECOVER_BEFORE_RESTORE)
-    rows = [restored for finding in found if (restored := _restore(manifest.root, finding)) is not None]
+    rows = [restored for finding in found if (restored := _restore(manifest.root, finding, grant)) is not None]
     for birth in intent.births:
         if _is_born(manifest, birth):  # RT-44: what somebody else put there is neither taken over nor removed
+            grant.check()
             manifest.root.objects.delete_prefix(birth.row.path)
     reach(Fault.RECOVER_AFTER_RESTORE)
     undone = Publication(
@@ -161,15 +171,16 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, epoc
         commit=intent.rollback,
         actor=intent.actor,
         audit=_audit(intent, Resolution.ROLLED_BACK, rows, found),
-        expect=Expect(branch=intent.branch, epoch=epoch, tables={row.id: _shown(intent, row) for row in rows}),
+        expect=Expect(branch=intent.branch, epoch=grant.epoch, tables={row.id: _shown(intent, row) for row in rows}),
     )
     reach(Fault.RECOVER_BEFORE_PUBLISH)
     return publish(manifest, undone, branch=intent.branch.name).commit
 
 
-def _restore(root: Root, finding: Finding) -> TableRow | None:
+def _restore(root: Root, finding: Finding, grant: Grant) -> TableRow | None:
     """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
     intent = finding.intent
+    grant.check()
     if finding.reached is Reached.OVERTAKEN:
         return None
     if intent.creates_ref:
@@ -183,7 +194,7 @@ def _restore(root: Root, finding: Finding) -> TableRow | None:
     return msgspec.structs.replace(intent.before, version=head.ref.version)
 
 
-def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | None:
+def _discard(manifest: Manifest, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
     """The branch is gone, and with it all that the write could have changed. Say so once, on main (REC-14)."""
     audit = _audit(intent, Resolution.DISCARDED, [])
     if branch != MAIN:
@@ -191,7 +202,8 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName) -> Audit | 
     manifest.discard_torn(Branch.main())
     _, ledger, _ = manifest.look(MAIN)
     if not len(ledger.find(COMMIT + intent.rollback)):
-        publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit))
+        expect = Expect(epoch=grant.epoch)
+        publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit, expect=expect))
     reach(Fault.RECOVER_AFTER_PUBLISH)
     intents.disarm(manifest.root.objects, intent)
     return audit

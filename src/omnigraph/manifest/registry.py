@@ -2,6 +2,12 @@
 
 `__branches/<name>.json` names the native branch of `__manifest` that holds the graph branch. Native names are used once:
 a writer that slept while its branch was deleted and made again writes into a dead folder, never into the new branch.
+
+Whoever makes or removes a branch may sleep past its lease between any two requests, and a store cannot delete on a condition. So
+an object is only ever rewritten, on the condition that it is what was seen: reserved, then the branch, then gone. Both
+conflicts between a maker and a remover are met there. A maker reserves its name before it looks at the parent, and rewrites the
+parent's object before it settles; a remover takes all reservations away before it looks for children, and then
+removes exactly the object it saw first. Whoever is second finds that something changed.
 """
 
 from __future__ import annotations
@@ -10,17 +16,23 @@ import difflib
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, NotFound
-from omnigraph.ids import MAIN, BranchName
+from omnigraph.ids import MAIN, BranchName, new_hex16
 from omnigraph.store.objects import Objects
 
 FOLDER: Final = "__branches"
 LONGEST_NAME: Final = 120
+_LONGEST_FILE_NAME: Final = 255
+"""In bytes, on every common file system. The object of a branch has its name with most signs written as %XX."""
+_GONE: Final = b"{}"
+_RESERVED_BYTES: Final = len('{"reserved":"0123456789abcdef"}')
+NOT_BRANCHES: Final = (len(_GONE), _RESERVED_BYTES)
+"""The sizes of what is gone or only reserved. No branch is as small, so a listing, which tells sizes, tells them apart."""
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_.@+:=-]+")
 
 
@@ -62,6 +74,8 @@ def _broken_rule(name: str) -> str | None:
             return f"{segment!r} cannot be a part of it"
         if not _SEGMENT.fullmatch(segment):
             return "only letters, digits and _ . @ + : = - are allowed, with '/' between parts"
+    if (size := len(_file_name(name))) > _LONGEST_FILE_NAME:
+        return f"the file that keeps it would have a name of {size} bytes ('/', '@', '+', ':' and '=' take three each), and may have 255"
     return None
 
 
@@ -83,7 +97,7 @@ def list_branches(objects: Objects) -> list[BranchName]:
     """The names of all branches but main, sorted. One listing."""
     return sorted(
         BranchName(unquote(entry.removeprefix(f"{FOLDER}/").removesuffix(".json")))
-        for entry in objects.list(FOLDER)
+        for entry in objects.list(FOLDER, but_sizes=NOT_BRANCHES)
         if entry.endswith(".json")
     )
 
@@ -101,8 +115,24 @@ def find_branch(objects: Objects, name: str) -> Branch:
 
 
 def read_branch(objects: Objects, name: BranchName) -> Branch | None:
-    body = objects.get_if_exists(object_of(name))
-    if body is None:
+    return _decode(objects, name, objects.get_if_exists(object_of(name)))
+
+
+class SeenBranch(NamedTuple):
+    """A branch as it was read, with the token that a change of its object needs."""
+
+    branch: Branch
+    token: str
+
+
+def see_branch(objects: Objects, name: BranchName) -> SeenBranch | None:
+    found = objects.get_versioned(object_of(name))
+    branch = _decode(objects, name, found[0]) if found is not None else None
+    return SeenBranch(branch, found[1]) if found is not None and branch is not None else None
+
+
+def _decode(objects: Objects, name: BranchName, body: bytes | None) -> Branch | None:
+    if body is None or len(body) in NOT_BRANCHES:
         return None
     try:
         return msgspec.json.decode(body, type=Branch)
@@ -111,14 +141,81 @@ def read_branch(objects: Objects, name: BranchName) -> Branch | None:
         raise FormatError(Kind.CORRUPT, f"{where} cannot be read as a branch: {error}; restore it from a backup", path=where) from error
 
 
-def claim(objects: Objects, branch: Branch) -> bool:
-    """Make a branch visible. False when somebody else has the name: of many exactly one wins."""
-    body = msgspec.json.encode(branch)
-    if objects.put_if_absent(object_of(branch.name), body, sync=True) is not None:
+# -- from reserved to gone
+
+
+class _Reserved(msgspec.Struct, frozen=True):
+    """The body of an object that will be a branch."""
+
+    reserved: str
+    """Of one attempt, so that no two reservations have the same token."""
+
+
+class _Touched(Branch, frozen=True):
+    """A branch after others were made from it: the same to every reader, in other bytes."""
+
+    touched: str = ""
+
+
+def reserve(objects: Objects, name: BranchName) -> str | None:
+    """Take a name that no branch has, under the exclusive lock: the token to settle or to withdraw with, None when it is taken."""
+    path, body = object_of(name), msgspec.json.encode(_Reserved(new_hex16()))
+    if (token := objects.put_if_absent(path, body)) is not None:
+        return token
+    left = objects.get_versioned(path)
+    return objects.put_if_match(path, body, left[1]) if left is not None and len(left[0]) in NOT_BRANCHES else None
+
+
+def settle(objects: Objects, branch: Branch, reservation: str) -> bool:
+    """Make a branch visible. False when its reservation was taken away meanwhile."""
+    if objects.put_if_match(object_of(branch.name), msgspec.json.encode(branch), reservation, sync=True) is not None:
         return True
-    # RT-58: our own claim whose answer was lost looks like somebody else's; the native name tells.
+    # RT-58: our own put whose answer was lost looks like somebody else's; the native name tells.
     return read_branch(objects, branch.name) == branch
 
 
+def touch(objects: Objects, branch: Branch) -> bool:
+    """Rewrite the object of a branch that another is being made from. False when it is not there any more."""
+    if branch.native is None:
+        return True  # main is never removed
+    seen = see_branch(objects, branch.name)
+    if seen is None or seen.branch != branch:
+        return False
+    body = msgspec.json.encode(_Touched(**msgspec.structs.asdict(branch), touched=new_hex16()))
+    return objects.put_if_match(object_of(branch.name), body, seen.token, sync=True) is not None
+
+
+def remove(objects: Objects, seen: SeenBranch) -> bool:
+    """Make a branch invisible. False when its object is not the one that was seen."""
+    return _discard(objects, object_of(seen.branch.name), seen.token)
+
+
+def withdraw(objects: Objects, name: BranchName, reservation: str) -> None:
+    """Give a reservation back, if it is still there."""
+    _discard(objects, object_of(name), reservation)
+
+
+def withdraw_all(objects: Objects) -> None:
+    """Take every reservation away, under the exclusive lock: whoever made one is dead or asleep, and must not settle later.
+
+    One that is settled at this very moment is a branch that the next look shows.
+    """
+    live = set(objects.list(FOLDER, but_sizes=NOT_BRANCHES))
+    for path in objects.list(FOLDER):
+        if path not in live and (left := objects.get_versioned(path)) is not None and len(left[0]) == _RESERVED_BYTES:
+            _discard(objects, path, left[1])
+
+
+def _discard(objects: Objects, path: str, token: str) -> bool:
+    discarded = objects.put_if_match(path, _GONE, token, sync=True) is not None
+    if discarded and objects.is_local:  # there the exclusive lock cannot be lost, so nobody else can have the name by now
+        objects.delete(path)
+    return discarded
+
+
 def object_of(name: BranchName) -> str:
-    return f"{FOLDER}/{quote(name, safe='')}.json"
+    return f"{FOLDER}/{_file_name(name)}"
+
+
+def _file_name(name: str) -> str:
+    return f"{quote(name, safe='')}.json"

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from omnigraph.store.objects import Names, Objects
+    from omnigraph.store.objects import Names, Objects, Sizes
 
 
 class CountingObjects:
@@ -52,9 +52,9 @@ class CountingObjects:
         self._count("size")
         return self._inner.size(path)
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
         self._count("list")
-        return self._inner.list(prefix, limit=limit)
+        return self._inner.list(prefix, limit=limit, but_sizes=but_sizes)
 
     def delete(self, path: str) -> None:
         self._count("delete")

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
@@ -78,8 +78,14 @@ def move(old: str, new: str) -> None:
 
 
 def _distinct(*folders: int) -> list[int]:
-    by_inode = {(status.st_dev, status.st_ino): folder for folder in folders for status in [os.fstat(folder)]}
+    by_inode = {identity(folder): folder for folder in folders}
     return [by_inode[inode] for inode in sorted(by_inode)]
+
+
+def identity(folder: int) -> tuple[int, int]:
+    """Which folder an open one is, whatever its path: one deleted and made again is another."""
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -164,15 +170,22 @@ def make(folder: str) -> str | None:
     return grown
 
 
-def children(folder: str) -> Iterator[str]:
-    """Names of the objects in `folder`, and of its sub-folders that hold any."""
+def children(folder: str, *, but_sizes: Collection[int] = ()) -> Iterator[str]:
+    """Names of the objects in `folder`, but for those of these sizes, and of its sub-folders that hold any object."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
                 if _may_hold_object(entry.path):
                     yield entry.name + "/"
-            elif not entry.name.endswith(RESIDUE):
+            elif not entry.name.endswith(RESIDUE) and not (but_sizes and _size(entry) in but_sizes):
                 yield entry.name
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:  # deleted while we look
+        return -1
 
 
 def holds_object(folder: str) -> bool:

@@ -15,7 +15,7 @@ from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.paths import check_path, check_prefix
 
 if TYPE_CHECKING:
-    from omnigraph.store.objects import Names, Objects
+    from omnigraph.store.objects import Names, Objects, Sizes
 
 # How often a write starts over when its folder is deleted under it.
 _ATTEMPTS: Final = 20
@@ -32,6 +32,8 @@ class LocalObjects:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._rooted: Final[set[tuple[int, int]]] = set()
+        """Folders, by their identity, whose way up to the root is known to be on the disk."""
 
     def get(self, path: str, *, limit_bytes: int | None = None) -> bytes:
         data = self.get_if_exists(path, limit_bytes=limit_bytes)
@@ -94,12 +96,12 @@ class LocalObjects:
             raise wrap_os_error(error, doing="look at", path=full) from error
         return None if stat.S_ISDIR(status.st_mode) else status.st_size
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
         inside = check_prefix(prefix)
         folder = os.path.join(self.uri, inside) if inside else self.uri
         names: Names = []
         try:
-            for name in folders.children(folder):
+            for name in folders.children(folder, but_sizes=but_sizes):
                 names.append(f"{inside}/{name}" if inside else name)
                 if limit is not None and len(names) > limit:
                     raise ResourceLimitExceeded(
@@ -177,14 +179,18 @@ class LocalObjects:
     def _sync_folders(self, folder: str, *, grown: str | None) -> None:
         """Flush every folder from the object's up to the root, and above it where this write made the root.
 
-        Up to the root even when only the lowest gained an entry now: an earlier write without `sync` may have made the rest.
+        Up to the root even when only the lowest gained an entry now: an earlier write without `sync` may have made the rest. Once
+        that was done for a folder, its own entries are all that is left to flush.
         """
         top = grown if grown is not None and len(grown) < len(self.uri) else self.uri
+        made: list[tuple[int, int]] = []
         try:
             while True:
                 with folders.opened(folder) as descriptor:
                     os.fsync(descriptor)
-                if folder == top:
+                    made.append(folders.identity(descriptor))
+                if folder == top or (made[-1] in self._rooted and grown is None):
+                    self._rooted.update(made)
                     return
                 folder = os.path.dirname(folder)
         except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from omnigraph.store.foreign import wrap_os_error
@@ -12,6 +12,7 @@ from omnigraph.store.paths import canonical_uri, is_local
 __all__ = ["Objects", "canonical_uri", "open_objects", "probe_local", "wrap_os_error"]
 
 Names = list[str]
+Sizes = Collection[int]
 
 
 class Objects(Protocol):
@@ -48,8 +49,11 @@ class Objects(Protocol):
     def size(self, path: str) -> int | None:
         """How many bytes the object has; None when there is none. It is not read."""
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
-        """Direct children of `prefix` ("" is the root), sorted; folders end in "/". More than `limit` is refused (A-05, A-10)."""
+    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
+        """Direct children of `prefix` ("" is the root), sorted; folders end in "/". More than `limit` is refused (A-05, A-10).
+
+        Objects of exactly these sizes in bytes are left out: a store tells sizes with names, at no cost.
+        """
 
     def delete(self, path: str) -> None:
         """Afterwards it is gone, whether or not it was there (A-06)."""

@@ -6,7 +6,7 @@ import os
 from typing import Final
 from urllib.parse import unquote
 
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, Unsupported, redacted
 
 # What an interrupted local write leaves behind ends in this; no object may, so that a listing can tell them apart.
 RESIDUE: Final = ".omnigraph-tmp"
@@ -30,7 +30,8 @@ def canonical_uri(uri: str) -> str:
         return uri.removesuffix("/")
     if uri.startswith(_MEMORY):
         return _memory_name(uri)
-    raise Unsupported(Kind.UNSUPPORTED, f"cannot store a graph at {uri!r}; use a folder, file://, s3:// or memory://", uri=uri)
+    clean = redacted(uri)
+    raise Unsupported(Kind.UNSUPPORTED, f"cannot store a graph at {clean!r}; use a folder, file://, s3:// or memory://", uri=clean)
 
 
 def is_local(canonical: str) -> bool:
@@ -41,6 +42,11 @@ def s3_place(uri: str) -> tuple[str, str]:
     """The bucket and the key prefix of an `s3://` URI, decoded exactly as Lance decodes them, so that both write to one place."""
     bucket, _, encoded = uri.removeprefix(_S3).removesuffix("/").partition("/")
     prefix = unquote(encoded, errors="surrogateescape")
+    if "@" in bucket:
+        clean = redacted(uri)
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{clean!r} carries credentials; leave them out and give them in storage_options", uri=clean
+        )
     # Lance cuts a URI at '#' and '?' without a word, and would put its tables elsewhere than we put our objects.
     if not bucket or "#" in uri or "?" in uri or (encoded and _broken(prefix)):
         raise InvalidInput(

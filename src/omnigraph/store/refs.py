@@ -21,6 +21,7 @@ from omnigraph.store.stage import conformed
 from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_DOTS: Final = re.compile(r"\.{2,}")  # Lance refuses two in a row
 _LABEL: Final = 40
 
 
@@ -30,7 +31,7 @@ def fresh_ref(branch: str) -> str:
     Fresh names are why an interrupted fork blocks nobody, and why a writer that was paused while its branch was deleted
     and made again commits to a dead folder instead of into the new branch.
     """
-    label = _UNSAFE.sub("_", branch).strip("._-")[:_LABEL] or "branch"
+    label = _DOTS.sub(".", _UNSAFE.sub("_", branch)).strip("._-")[:_LABEL] or "branch"
     return f"{label}-{secrets.token_hex(8)}"
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -23,13 +26,14 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
 
-    from omnigraph.store.objects import Names
+    from omnigraph.store.objects import Names, Sizes
 
 # Keys that only Lance reads, and what they are for us: another name, a retry setting, or nothing.
 _RENAMED: Final = {"request_timeout": "timeout"}
 _MAX_RETRIES: Final = "client_max_retries"
 _RETRY_TIMEOUT: Final = "client_retry_timeout"
 _LANCE_ONLY: Final = frozenset({"download_retry_count"})
+_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 # Three minutes of silence (obstore's default) is too long for an object of a few kilobytes.
 _DEFAULT_RETRIES: Final = "6"
 _DEFAULT_RETRY_SECONDS: Final = "30"
@@ -55,6 +59,7 @@ def open_remote(canonical: str, *, storage_options: Mapping[str, str]) -> Remote
 
 def _s3(canonical: str, options: Mapping[str, str]) -> S3Store:
     bucket, prefix = s3_place(canonical)
+    _check_options(canonical, options)
     ours = (_MAX_RETRIES, _RETRY_TIMEOUT, *_LANCE_ONLY)
     config = {_RENAMED.get(key, key): value for key, value in options.items() if key not in ours}
     try:
@@ -72,6 +77,28 @@ def _s3(canonical: str, options: Mapping[str, str]) -> S3Store:
         raise StorageError(
             Kind.STORAGE_CONFIGURATION, f"cannot reach {canonical} with these storage_options: {reason}", path=canonical
         ) from error
+
+
+def _check_options(canonical: str, options: Mapping[str, str]) -> None:
+    """Settings that obstore takes and then panics over, when it makes the first request. Their values may be secret: none is shown."""
+    surroundings = {f"the environment variable {name}": os.environ[name] for name in _ENDPOINTS if name in os.environ}
+    for name, value in {**surroundings, **{f"the storage option {key!r}": value for key, value in options.items()}}.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise _misconfigured(canonical, f"{name} holds a control character")
+        if "endpoint" in name.lower() and isinstance(value, str) and not _is_endpoint(value):
+            raise _misconfigured(canonical, f"{name} is no URL of a server; write http://host:port or https://host")
+
+
+def _is_endpoint(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not re.search(r"[\s<>\"{}|\\^`]", value)
+    except ValueError:
+        return False
+
+
+def _misconfigured(canonical: str, reason: str) -> StorageError:
+    return StorageError(Kind.STORAGE_CONFIGURATION, f"cannot reach {canonical} with these settings: {reason}", path=canonical)
 
 
 class RemoteObjects:
@@ -134,11 +161,11 @@ class RemoteObjects:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+    def list(self, prefix: str, *, limit: int | None = None, but_sizes: Sizes = ()) -> Names:
         inside = check_prefix(prefix)
         with self._wrapping("list", inside, write=False):
             found = obstore.list_with_delimiter(self._store, inside or None)
-        names = [entry["path"] for entry in found["objects"] if not entry["path"].endswith(RESIDUE)]
+        names = [entry["path"] for entry in found["objects"] if entry["size"] not in but_sizes and not entry["path"].endswith(RESIDUE)]
         names += [f"{folder}/" for folder in found["common_prefixes"]]
         if limit is not None and len(names) > limit:
             raise ResourceLimitExceeded(

@@ -77,7 +77,10 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The columns as callers see them: blobs are plain bytes."""
-        return plain_schema(self.dataset.schema)
+        try:
+            return plain_schema(self.dataset.schema)
+        except raised_by_lance() as error:
+            raise self.failed(error, doing="read the columns of") from error
 
     def count(self, where: Where | None = None) -> int:
         try:

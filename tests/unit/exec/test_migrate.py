@@ -409,3 +409,17 @@ def test_the_marks_of_columns_outlive_a_hard_drop(graph: og.Graph) -> None:
     graph.apply_schema(STUDIOS.replace("plot: String?", "about: String?").replace("year: I32", 'made: I32 @rename_from("year")'))
     assert rows_of(graph, "node:Film") == [{"id": "alien", "about": None, "made": 1979, "slug": "alien"}]
     tables_fit(graph)
+
+
+def test_a_schema_with_more_properties_than_a_type_may_have_is_refused_at_birth_and_later(graph: og.Graph, tmp_path: Path) -> None:
+    many = " ".join(f"p{number}: I32?" for number in range(20_000))
+    wide = f"node Wide {{ {many} }}"
+    before = graph.commits()
+    for attempt in (lambda: og.init(tmp_path / "wide", schema=wide), lambda: graph.apply_schema(wide), lambda: graph.plan_schema(wide)):
+        with pytest.raises(LanguageError) as caught:
+            attempt()
+        error = caught.value
+        assert (error.code, error.facts) == ("S33", {"resource": "properties", "limit": 1000, "actual": 20_000})
+        assert error.position == (1, 6)
+    assert graph.commits() == before
+    assert not (tmp_path / "wide").exists()

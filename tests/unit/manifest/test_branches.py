@@ -77,7 +77,7 @@ def test_a_branch_of_a_branch_sees_its_parent(graph: Manifest) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "main/", "/a", "a//b", "a/../b", ".", "a b", "ä", "a\\b", "a*", "x" * 121, "a\n", "a?b", "a%2Fb", "..", "~a"]
+    "name", ["", "main/", "/a", "a//b", "a/../b", ".", "a b", "ä", "a\\b", "a*", "x" * 121, "a\n", "a?b", "a%2Fb", "..", "~a", "@" * 84]
 )
 def test_a_bad_name_is_refused_before_anything_is_made(graph: Manifest, name: str) -> None:
     """B-17"""

@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, LimitError, OmniGraphError, Outcome, StorageError, Unsupported
 from omnigraph.ids import MAIN, BranchName
-from omnigraph.manifest.claims import Lease
+from omnigraph.manifest.claims import RETIRED_BYTES, Lease
 from omnigraph.manifest.fair import FairLock, Patience
 from omnigraph.manifest.lock_names import name_of
 from omnigraph.manifest.locks import Grant, Locks
@@ -358,9 +358,10 @@ def leave_dead_holder(objects: Objects, path: str = LEASE, *, epoch: int = 7) ->
 
 def test_an_ordinary_hand_over_keeps_the_epoch(memory: Objects) -> None:
     locks = Locks.of(memory, ttl_seconds=TTL)
-    for _ in range(3):
+    for first in (True, False, False):
         with locks.writer(MAIN) as grant:
-            assert (grant.epoch, grant.took_over) == (1, False)
+            assert (grant.epoch, grant.took_over) == (1, first)  # a lease that is not there may have been removed from under a holder
+            grant.epoch_published()
             assert not lease(memory).released
         assert lease(memory).released
 
@@ -417,7 +418,7 @@ def test_a_writer_steps_back_from_a_held_root_and_buries_a_dead_one(memory: Obje
         pass
     assert lease(memory).released
     with locks.writer(MAIN) as grant:
-        assert not grant.took_over
+        assert grant.epoch == 1
     with locks.exclusive() as grant:
         assert (grant.epoch, grant.took_over) == (8, True)
 
@@ -565,15 +566,27 @@ def test_a_lease_that_cannot_be_read_is_named(memory: Objects) -> None:
     assert LEASE in refused.value.message
 
 
-def test_forgetting_removes_the_lease(memory: Objects) -> None:
+def test_forgetting_retires_the_lease(memory: Objects) -> None:
     locks = Locks.of(memory, ttl_seconds=TTL)
-    with locks.writer(MAIN):
-        pass
+    with locks.writer(MAIN) as grant:
+        grant.epoch_published()
     with locks.exclusive():
         locks.forget(MAIN)
-    assert memory.get_versioned(LEASE) is None
+    assert memory.list("__lease", but_sizes=(RETIRED_BYTES,)) == ["__lease/root.json"]
+    with locks.exclusive(timeout_seconds=0):
+        pass
     with locks.writer(MAIN, timeout_seconds=0) as grant:
-        assert grant.epoch == 1
+        assert (grant.epoch, grant.took_over) == (1, True)
+
+
+def test_a_live_lease_is_not_forgotten(memory: Objects) -> None:
+    locks = Locks.of(memory, ttl_seconds=TTL)
+    leave_dead_holder(memory)  # not known to be dead yet
+    with pytest.raises(LimitError), locks.exclusive(timeout_seconds=0):
+        pass
+    before = memory.get(LEASE)
+    locks._between.forget(MAIN)
+    assert memory.get(LEASE) == before
 
 
 def test_a_new_branch_begins_at_the_epoch_it_inherits(memory: Objects) -> None:
@@ -584,8 +597,8 @@ def test_a_new_branch_begins_at_the_epoch_it_inherits(memory: Objects) -> None:
     with locks.writer(DEV) as grant:
         assert (grant.epoch, grant.took_over) == (5, False)
     with locks.writer(MAIN) as grant:
-        assert grant.epoch == 1
+        assert (grant.epoch, grant.took_over) == (0, False)
     with locks.exclusive():
         locks.begin(DEV, epoch=3)  # an epoch never goes back
     with locks.writer(DEV) as grant:
-        assert grant.epoch == 5
+        assert (grant.epoch, grant.took_over) == (5, True)

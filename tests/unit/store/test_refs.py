@@ -52,6 +52,11 @@ def folder(root: Root) -> Path:
         ("", "branch"),
         ("/", "branch"),
         ("x" * 99, "x" * 40),
+        ("a..b", "a.b"),
+        ("....a...b/..c", "a.b_.c"),
+        (f"{'x' * 39}..y", f"{'x' * 39}."),
+        ("x.lock", "x.lock"),
+        ("main", "main"),
     ],
 )
 def test_a_fresh_name_shows_its_branch_and_can_be_used(tmp_path: Path, branch: str, label: str) -> None:

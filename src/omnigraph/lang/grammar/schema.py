@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.errors import Kind, LanguageError, Span
 from omnigraph.lang import lexer
 from omnigraph.lang.grammar.cursor import MAX_INTEGER, MAX_UNSIGNED, Cursor, near
 from omnigraph.lang.grammar.types import property_shape
@@ -37,6 +38,8 @@ GRAMMAR_CODE: Final = "S01"
 _DECLARATIONS: Final = ("interface", "node", "edge")
 _COLUMN_CONSTRAINTS: Final[dict[str, type[Key | Unique | Index]]] = {"key": Key, "unique": Unique, "index": Index}
 _CONSTRAINTS: Final = (*_COLUMN_CONSTRAINTS, "range", "check")
+MAX_CHARACTERS: Final = 4 << 20
+"""Of the text of a schema: room for every type and property that there may be."""
 _LITERALS: Final = (lexer.STRING, lexer.INTEGER, lexer.FLOAT)
 _ARGUMENTS: Final = (*_LITERALS, lexer.LOWER, "-", "..")
 """What a constraint argument may start with; another token is a grammar error rather than a wrong kind of argument."""
@@ -46,6 +49,16 @@ def parse_schema(text: str, *, name: str = "schema.pg") -> Schema:
     """The tree of a schema, or a LanguageError that shows where the text is wrong; `name` is for that message."""
     source = Source(text, name)
     with located(source):
+        if len(text) > MAX_CHARACTERS:
+            raise LanguageError(
+                Kind.SYNTAX,
+                f"the schema has {len(text)} characters; at most {MAX_CHARACTERS} are allowed",
+                span=Span(MAX_CHARACTERS, MAX_CHARACTERS + 1),
+                code=GRAMMAR_CODE,
+                resource="schema_characters",
+                limit=MAX_CHARACTERS,
+                actual=len(text),
+            )
         return schema(Cursor(source, code=GRAMMAR_CODE))
 
 

@@ -55,28 +55,33 @@ class Failure(NamedTuple):
     call: Call
     mode: Mode
     errno: int
-    hears: frozenset[Heard] = frozenset(Heard)
+    hears: frozenset[Heard]
     first: int = 0
     share: int = 1
 
 
-NO_RECEIPT = frozenset(Heard) - {Heard.RECEIPT}
+UNNOTICED = frozenset({Heard.RECEIPT})
+"""The rest is written by the next call."""
+CERTAIN = frozenset({Heard.RECEIPT, Heard.DID_NOT_HAPPEN})
+"""A receipt where nothing rests on the call, or where the writer could finish all the same."""
+NO_RECEIPT = frozenset({Heard.DID_NOT_HAPPEN, Heard.UNKNOWN})
 """A failed flush is never acknowledged: what is visible need not be durable."""
+ANYTHING = frozenset({Heard.RECEIPT, Heard.DID_NOT_HAPPEN, Heard.UNKNOWN})
 
 FAILURES = (
-    Failure("short write", Call.WRITE, Mode.SHORT, 0, frozenset({Heard.RECEIPT}), share=4),
-    Failure("short write, then ENOSPC", Call.WRITE, Mode.SHORT_THEN_FAIL, errno.ENOSPC, share=2),
-    Failure("ENOSPC on write", Call.WRITE, Mode.FAIL, errno.ENOSPC, first=0, share=3),
-    Failure("EDQUOT on write", Call.WRITE, Mode.FAIL, errno.EDQUOT, first=1, share=3),
-    Failure("EIO on write", Call.WRITE, Mode.FAIL, errno.EIO, first=2, share=3),
-    Failure("ENOSPC on every write from there", Call.WRITE, Mode.FAIL_FROM, errno.ENOSPC, share=3),
+    Failure("short write", Call.WRITE, Mode.SHORT, 0, UNNOTICED, share=4),
+    Failure("short write, then ENOSPC", Call.WRITE, Mode.SHORT_THEN_FAIL, errno.ENOSPC, CERTAIN, share=2),
+    Failure("ENOSPC on write", Call.WRITE, Mode.FAIL, errno.ENOSPC, CERTAIN, first=0, share=3),
+    Failure("EDQUOT on write", Call.WRITE, Mode.FAIL, errno.EDQUOT, CERTAIN, first=1, share=3),
+    Failure("EIO on write", Call.WRITE, Mode.FAIL, errno.EIO, CERTAIN, first=2, share=3),
+    Failure("ENOSPC on every write from there", Call.WRITE, Mode.FAIL_FROM, errno.ENOSPC, ANYTHING, share=3),
     Failure("EIO on fsync", Call.FSYNC, Mode.FAIL, errno.EIO, NO_RECEIPT),
     Failure("EIO on every fsync from there", Call.FSYNC, Mode.FAIL_FROM, errno.EIO, NO_RECEIPT, share=3),
-    Failure("EIO on rename", Call.RENAME, Mode.FAIL, errno.EIO),
-    Failure("EIO on link", Call.LINK, Mode.FAIL, errno.EIO),
-    Failure("EIO on unlink", Call.UNLINK, Mode.FAIL, errno.EIO),
-    Failure("ENOSPC on create", Call.CREATE, Mode.FAIL, errno.ENOSPC, share=2),
-    Failure("ENOSPC on mkdir", Call.MKDIR, Mode.FAIL, errno.ENOSPC, share=2),
+    Failure("EIO on rename", Call.RENAME, Mode.FAIL, errno.EIO, CERTAIN),
+    Failure("EIO on link", Call.LINK, Mode.FAIL, errno.EIO, CERTAIN),
+    Failure("EIO on unlink", Call.UNLINK, Mode.FAIL, errno.EIO, CERTAIN),
+    Failure("ENOSPC on create", Call.CREATE, Mode.FAIL, errno.ENOSPC, CERTAIN | {Heard.HAPPENED}, share=2),
+    Failure("ENOSPC on mkdir", Call.MKDIR, Mode.FAIL, errno.ENOSPC, CERTAIN, share=2),
 )
 
 
@@ -177,8 +182,20 @@ WRITERS = (
     Writer("branch delete", branched, lambda _, g: _open(g).branches.delete(WORK), frozenset({Call.FSYNC, Call.UNLINK, Call.CREATE})),
     Writer("init", nothing, lambda folder, _: og.init(folder / GRAPH, schema=SCHEMA), ALL),
     Writer("copy_to", branched, lambda folder, g: _open(g).copy_to(folder / COPY), ALL),
-    Writer("recovery, forward", interrupted(Fault.WRITE_COMMITTED, 1), lambda folder, _: og.open(folder / GRAPH), ALL, heals=True),
-    Writer("recovery, back", interrupted(Fault.WRITE_BETWEEN_TABLES, 1), lambda folder, _: og.open(folder / GRAPH), ALL, heals=True),
+    Writer(
+        "recovery of a writer that died at write.committed",
+        interrupted(Fault.WRITE_COMMITTED, 1),
+        lambda folder, _: og.open(folder / GRAPH),
+        ALL,
+        heals=True,
+    ),
+    Writer(
+        "recovery of a writer that died at write.between_tables",
+        interrupted(Fault.WRITE_BETWEEN_TABLES, 1),
+        lambda folder, _: og.open(folder / GRAPH),
+        ALL,
+        heals=True,
+    ),
 )
 
 Shown = dict[str, list[str]]

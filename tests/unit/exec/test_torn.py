@@ -1,4 +1,4 @@
-"""Version files that a power cut left without their bytes: what was not acknowledged did not happen, what was is damage."""
+"""INV-11: version files that a power cut left without their bytes: what was not acknowledged did not happen, what was is damage."""
 
 from __future__ import annotations
 

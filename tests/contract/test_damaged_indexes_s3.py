@@ -32,7 +32,7 @@ def test_indexes_that_go_from_a_bucket(s3_proxy: CountingProxy, s3_uri: str) -> 
     graph.branches.create("two", from_="one")
     graph.mutate('query q() { insert P { k: "two", n: 2 } }', branch="two")
     assert folders(graph, "main") == folders(graph, "one") == folders(graph, "two")
-    assert graph.verify() == []
+    assert graph.verify(deep=True) == graph.verify() == []
 
     reader = og.open(s3_uri, mode="r", storage_options=options)
     assert reader.query(KEYED, branch="two").rows == [{"p.n": 7}]
@@ -51,4 +51,4 @@ def test_indexes_that_go_from_a_bucket(s3_proxy: CountingProxy, s3_uri: str) -> 
         assert fresh.query(KEYED, branch=branch).rows == [{"p.n": 8}]
         assert {finding.where for finding in fresh.verify()} >= {f"{branch}:node:P"}
         assert fresh.ensure_indices(branch).commit is not None
-    assert og.open(s3_uri, storage_options=options).verify() == []
+    assert og.open(s3_uri, storage_options=options).verify(deep=True) == []

@@ -22,7 +22,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
 from omnigraph.manifest.model import COMMIT, TableRow, read_commits
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.manifest.registry import Branch, list_branches, living_branches, read_branch
+from omnigraph.manifest.registry import Branch, list_branches, read_branch
 from omnigraph.store.refs import native_refs
 from omnigraph.store.tables import Table, Tables, home
 
@@ -63,7 +63,6 @@ class _Check(msgspec.Struct, frozen=True):
     tables: Tables
     catalog_of: CatalogOf
     files: Files
-    deep: bool
     begin: Callable[[str], None]
 
 
@@ -71,9 +70,15 @@ def verify(
     manifest: Manifest, tables: Tables, catalog_of: CatalogOf, *, deep: bool = False, on_progress: OnVerifyProgress | None = None
 ) -> list[Finding]:
     """Check every branch and every table. An empty list is a sound graph. `deep` reads every byte that a branch shows."""
-    branches = [Branch.main(), *living_branches(manifest.root.objects)]
-    check = _Check(manifest, tables, catalog_of, Files(manifest.root, deep=deep), deep, _counting(manifest, branches, on_progress))
     findings = list(_intents(manifest))
+    branches = [Branch.main()]
+    for name in list_branches(manifest.root.objects):
+        try:
+            if (branch := read_branch(manifest.root.objects, name)) is not None:
+                branches.append(branch)
+        except OmniGraphError as error:
+            findings.append(Finding(Severity.ERROR, error.kind.value, error.message, name))
+    check = _Check(manifest, tables, catalog_of, Files(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
     for branch in branches:
         found = list(_branch(check, branch))
         if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.load.read import Data
     from omnigraph.exec.migrate import AppliedSchema
-    from omnigraph.exec.verify import Finding
+    from omnigraph.exec.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write import Prepared, Request, Written
 
 __all__ = [
@@ -366,11 +366,11 @@ class Graph:
         branches = (MAIN, *list_branches(self._manifest.root.objects))
         return [audit for branch in branches for audit in heal(self._manifest, self._tables, branch, timeout_seconds=LOCK_SECONDS)]
 
-    def verify(self) -> list[Finding]:
-        """Check the whole graph; an empty list is a sound one."""
+    def verify(self, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
+        """Check the whole graph; an empty list is a sound one. `deep` reads every byte that a branch shows."""
         from omnigraph.exec.verify import verify
 
-        return verify(self._manifest, self._tables, self._catalog)
+        return verify(self._manifest, self._tables, self._catalog, deep=deep, on_progress=on_progress)
 
     def info(self) -> Info:
         root: Root = self._manifest.root

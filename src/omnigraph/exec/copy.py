@@ -29,7 +29,7 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind, SchemaText, State, TableRow
 from omnigraph.manifest.publish import Publication, publish
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.manifest.registry import Branch, list_branches, read_branch
+from omnigraph.manifest.registry import Branch, living_branches, read_branch
 from omnigraph.store import alter, stage
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
 from omnigraph.store.root import Root
@@ -46,7 +46,11 @@ def copy_graph(
 ) -> Manifest:
     """Copy every branch; or, with `branch`, what that one shows, which becomes the copy's main."""
     _refuse_place(source.root, target)
-    line = _planned(source, Branch.main(), _living(source)) if branch is None else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
+    line = (
+        _planned(source, Branch.main(), living_branches(source.root.objects))
+        if branch is None
+        else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
+    )
     with unfinished_copy(target, of=source.root.uri):
         copy = _Copy(source, tables, catalog_of, target, actor=actor)
         try:
@@ -93,11 +97,6 @@ def _planned(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Lin
     if any(stop.snapshot.branch != branch for stop in stops):
         raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {branch.name!r} was deleted and made again while it was copied", branch=branch.name)
     return _Line(branch.name, tuple(stops))
-
-
-def _living(source: Manifest) -> list[Branch]:
-    objects = source.root.objects
-    return [branch for name in list_branches(objects) if (branch := read_branch(objects, name)) is not None]
 
 
 def _lives(source: Manifest, branch: Branch) -> bool:

@@ -89,7 +89,7 @@ class Surveyor:
         shown = live_tables(snapshot.state)
         rows = sorted((shown[type_] for type_ in types if type_ in shown), key=lambda row: row.alias)
         return [
-            f"index on {row.alias}.{damage.index.column} is damaged and not used: {damage.reason}; `ensure_indices` builds it anew"
+            f"index on {row.alias}.{damage.index.column} is damaged and not used: {damage.reason}; {damage.remedy}"
             for row in rows
             for damage in damaged_indexes(self._tables.open(row.ref))
             if damage.index.is_scalar

@@ -1,10 +1,12 @@
-"""A graph -> what is wrong with it, if anything: versions, columns, ids, endpoints, native branches, intents. Reads only."""
+"""A graph -> what is wrong with it: history, versions, files, columns, ids, endpoints, native branches, intents. Reads only."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
+from itertools import count
 
 import msgspec
 import pyarrow as pa
@@ -14,12 +16,13 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.errors import Kind, OmniGraphError
 from omnigraph.exec.statistics import live_tables
+from omnigraph.exec.verify_files import Files, Wrong
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
-from omnigraph.manifest.model import TableRow
+from omnigraph.manifest.lineage import flaws
+from omnigraph.manifest.model import COMMIT, TableRow, read_commits
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.manifest.registry import list_branches
-from omnigraph.store.intact import damaged_indexes
+from omnigraph.manifest.registry import Branch, list_branches, living_branches, read_branch
 from omnigraph.store.refs import native_refs
 from omnigraph.store.tables import Table, Tables, home
 
@@ -42,13 +45,54 @@ class Finding(msgspec.Struct, frozen=True):
     where: str
 
 
-def verify(manifest: Manifest, tables: Tables, catalog_of: CatalogOf) -> list[Finding]:
-    """Check every branch and every table. An empty list is a sound graph."""
+class VerifyProgress(msgspec.Struct, frozen=True):
+    """One table of one branch is about to be checked: the `at`-th `of` so many."""
+
+    where: str
+    at: int
+    of: int
+
+
+OnVerifyProgress = Callable[[VerifyProgress], None]
+
+
+class _Check(msgspec.Struct, frozen=True):
+    """One verification under way."""
+
+    manifest: Manifest
+    tables: Tables
+    catalog_of: CatalogOf
+    files: Files
+    deep: bool
+    begin: Callable[[str], None]
+
+
+def verify(
+    manifest: Manifest, tables: Tables, catalog_of: CatalogOf, *, deep: bool = False, on_progress: OnVerifyProgress | None = None
+) -> list[Finding]:
+    """Check every branch and every table. An empty list is a sound graph. `deep` reads every byte that a branch shows."""
+    branches = [Branch.main(), *living_branches(manifest.root.objects)]
+    check = _Check(manifest, tables, catalog_of, Files(manifest.root, deep=deep), deep, _counting(manifest, branches, on_progress))
     findings = list(_intents(manifest))
-    for name in (MAIN, *list_branches(manifest.root.objects)):
-        findings += _branch(manifest, tables, name, catalog_of)
+    for branch in branches:
+        found = list(_branch(check, branch))
+        if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
+            continue  # it was deleted meanwhile, and its files with it
+        findings += found
     findings += _unused(manifest)
     return findings
+
+
+def _counting(manifest: Manifest, branches: list[Branch], on_progress: OnVerifyProgress | None) -> Callable[[str], None]:
+    """What tells how far the work is."""
+    if on_progress is None:
+        return lambda _: None
+    of = 0
+    for branch in branches:
+        with suppress(OmniGraphError):  # that it cannot be read is found when its turn comes
+            of += len(live_tables(manifest.snapshot(branch.name).state))
+    at = count(1)
+    return lambda where: on_progress(VerifyProgress(where, next(at), of))
 
 
 def _intents(manifest: Manifest) -> Iterator[Finding]:
@@ -60,18 +104,33 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER)
 
 
-def _branch(manifest: Manifest, tables: Tables, name: BranchName, catalog_of: CatalogOf) -> Iterator[Finding]:
+def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
+    name = branch.name
     try:
-        snapshot = manifest.snapshot(name)
-        catalog = catalog_of(snapshot)
+        snapshot = check.manifest.snapshot(name)
+        catalog = check.catalog_of(snapshot)
     except OmniGraphError as error:
         yield Finding(Severity.ERROR, error.kind.value, error.message, name)
         return
+    yield from _guarded(name, _history(check, name))
     ids: dict[str, pa.Array] = {}
     for type_id, row in live_tables(snapshot.state).items():
-        yield from _guarded(f"{name}:{row.alias}", _table(manifest, tables, snapshot, row, catalog.by_id(type_id), ids))
+        check.begin(f"{name}:{row.alias}")
+        yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
-        yield from _guarded(f"{name}:edge:{edge.name}", _edges(tables, snapshot, edge, ids))
+        yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.tables, snapshot, edge, ids))
+
+
+def _history(check: _Check, name: BranchName) -> Iterator[Wrong]:
+    """The commits of a branch lead from its head to the birth of the graph; and the ledger that holds them can be read whole."""
+    _, ledger, state = check.manifest.look(name)
+    commits = read_commits(ledger.facts(COMMIT))
+    for id_, times in Counter(commit.id for commit in commits).items():
+        if times > 1:
+            yield Wrong("broken_history", f"there are {times} commits {id_}")
+    for flaw in flaws({commit.id: commit for commit in commits}, state.head.commit):
+        yield Wrong("broken_history", flaw)
+    yield from check.files.wrongs(ledger.as_table())
 
 
 def _unused(manifest: Manifest) -> Iterator[Finding]:
@@ -97,14 +156,7 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
 
 
-class _Wrong(NamedTuple):
-    """What is wrong with one table; where it is, is added by who asked."""
-
-    code: str
-    message: str
-
-
-def _guarded(where: str, wrongs: Iterator[_Wrong]) -> Iterator[Finding]:
+def _guarded(where: str, wrongs: Iterator[Wrong]) -> Iterator[Finding]:
     """The findings about one table. That it cannot be read is one of them."""
     try:
         for wrong in wrongs:
@@ -113,26 +165,28 @@ def _guarded(where: str, wrongs: Iterator[_Wrong]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where)
 
 
-def _table(
-    manifest: Manifest, tables: Tables, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, pa.Array]
-) -> Iterator[_Wrong]:
-    table = tables.open(row.ref)
-    if (head := table.head()) != row.version and _uncovered(manifest, snapshot, row, head):
-        yield _Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, pa.Array]) -> Iterator[Wrong]:
+    table = check.tables.open(row.ref)
+    if (head := table.head()) != row.version and _uncovered(check.manifest, snapshot, row, head):
+        yield Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
     if entity is not None:
         yield from _identities(table, entity)
-    for damage in damaged_indexes(table, anew=True):
-        index = f"index {damage.index.name} on {damage.index.column!r} in {damage.index.folder}"
-        yield _Wrong("damaged_index", f"{index} is not used: {damage.reason}; `ensure_indices` builds it anew")
+    whole = True
+    for wrong in check.files.wrongs(table):
+        yield wrong
+        whole = False
+    if not whole:
+        return  # rows are not to be had from files that are not whole
+    yield from check.files.wrong_indexes(table)
     found = table.scan([ID]).read_all().column(ID)
     ids[row.alias] = found.combine_chunks()
     if len(found) != row.rows:
-        yield _Wrong("row_count", f"{len(found)} rows, the graph says {row.rows}")
+        yield Wrong("row_count", f"{len(found)} rows, the graph says {row.rows}")
     if (distinct := pc.count_distinct(found).as_py()) != len(found):
-        yield _Wrong("duplicate_id", f"{len(found) - distinct} rows repeat an id")
+        yield Wrong("duplicate_id", f"{len(found) - distinct} rows repeat an id")
 
 
-def _identities(table: Table, entity: EntityType) -> Iterator[_Wrong]:
+def _identities(table: Table, entity: EntityType) -> Iterator[Wrong]:
     """Each column holds the property that the schema says, by its identity: a name alone may be another property's."""
     wanted, here = ({field.name: field for field in schema} for schema in (table_schema(entity), table.schema))
     for name in sorted(wanted.keys() | here.keys()):
@@ -147,7 +201,7 @@ def _identities(table: Table, entity: EntityType) -> Iterator[_Wrong]:
         else:
             continue
         remedy = "before the next schema change, copy the graph: a copy lays every column down anew"
-        yield _Wrong("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
+        yield Wrong("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
 
 
 def _spelled(field: pa.Field) -> str:
@@ -167,7 +221,7 @@ def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int)
     return newest is None or newest.version < head
 
 
-def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, pa.Array]) -> Iterator[_Wrong]:
+def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, pa.Array]) -> Iterator[Wrong]:
     alias = f"edge:{edge.name}"
     row = snapshot.state.table(alias)
     if row is None or alias not in ids:
@@ -178,4 +232,4 @@ def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, pa
             continue
         lost = ends.column(column).filter(pc.invert(pc.is_in(ends.column(column), value_set=known)))
         if len(lost):
-            yield _Wrong("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")
+            yield Wrong("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")

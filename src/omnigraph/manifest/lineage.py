@@ -6,9 +6,9 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from omnigraph.errors import Kind, NotFound
+from omnigraph.errors import FormatError, Kind, NotFound
 from omnigraph.ids import CommitId
-from omnigraph.manifest.model import Commit
+from omnigraph.manifest.model import Commit, CommitKind
 
 Commits = Mapping[CommitId, Commit]
 
@@ -57,11 +57,56 @@ def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:
 
 
 def first_parents(commits: Commits, head: CommitId) -> Iterator[Commit]:
-    """The branch's own chain: from `head` along first parents. Stops where `commits` ends."""
+    """The branch's own chain: from `head` along first parents. Stops where `commits` ends. One that runs in a circle is refused."""
     at: CommitId | None = head
+    seen: set[CommitId] = set()
     while at is not None and at in commits:
+        if at in seen:
+            raise FormatError(Kind.CORRUPT, f"commit {at} is its own ancestor; look at the graph with `omnigraph verify`", commit=at)
+        seen.add(at)
         yield commits[at]
         at = next(iter(commits[at].parents), None)
+
+
+def flaws(commits: Commits, head: CommitId) -> Iterator[str]:
+    """What keeps a history from being one that leads from its head to the birth of the graph; each in words, nothing when all is well."""
+    if head not in commits:
+        yield f"the head, commit {head}, is not in the history"
+        return
+    waiting, reached = _all_child_counts(commits, head)
+    for commit in (commits[found] for found in sorted(reached)):
+        for parent in commit.parents:
+            if parent not in commits:
+                yield f"commit {commit.id} names a parent {parent} that is not there"
+        first = commits.get(commit.parents[0]) if commit.parents else None
+        if not commit.parents and commit.kind is not CommitKind.GENESIS:
+            yield f"commit {commit.id} has no parent, and is not the birth of the graph"
+        if first is not None and first.native == commit.native and first.manifest_version >= commit.manifest_version:
+            yield f"commit {commit.id} is of version {commit.manifest_version}, its parent {first.id} of {first.manifest_version}"
+    # Take away who has no child left, again and again. In a circle everybody has one.
+    free = [found for found in reached if not waiting.get(found)]
+    while free:
+        at = free.pop()
+        reached.discard(at)
+        for parent in commits[at].parents:
+            waiting[parent] -= 1
+            if not waiting[parent] and parent in reached:
+                free.append(parent)
+    if reached:
+        yield f"{len(reached)} commits are ancestors of themselves, {min(reached)} among them"
+
+
+def _all_child_counts(commits: Commits, head: CommitId) -> tuple[dict[CommitId, int], set[CommitId]]:
+    """How many children each ancestor of `head` has, and which ancestors are there, in a history that may be broken."""
+    reached, queue = {head}, deque([head])
+    counts: dict[CommitId, int] = {}
+    while queue:
+        for parent in commits[queue.popleft()].parents:
+            counts[parent] = counts.get(parent, 0) + 1
+            if parent in commits and parent not in reached:
+                reached.add(parent)
+                queue.append(parent)
+    return counts, reached
 
 
 def _child_counts(commits: Commits, head: CommitId) -> dict[CommitId, int]:

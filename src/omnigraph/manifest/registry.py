@@ -104,6 +104,11 @@ def list_branches(objects: Objects) -> list[BranchName]:
     )
 
 
+def living_branches(objects: Objects) -> list[Branch]:
+    """All branches but main, sorted by name; one that goes while they are read is not among them."""
+    return [branch for name in list_branches(objects) if (branch := read_branch(objects, name)) is not None]
+
+
 def find_branch(objects: Objects, name: str) -> Branch:
     """The live branch of that name: no read for main, one for any other."""
     if name == MAIN:

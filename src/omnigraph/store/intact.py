@@ -45,6 +45,8 @@ class IndexFiles(msgspec.Struct, frozen=True):
     uuid: str
     folder: str
     size_bytes: int | None
+    fragments: frozenset[int]
+    """Those that it covers; some may be gone since."""
 
     @property
     def is_scalar(self) -> bool:
@@ -52,10 +54,16 @@ class IndexFiles(msgspec.Struct, frozen=True):
 
 
 class IndexDamage(msgspec.Struct, frozen=True):
-    """An index that cannot be used, and why."""
+    """An index that cannot be used, and why. `hidden`: its files have the right sizes, so that others do not see it at once."""
 
     index: IndexFiles
     reason: str
+    hidden: bool = False
+
+    @property
+    def remedy(self) -> str:
+        removed = f"remove the folder {self.index.folder}; " if self.hidden else ""
+        return f"{removed}`ensure_indices` builds it anew"
 
 
 def index_files(dataset: Any, ref: TableRef) -> tuple[IndexFiles, ...]:
@@ -70,7 +78,8 @@ def index_files(dataset: Any, ref: TableRef) -> tuple[IndexFiles, ...]:
                 path = str(bases[segment.base_id].path)
                 home = path[path.rindex(ref.path) :]
             folder = f"{home}/_indices/{segment.uuid}"
-            found.append(IndexFiles(index.name, index.field_names[0], index.index_type, str(segment.uuid), folder, segment.size_bytes))
+            about = index.name, index.field_names[0], index.index_type
+            found.append(IndexFiles(*about, str(segment.uuid), folder, segment.size_bytes, frozenset(segment.fragment_ids)))
     return tuple(found)
 
 
@@ -82,9 +91,20 @@ def damaged_indexes(table: Table, *, anew: bool = False) -> tuple[IndexDamage, .
 def _damages(root: Root, indexes: Iterable[IndexFiles], *, anew: bool = False) -> Iterator[IndexDamage]:
     for index in indexes:
         if index.uuid not in root.index_damage or (anew and root.index_damage[index.uuid] is None):
-            _note(root, index, _look(root, index))
-        if (reason := root.index_damage.get(index.uuid)) is not None:
-            yield IndexDamage(index, reason)
+            if (reason := _look(root, index)) is not None:
+                record(root, IndexDamage(index, reason))
+            else:
+                root.index_damage[index.uuid] = None
+        if (damage := root.index_damage[index.uuid]) is not None:
+            yield damage
+
+
+def record(root: Root, damage: IndexDamage) -> None:
+    """From now on, whoever works with this open graph goes without the index."""
+    index = damage.index
+    if root.index_damage.get(index.uuid) is None:
+        log.warning("index %s in %s is damaged and is not used: %s; %s", index.name, index.folder, damage.reason, damage.remedy)
+    root.index_damage[index.uuid] = damage
 
 
 def passed_by(root: Root, indexes: Iterable[IndexFiles]) -> bool:
@@ -133,7 +153,7 @@ def _blame(table: Table, on: object, error: BaseException) -> None:
         return
     for index in _scalar(table):
         if re.search(rf"\b{re.escape(index.column)}\b", str(on)):
-            _note(table.root, index, f"it cannot be asked: {str(error).splitlines()[0][:200]}")
+            record(table.root, IndexDamage(index, f"it cannot be asked: {str(error).splitlines()[0][:200]}", hidden=True))
 
 
 def _look(root: Root, index: IndexFiles) -> str | None:
@@ -147,9 +167,3 @@ def _look(root: Root, index: IndexFiles) -> str | None:
     if index.size_bytes is not None and (total := sum(found.values())) != index.size_bytes:
         return f"its files have {total} bytes, and had {index.size_bytes}"
     return None
-
-
-def _note(root: Root, index: IndexFiles, reason: str | None) -> None:
-    if reason is not None and root.index_damage.get(index.uuid) is None:
-        log.warning("index %s in %s is damaged and is not used: %s; `ensure_indices` builds it anew", index.name, index.folder, reason)
-    root.index_damage[index.uuid] = reason

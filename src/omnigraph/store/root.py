@@ -6,13 +6,16 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lance.lance import _Session as Session
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.store.objects import Objects, open_objects
 from omnigraph.store.process import refuse_forked_child
+
+if TYPE_CHECKING:
+    from omnigraph.store.intact import IndexDamage
 
 FSYNC_ENVIRONMENT: Final = "OMNIGRAPH_FSYNC"
 SIDE_BY_SIDE: Final = 4
@@ -31,8 +34,8 @@ class Root:
         self.session: Final = Session()
         self.flushed: Final[set[str]] = set()
         """Folders whose own entry is known to be on disk: durable.py flushes the way to a new one once."""
-        self.index_damage: Final[dict[str, str | None]] = {}
-        """By the uuid of an index that was looked at, what is wrong with its files; None for nothing (intact.py)."""
+        self.index_damage: Final[dict[str, IndexDamage | None]] = {}
+        """By the uuid of an index that was looked at, what is wrong with it; None for nothing (intact.py)."""
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
 

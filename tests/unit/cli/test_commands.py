@@ -222,6 +222,14 @@ def test_verify_of_a_sound_graph(graph: str, call: Call) -> None:
     assert call("verify", graph, "--json").json() == {"uri": graph, "ok": True, "findings": []}
 
 
+def test_verify_reads_every_byte_when_asked(graph: str, call: Call) -> None:
+    said = call("verify", graph, "--deep", "--json")
+    assert (said.code, said.json()) == (0, {"uri": graph, "ok": True, "findings": []})
+    data = max((Path(graph) / "nodes").glob("*/data/*.lance"), key=lambda file: file.stat().st_size)
+    data.write_bytes(data.read_bytes()[:-1] + b"?")
+    assert call("verify", graph, "--deep", "--json").json()["findings"][0]["code"] == "unreadable_file"
+
+
 def test_verify_of_a_broken_graph_exits_with_1(graph: str, call: Call) -> None:
     table = call("snapshot", graph, "--json").json()["datasets"][1]["dataset_path"]
     shutil.rmtree(Path(graph) / table)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import FormatError, NotFound
 from omnigraph.ids import MAIN, CommitId, SchemaHash
-from omnigraph.manifest.lineage import Commits, distances, first_parents, is_ancestor, merge_base, newest_first
+from omnigraph.manifest.lineage import Commits, distances, first_parents, flaws, is_ancestor, merge_base, newest_first
 from omnigraph.manifest.model import Commit, CommitKind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,3 +118,41 @@ def test_an_unknown_commit_is_named() -> None:
     with pytest.raises(NotFound) as caught:
         distances(of(commit("a")), CommitId("zzz"))
     assert caught.value.facts == {"commit": "zzz"}
+
+
+# -- histories that nobody should have made
+
+
+def born(name: str) -> Commit:
+    return msgspec.structs.replace(commit(name), kind=CommitKind.GENESIS)
+
+
+BROKEN = {
+    "no head": (of(born("a")), "b", "is not in the history"),
+    "no parent": (of(commit("b", "a")), "b", "names a parent a that is not there"),
+    "no birth": (of(commit("a")), "a", "is not the birth"),
+    "two births": (of(born("a"), commit("x"), commit("b", "a", "x", version=2)), "b", "is not the birth"),
+    "its own parent": (of(born("a"), commit("b", "b", version=2)), "b", "ancestors of themselves"),
+    "a circle": (of(born("a"), commit("b", "d", version=2), commit("c", "b", version=3), commit("d", "c", version=4)), "d", "3 commits"),
+    "a circle behind a merge": (of(born("a"), commit("b", "b"), commit("c", "a", "b", version=3)), "c", "ancestors of themselves"),
+    "versions that do not grow": (of(born("a"), commit("b", "a", version=1)), "b", "is of version 1"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_history_is_told(case: str) -> None:
+    commits, head, says = BROKEN[case]
+    assert says in " / ".join(flaws(commits, CommitId(head)))
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_no_walk_through_a_broken_history_is_endless(case: str) -> None:
+    commits, head, _ = BROKEN[case]
+    for walk in (newest_first, first_parents, distances):
+        with contextlib.suppress(FormatError, NotFound, KeyError):
+            assert len(list(walk(commits, CommitId(head)))) <= 2 * len(commits)
+
+
+def test_a_sound_history_has_no_flaw() -> None:
+    commits = of(born("a"), commit("b", "a", version=2), commit("c", "a", version=2), commit("d", "b", "c", version=3))
+    assert list(flaws(commits, CommitId("d"))) == []

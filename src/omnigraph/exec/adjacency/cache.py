@@ -13,7 +13,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -47,10 +47,21 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What a file holds. The arrays are views of the file and cannot be written to."""
+    """What a file holds. The arrays are views of the file and cannot be written to.
+
+    We replace files and never change one, but others may: a page behind the end of a file that was cut short kills who touches it. So
+    the file stays open, and whoever uses the arrays again asks first.
+    """
 
     facts: msgspec.Raw
     arrays: Mapping[str, Array]
+    file: Any
+    size_bytes: int
+    written_ns: int
+
+    def is_as_read(self) -> bool:
+        status = os.fstat(self.file.fileno())
+        return (status.st_size, status.st_mtime_ns) == (self.size_bytes, self.written_ns)
 
 
 def cache_folder(graph_id: GraphId) -> Path:
@@ -80,12 +91,16 @@ class Folder:
     def read(self, name: str) -> Stored | None:
         """The arrays of a file, or None when it is not there or not whole."""
         try:
-            with (self._path / (name + _SUFFIX)).open("rb") as file:
+            with ExitStack() as until_mapped:
+                file = until_mapped.enter_context((self._path / (name + _SUFFIX)).open("rb"))
                 written_ns = os.fstat(file.fileno()).st_mtime_ns
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                stored = _opened(view, written_ns, file)
+                if stored is not None:
+                    until_mapped.pop_all()  # it closes when nobody has the arrays any more
+                return stored
         except (OSError, ValueError):  # an empty file cannot be mapped
             return None
-        return _opened(view, written_ns)
 
     def write(self, name: str, facts: object, arrays: Mapping[str, Array]) -> None:
         """Store arrays under a name. Whoever reads it meanwhile sees the file before or after, never half of it."""
@@ -134,7 +149,7 @@ def _write(path: Path, facts: object, arrays: Mapping[str, Array]) -> None:
     os.utime(path, ns=(written_ns, written_ns))
 
 
-def _opened(view: mmap.mmap, written_ns: int) -> Stored | None:
+def _opened(view: mmap.mmap, written_ns: int, file: Any) -> Stored | None:
     start = len(_MAGIC) + 12
     if view[: len(_MAGIC)] != _MAGIC or len(view) < start:
         return None
@@ -152,7 +167,7 @@ def _opened(view: mmap.mmap, written_ns: int) -> Stored | None:
         at += arrays[name].nbytes
     if at + -at % _ALIGN != len(view) or (written_ns != header.written_ns and _checksum(arrays.values()) != header.checksum):
         return None
-    return Stored(header.facts, arrays)
+    return Stored(header.facts, arrays, file, len(view), written_ns)
 
 
 def _checksum(arrays: Iterable[Array]) -> int:

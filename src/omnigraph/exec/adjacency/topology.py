@@ -68,6 +68,12 @@ class _Kept(Generic[K, V]):
                     self._gates.pop(key, None)
             return value
 
+    def drop(self, key: K, value: V) -> None:
+        """Forget a value; the next who asks makes it anew."""
+        with self._mutex:
+            if self._values.get(key) is value:
+                del self._values[key]
+
     def known(self, key: K) -> V | None:
         """What was made already."""
         with self._mutex:
@@ -106,11 +112,15 @@ class _Name(msgspec.Struct, frozen=True):
 
 
 class _Held(msgspec.Struct, Generic[V], frozen=True):
-    """A derived thing, and how many of its rows are others than in the file that was last written."""
+    """A derived thing, how many of its rows are others than in the file that was last written, and the files it may be a view of."""
 
     name: _Name
     value: V
     unwritten: int
+    views: tuple[Stored, ...] = ()
+
+    def is_whole(self) -> bool:
+        return all(stored.is_as_read() for stored in self.views)
 
 
 class Topology:
@@ -130,19 +140,19 @@ class Topology:
     def ids(self, row: TableRow) -> Ids:
         """The ids of a node type, both ways."""
         name = self._name(f"ids-{row.id}-", row)
-        return self._ids.get(name.full, lambda: self._make_ids(name, row)).value
+        return _whole(self._ids, name.full, lambda: self._make_ids(name, row)).value
 
     def known_ids(self, row: TableRow) -> Ids | None:
         """The same, unless it would have to be made."""
         name = self._name(f"ids-{row.id}-", row)
-        if (held := self._ids.known(name.full)) is not None:
+        if (held := self._ids.known(name.full)) is not None and held.is_whole():
             return held.value
         return self.ids(row) if self._folder.has(name.full) else None
 
     def adjacency(self, edge: TableRow, source: TableRow, target: TableRow) -> Adjacency:
         """The edges of a type between the nodes of its two ends. Made, and kept, by the first call that needs it."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
-        return self._adjacencies.get(name.full, lambda: self._make_adjacency(name, edge, source, target)).value
+        return _whole(self._adjacencies, name.full, lambda: self._make_adjacency(name, edge, source, target)).value
 
     def ready(self, edge: TableRow, source: TableRow, target: TableRow) -> bool:
         """Whether `adjacency` would answer at once: from memory, or from a file."""
@@ -185,7 +195,7 @@ class Topology:
             return stored_ids(arrays, *parts)
 
         if (stored := self._folder.read(name.full)) is not None:
-            return _Held(name, restored(stored.arrays, name.parts), 0)
+            return _Held(name, restored(stored.arrays, name.parts), 0, (stored,))
         older = self._closest(name, self._ids.values(), restored)
         made = ids_of(self._tables.open(row.ref), name.rows, older.value if older is not None else None)
         return self._written(name, made, ids_arrays, older)
@@ -197,7 +207,7 @@ class Topology:
             return stored_adjacency(arrays, *parts, square=square)
 
         if (stored := self._folder.read(name.full)) is not None:
-            return _Held(name, restored(stored.arrays, name.parts), 0)
+            return _Held(name, restored(stored.arrays, name.parts), 0, (stored,))
         with self._mutex:
             self._spent_ms.pop(edge.id, None)
         between = Between(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
@@ -210,13 +220,13 @@ class Topology:
         self, name: _Name, held: list[_Held[V]], restored: Callable[[Mapping[str, Array], tuple[Numbers, ...]], V]
     ) -> _Held[V] | None:
         """Of the same thing made from other fragments, in memory or else in a file, the one that shares most rows."""
-        if mine := [one for one in held if one.name.prefix == name.prefix]:
+        if mine := [one for one in held if one.name.prefix == name.prefix and one.is_whole()]:
             return min(mine, key=lambda one: one.name.rows.unlike(name.rows))
         found: list[_Held[V]] = []
         for file in self._folder.names(name.prefix)[:CANDIDATES]:
             if (stored := self._folder.read(file)) is not None:
                 parts = _parts(stored)
-                found.append(_Held(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0))
+                found.append(_Held(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0, (stored,)))
         return min(found, key=lambda one: one.name.rows.unlike(name.rows), default=None)
 
     def _written(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Held[V] | None) -> _Held[V]:
@@ -224,7 +234,14 @@ class Topology:
         if older is None or unwritten * WORTH_WRITING > name.rows.size:
             self._folder.write(name.full, name.facts, arrays(value))
             unwritten = 0
-        return _Held(name, value, unwritten)
+        return _Held(name, value, unwritten, older.views if older is not None else ())
+
+
+def _whole(kept: _Kept[str, _Held[V]], key: str, make: Callable[[], _Held[V]]) -> _Held[V]:
+    """What is kept, or made anew if a file it is a view of was changed under it."""
+    while not (held := kept.get(key, make)).is_whole():
+        kept.drop(key, held)
+    return held
 
 
 def _parts(stored: Stored) -> tuple[Numbers, ...]:

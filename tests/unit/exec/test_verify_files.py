@@ -1,0 +1,186 @@
+"""What verification finds of damaged files, plainly and with `deep`, and that it finds nothing in sound ones."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import omnigraph as og
+from omnigraph.exec.verify import VerifyProgress
+from omnigraph.graph import Graph
+from omnigraph.ids import CommitId, new_commit_id
+from omnigraph.manifest.model import State, fact_rows, now, state_rows
+from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.mutations import run
+
+SCHEMA = """
+node Doc { slug: String @key  pages: I32? @index  score: F64? @index  day: Date? @index  at: DateTime? @index  kind: enum(a, b)? @index
+           tags: [String]?  place: Vector(4)?  ok: Bool? @index  body: Blob?  gone: String? }
+edge Cites: Doc -> Doc { note: String? @index }
+"""
+
+
+def _blob(size: int) -> str:
+    return "base64:" + base64.b64encode(os.urandom(size)).decode()
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """Every kind of value and of file: rows written, changed and deleted, columns renamed and dropped, forks of forks, indexes."""
+    monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
+    graph = og.init(tmp_path / "g", schema=SCHEMA)
+    docs = [
+        {
+            "slug": f"d{n:03d}", "pages": n if n % 3 else None, "score": n / 7, "day": "2026-01-02", "at": "2026-01-02T03:04:05Z",
+            "kind": "ab"[n % 2], "tags": ["x", "y"][: n % 3], "place": [1.0, 0.0, 0.5, n], "ok": bool(n % 2), "gone": "x",
+        }
+        for n in range(200)
+    ]  # fmt: skip
+    docs[1]["body"], docs[2]["body"], docs[3]["body"], docs[4]["body"] = _blob(10), _blob(0), _blob(100_000), _blob(5_000_000)
+    edges = [{"edge": "Cites", "from": f"d{n:03d}", "to": f"d{(n * 3) % 200:03d}", "data": {"note": f"n{n}"}} for n in range(200)]
+    graph.load([*({"type": "Doc", "data": doc} for doc in docs), *edges])
+    graph.ensure_indices()
+    run(graph, "delete Doc where pages > 180")
+    graph.branches.create("one")
+    run(graph, "update Doc set { pages: 7 } where pages < 20", branch="one")
+    graph.branches.create("two", from_="one")
+    run(graph, 'delete Doc where slug = "d050"', branch="two")
+    run(graph, 'insert Doc { slug: "two", score: 0.5 }', branch="two")
+    graph.apply_schema(SCHEMA.replace("  gone: String?", "").replace("note: String?", 'words: String? @rename_from("note")'), branch="two")
+    graph.ensure_indices("two")
+    return graph
+
+
+def codes(graph: Graph, *, deep: bool) -> set[str]:
+    return {finding.code for finding in og.open(graph.uri, mode="r").verify(deep=deep)}
+
+
+def test_a_sound_graph_has_no_findings(graph: Graph) -> None:
+    seen: list[VerifyProgress] = []
+    assert graph.verify(deep=True, on_progress=seen.append) == graph.verify() == []
+    assert [progress.at for progress in seen] == list(range(1, 7))
+    assert {progress.of for progress in seen} == {6}
+    assert seen[0].where.startswith("main:")
+
+
+def largest(graph: Graph, pattern: str) -> Path:
+    return max((file for file in Path(graph.uri).glob(pattern) if file.is_file()), key=lambda file: file.stat().st_size)
+
+
+def newest(graph: Graph, pattern: str) -> Path:
+    """Deletion files are replaced; the last one written is in use."""
+    return max(Path(graph.uri).glob(pattern), key=lambda file: file.stat().st_mtime_ns)
+
+
+def _remove(file: Path) -> None:
+    file.unlink()
+
+
+def _cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 100)
+
+
+def _flip(file: Path, *, at: float) -> None:
+    data = bytearray(file.read_bytes())
+    data[int((len(data) - 1) * at)] ^= 0x10
+    file.write_bytes(data)
+
+
+DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, bool]] = {
+    "data_removed": ("nodes/*/data/*.lance", _remove, "missing_file", True),
+    "data_cut": ("nodes/*/data/*.lance", _cut, "wrong_size", True),
+    "edges_cut": ("edges/*/data/*.lance", _cut, "wrong_size", True),
+    "deletions_removed": ("nodes/*/_deletions/*", _remove, "missing_file", True),
+    "deletions_of_a_fork_removed": ("nodes/*/tree/*/_deletions/*", _remove, "missing_file", True),
+    "ledger_removed": ("__manifest/tree/*/data/*.lance", _remove, "storage", True),
+    "large_blob_removed": ("nodes/*/data/*/*.blob", _remove, "unreadable_file", False),
+    "large_blob_cut": ("nodes/*/data/*/*.blob", _cut, "unreadable_file", False),
+    "data_layout_flipped": ("nodes/*/data/*.lance", lambda file: _flip(file, at=1.0), "unreadable_file", False),
+    "full_text_index_flipped": ("nodes/*/_indices/*/part_0_tokens.lance", lambda file: _flip(file, at=1.0), "damaged_index", False),
+    "b_tree_pages_flipped": ("nodes/*/_indices/*/page_lookup.lance", lambda file: _flip(file, at=0.5), "damaged_index", False),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_found(graph: Graph, damage: str) -> None:
+    pattern, harm, code, plainly = DAMAGES[damage]
+    file = newest(graph, pattern) if "_deletions" in pattern else largest(graph, pattern)
+    harm(file)
+    assert code in codes(graph, deep=True)
+    assert (code in codes(graph, deep=False)) is plainly
+    named = [finding for finding in og.open(graph.uri, mode="r").verify(deep=True) if finding.code == code]
+    owner = file.name if not file.name.endswith(".blob") and "_indices" not in str(file) else file.parent.name
+    assert any(owner in finding.message for finding in named), named
+    assert code == "storage" or all("restore it" in finding.message or "ensure_indices" in finding.message for finding in named)
+
+
+def _b_tree_of_pages(graph: Graph) -> Path:
+    row = graph._manifest.snapshot().state.table("node:Doc")
+    assert row is not None
+    (index,) = [index for index in graph._tables.open(row.ref).indexes if index.column == "pages"]
+    return Path(graph.uri) / index.folder / "page_data.lance"
+
+
+def test_a_b_tree_that_says_something_else_than_the_rows_is_found_and_built_anew(tmp_path: Path) -> None:
+    """The file has its size and decodes: only a comparison with the rows can tell."""
+    graph = og.init(tmp_path / "g", schema="node Doc { slug: String @key  pages: I32? @index }")
+    graph.load([{"type": "Doc", "data": {"slug": f"d{n}", "pages": n * 977 + 11}} for n in range(500)])
+    graph.ensure_indices()
+    file = _b_tree_of_pages(graph)
+    whole = file.read_bytes()
+    found = 0
+    for at in range(100, len(whole) - 400, len(whole) // 12):
+        data = bytearray(whole)
+        data[at] ^= 0x04
+        file.write_bytes(data)
+        found += codes(graph, deep=True) == {"damaged_index"}
+        assert codes(graph, deep=True) in ({"damaged_index"}, set())
+    assert found >= 3
+    fresh = og.open(graph.uri)
+    (finding,) = fresh.verify(deep=True)
+    assert f"remove the folder {file.parent.relative_to(graph.uri)}" in finding.message
+    shutil.rmtree(file.parent)
+    assert {index.column for index in og.open(graph.uri).ensure_indices().built} == {"pages"}
+    assert codes(graph, deep=True) == set()
+
+
+def test_who_found_an_index_wrong_can_build_it_anew_at_once(graph: Graph) -> None:
+    _flip(largest(graph, "nodes/*/_indices/*/page_lookup.lance"), at=0.5)
+    opened = og.open(graph.uri)
+    assert {finding.code for finding in opened.verify(deep=True)} == {"damaged_index"}
+    for branch in opened.branches.list():
+        opened.ensure_indices(branch)
+    assert opened.verify(deep=True) == []
+
+
+def test_an_old_version_that_cannot_be_read_is_found(graph: Graph) -> None:
+    oldest = max(Path(graph.uri).glob("nodes/*/_versions/*.manifest"))
+    os.truncate(oldest, 10)
+    assert codes(graph, deep=False) == set()
+    assert codes(graph, deep=True) == {"unreadable_version"}
+
+
+# -- history
+
+
+@pytest.mark.parametrize("flaw", ["its own parent", "a parent that is not there", "no parent"])
+def test_a_broken_history_is_found(tmp_path: Path, flaw: str) -> None:
+    graph = og.init(tmp_path / "g", schema="node P { k: String @key }")
+    run(graph, 'insert P { k: "x" }')
+    _, ledger, state = graph._manifest.look()
+    last = graph.commits(limit=1)[0]
+    mine = new_commit_id()
+    parents = {"its own parent": (mine,), "a parent that is not there": (CommitId("01ARZ3NDEKTSV4RRFFQ69G5FAV"),), "no parent": ()}[flaw]
+    commit = msgspec.structs.replace(
+        last, id=mine, parents=parents, manifest_version=ledger.version + 1, created_at=now(), tables=(), token=None
+    )
+    head = msgspec.structs.replace(state.head, commit=mine)
+    born = ledger.version + 1
+    ledger.swap(state_rows(State(head, state.tables), born=born), fact_rows(commit, [], born=born), uuid=new_commit_id())
+    assert codes(graph, deep=False) == {"broken_history"}

@@ -116,10 +116,12 @@ def _remove(manifest: Manifest, seen: SeenBranch) -> None:
     objects, name = manifest.root.objects, seen.branch.name
     try:
         removed = remove(objects, seen)
-    except StorageError:
+    except StorageError as error:
         left = read_branch(objects, name)
         if left is not None and left == seen.branch:
             raise
+        if objects.is_local and error.outcome is Outcome.UNKNOWN:
+            raise  # a flush failed: the branch is out of sight, and a power cut could bring it back
         removed = left is None
     if not removed:
         raise _replaced(name)

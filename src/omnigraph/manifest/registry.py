@@ -31,7 +31,9 @@ _LONGEST_FILE_NAME: Final = 255
 """In bytes, on every common file system. The object of a branch has its name with most signs written as %XX."""
 _GONE: Final = b"{}"
 _RESERVED_BYTES: Final = len('{"reserved":"0123456789abcdef"}')
-NOT_BRANCHES: Final = (len(_GONE), _RESERVED_BYTES)
+_LOST: Final = 0
+"""A reservation whose bytes a power cut took: they are not flushed, its name may be durable all the same."""
+NOT_BRANCHES: Final = (len(_GONE), _RESERVED_BYTES, _LOST)
 """The sizes of what is gone or only reserved. No branch is as small, so a listing, which tells sizes, tells them apart."""
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_.@+:=-]+")
 

@@ -80,9 +80,9 @@ class Image(msgspec.Struct, frozen=True):
     recoveries: Sequence[Recovery]
 
 
-def look(uri: str) -> Image:
+def look(uri: str, *, options: Mapping[str, str] | None = None) -> Image:
     """Read-only: looking repairs nothing."""
-    graph, manifest = og.open(uri, mode="r"), reopen(uri)
+    graph, manifest = og.open(uri, mode="r", storage_options=options), reopen(uri, storage_options=options)
     state, tables = manifest.snapshot().state, Tables(manifest.root)
     named = {row.alias: row for row in state.tables.values()}
     return Image(

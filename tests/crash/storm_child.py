@@ -1,4 +1,4 @@
-"""One writer of the storm: `python -m tests.crash.storm_child STYLE URI LOG NAME LIFE`. Writes until it is killed.
+"""One writer of the storm: `python -m tests.crash.storm_child STYLE URI LOG NAME LIFE OPTIONS`. Writes until it is killed.
 
 It writes keys of this life alone, and keys that all writers share; now one table, now both. `delete_then_add` is a writer
 as one must not be: an update in two commits. It dies between the two when the environment says so.
@@ -7,6 +7,7 @@ as one must not be: an update in two commits. It dies between the two when the e
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -17,13 +18,16 @@ import msgspec
 import pyarrow as pa
 
 import omnigraph as og
+from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind
 from omnigraph.manifest.publish import Expect, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.store import stage
+from omnigraph.store.objects import open_objects
 from omnigraph.store.stage import Staged
 from omnigraph.store.tables import Table, Tables
 from tests.crash.storm import ACCOUNT, ALIASES, AboutTo, Acknowledged, say
+from tests.crasher import TTL_SECONDS
 from tests.graphs import reopen
 
 DIE_BETWEEN = "STORM_DIE_BETWEEN"
@@ -42,15 +46,18 @@ query together($name: String, $value: I64, $token: String) {
 Write = Callable[[AboutTo], str]
 
 
-def main(style: str, uri: str, log: str, name: str, life: str) -> None:
+def main(style: str, uri: str, log: str, name: str, life: str, options: str) -> None:
     actor = f"{name}.{life}"
-    write = {"mutate": mutate, "delete_then_add": delete_then_add}[style](uri, actor)
+    storage = json.loads(options)
+    locks = Locks.of(open_objects(uri, storage_options=storage), ttl_seconds=TTL_SECONDS if storage else None)
+    write = {"mutate": mutate, "delete_then_add": delete_then_add}[style](uri, actor, storage)
     chance = random.Random(actor)
     out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for n in itertools.count():
         line = AboutTo(key(chance, actor, n), n, f"{actor}.{n}", tables(chance, n), actor)
         say(out, line)
         say(out, Acknowledged(line.token, write(line)))
+    del locks  # kept until here: a graph whose locks nobody holds forgets their ttl
 
 
 def key(chance: random.Random, actor: str, n: int) -> str:
@@ -66,8 +73,8 @@ def tables(chance: random.Random, n: int) -> tuple[str, ...]:
     return ALIASES if n % 3 == 0 or chance.random() < 0.3 else (ACCOUNT,)
 
 
-def mutate(uri: str, actor: str) -> Write:
-    graph = og.open(uri, actor=actor)
+def mutate(uri: str, actor: str, storage: dict[str, str]) -> Write:
+    graph = og.open(uri, actor=actor, storage_options=storage)
 
     def write(line: AboutTo) -> str:
         name = "together" if len(line.tables) > 1 else "alone"
@@ -82,8 +89,8 @@ def mutate(uri: str, actor: str) -> Write:
 # -- the writer that loses rows
 
 
-def delete_then_add(uri: str, actor: str) -> Write:
-    manifest = reopen(uri)
+def delete_then_add(uri: str, actor: str, storage: dict[str, str]) -> Write:
+    manifest = reopen(uri, storage_options=storage)
     updates = itertools.count(1)
     last = int(os.environ.get(DIE_BETWEEN, 0))
 

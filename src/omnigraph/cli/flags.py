@@ -44,7 +44,8 @@ def _remember_options(context: click.Context, parameter: click.Parameter, values
 
 def _be_verbose(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value:
-        logging.getLogger().setLevel(logging.DEBUG)
+        for name in ("", "omnigraph"):
+            logging.getLogger(name).setLevel(logging.DEBUG)
 
 
 def _flag(*spellings: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa: A002  # click's own name

@@ -95,6 +95,7 @@ def _leave(code: int) -> NoReturn:
 def run(arguments: list[str]) -> int:
     """The edge: whatever happens below becomes an exit code and a message, never a traceback (unless --verbose)."""
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("omnigraph").setLevel(logging.WARNING)  # our own are for who asked: an index that is damaged, say
     as_json = "--json" in arguments
     try:
         _refuse_bytes(arguments)

@@ -16,6 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import run
+from tests.unit.cli.calls import run as cli
 
 SCHEMA = """
 node Person { name: String @key  born: I32? @index  email: String? @unique  photo: Blob? }
@@ -259,3 +260,16 @@ def test_a_damaged_index_on_a_table_that_lost_its_rows_is_replaced(pair: tuple[P
         run(graph, "delete Person where born > 0", branch=branch)
         graph.ensure_indices(branch)
     assert [finding.code for finding in graph.verify()] == []
+
+
+def test_the_command_line_answers_on_one_stream_and_warns_on_the_other(pair: tuple[Path, Path]) -> None:
+    """X-15: a warning is for who asked, and not part of the answer."""
+    _, indexed = pair
+    for folder in indexed.glob("nodes/*/_indices"):
+        shutil.rmtree(folder)
+    text = 'query q() { match { $p: Person { name: "p0007" } } return { $p.born } }'
+    said = cli("query", "--store", str(indexed), "-e", text, "--format", "jsonl")
+    assert said.returncode == 0, said.stderr
+    assert '"p.born":1907' in said.stdout.replace(" ", "")
+    assert "is damaged and is not used" in said.stderr
+    assert "is damaged" not in said.stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import FormatError, Kind, OmniGraphError, RecoveryRequired
+from omnigraph.exec.write import Upsert
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import MAIN, BranchName, OperationId
 from omnigraph.manifest import intents
@@ -219,3 +220,17 @@ def test_head_behind_the_graph_is_said_aloud(graph: Manifest, tmp_path: Path) ->
         mend(reopen(graph.root.uri))
     assert caught.value.kind is Kind.CORRUPT
     assert row.path in caught.value.message
+
+
+@pytest.mark.parametrize("worse", [MemoryError(), RuntimeError("strange")], ids=["memory", "runtime"])
+def test_whatever_keeps_a_writer_from_resolving_its_intent_is_told_by_an_error_of_ours(graph: Manifest, worse: Exception) -> None:
+    """RT-02: the intent stays, the caller hears of it, and the next write resolves it."""
+    create_branch(graph, WORK)
+    misfit = Upsert(people("new").drop_columns(["n"]))  # on a first touch rows meet their columns only after the intent is armed
+    with armed(Fault.RECOVER_BEFORE_RESTORE, failure=worse), pytest.raises(RecoveryRequired) as told:
+        put(graph, {PERSON: misfit}, branch=WORK)
+    assert "lack the columns n" in told.value.message
+    assert intents.pending(graph.root.objects)
+    upsert(graph, "next", branch=WORK)
+    assert ids_in(graph, branch=WORK) == {"old", "next"}
+    assert intents.pending(graph.root.objects) == []

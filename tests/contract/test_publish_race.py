@@ -30,8 +30,9 @@ def check_chain(uri: str, branch: str, acked: list[str], *, before: int, options
     assert len(chain) == before + len(acked)
     assert {commit.id for commit in chain[: len(acked)]} == set(acked)
     assert [child.parents for child in chain[:-1]] == [(parent.id,) for parent in chain[1:]]
-    versions = [commit.manifest_version for commit in chain]
-    assert versions == list(range(versions[0], versions[0] - len(chain), -1)), "a version gap"
+    # Below them the first holder of a lease may have stated its epoch, which is a version without a commit.
+    versions = [commit.manifest_version for commit in chain[: len(acked)]]
+    assert versions == list(range(versions[0], versions[0] - len(acked), -1)), "a version gap"
 
 
 def test_eight_processes_publish_side_by_side(tmp_path: Path) -> None:

@@ -8,11 +8,17 @@ from types import FunctionType
 from typing import Final
 
 import pytest
+from hypothesis import settings
 
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
 from tests.s3 import CountingProxy, S3Server, start_server
+from tests.samples import is_whole
 
 LONGEST_PART: Final = 60
+
+# The same examples in every run: what fails, fails for everybody. `./test --all` looks for new ones, and prints the seed of what fails.
+settings.register_profile("omnigraph", derandomize=not is_whole())
+settings.load_profile("omnigraph")
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

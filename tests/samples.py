@@ -8,5 +8,9 @@ from typing import Final
 ENVIRONMENT: Final = "OMNIGRAPH_TEST_ALL"
 
 
+def is_whole() -> bool:
+    return os.environ.get(ENVIRONMENT) == "1"
+
+
 def sample(usual: int, *, whole: int) -> int:
-    return whole if os.environ.get(ENVIRONMENT) == "1" else usual
+    return whole if is_whole() else usual

@@ -22,7 +22,7 @@ from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
 from omnigraph.manifest.publish import Expect, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
-from omnigraph.manifest.registry import Branch, find_branch
+from omnigraph.manifest.registry import Branch, find_branch, list_branches
 from omnigraph.store import stage
 from omnigraph.store.refs import delete_ref, has_ref, keep_ref
 from omnigraph.store.root import Root
@@ -223,8 +223,24 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName, *, grant: G
         expect = Expect(epoch=grant.epoch)
         publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit, expect=expect))
     reach(Fault.RECOVER_AFTER_PUBLISH)
+    _remove_made(manifest, intent, grant)
     intents.disarm(manifest.root.objects, intent)
     return audit
+
+
+def _remove_made(manifest: Manifest, intent: Intent, grant: Grant) -> None:
+    """Remove the forks and tables that the dead writer made on a branch that is gone, unless a living branch shows them."""
+    root = manifest.root
+    shown = [row for name in (MAIN, *list_branches(root.objects)) for row in manifest.look(name)[2].tables.values()]
+    homes, paths = {row.ref.home for row in shown}, {row.path for row in shown}
+    for table in intent.tables:
+        if table.creates_ref and table.base.home not in homes:
+            grant.check()
+            delete_ref(root, table.base.path, str(table.native))
+    for birth in intent.births:
+        if birth.row.path not in paths and _is_born(manifest, birth):
+            grant.check()
+            root.objects.delete_prefix(birth.row.path)
 
 
 # -- what is there

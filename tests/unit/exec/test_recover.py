@@ -17,7 +17,7 @@ from omnigraph.manifest.publish import Publication, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.store import stage
-from omnigraph.store.refs import has_ref
+from omnigraph.store.refs import has_ref, native_refs
 from omnigraph.store.tables import Table, Tables, open_newest
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
 from tests.writes import both, put, upsert
@@ -173,6 +173,7 @@ def test_an_intent_of_a_deleted_branch_is_discarded_with_one_record(graph: Manif
     assert record.audit.outcome is Resolution.DISCARDED
     assert resolutions(graph, WORK) == []
     assert intents.pending(graph.root.objects) == []
+    assert [native_refs(graph.root, row_of(graph, alias).path) for alias in (PERSON, COMPANY)] == [[], []]
     upsert(graph, "fresh", branch=WORK)
     assert ids_in(graph, branch=WORK) == {"old", "fresh"}
 

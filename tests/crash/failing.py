@@ -69,18 +69,18 @@ NO_RECEIPT = frozenset({Heard.DID_NOT_HAPPEN, Heard.UNKNOWN})
 ANYTHING = frozenset({Heard.RECEIPT, Heard.DID_NOT_HAPPEN, Heard.UNKNOWN})
 
 FAILURES = (
-    Failure("short write", Call.WRITE, Mode.SHORT, 0, UNNOTICED, share=4),
-    Failure("short write, then ENOSPC", Call.WRITE, Mode.SHORT_THEN_FAIL, errno.ENOSPC, CERTAIN, share=2),
+    Failure("short write", Call.WRITE, Mode.SHORT, 0, UNNOTICED, share=8),
+    Failure("short write, then ENOSPC", Call.WRITE, Mode.SHORT_THEN_FAIL, errno.ENOSPC, CERTAIN, share=4),
     Failure("ENOSPC on write", Call.WRITE, Mode.FAIL, errno.ENOSPC, CERTAIN, first=0, share=3),
     Failure("EDQUOT on write", Call.WRITE, Mode.FAIL, errno.EDQUOT, CERTAIN, first=1, share=3),
     Failure("EIO on write", Call.WRITE, Mode.FAIL, errno.EIO, CERTAIN, first=2, share=3),
-    Failure("ENOSPC on every write from there", Call.WRITE, Mode.FAIL_FROM, errno.ENOSPC, ANYTHING, share=3),
+    Failure("ENOSPC on every write from there", Call.WRITE, Mode.FAIL_FROM, errno.ENOSPC, ANYTHING, share=6),
     Failure("EIO on fsync", Call.FSYNC, Mode.FAIL, errno.EIO, NO_RECEIPT),
-    Failure("EIO on every fsync from there", Call.FSYNC, Mode.FAIL_FROM, errno.EIO, NO_RECEIPT, share=3),
-    Failure("EIO on rename", Call.RENAME, Mode.FAIL, errno.EIO, CERTAIN),
+    Failure("EIO on every fsync from there", Call.FSYNC, Mode.FAIL_FROM, errno.EIO, NO_RECEIPT, share=6),
+    Failure("EIO on rename", Call.RENAME, Mode.FAIL, errno.EIO, CERTAIN, share=2),
     Failure("EIO on link", Call.LINK, Mode.FAIL, errno.EIO, CERTAIN),
     Failure("EIO on unlink", Call.UNLINK, Mode.FAIL, errno.EIO, CERTAIN),
-    Failure("ENOSPC on create", Call.CREATE, Mode.FAIL, errno.ENOSPC, CERTAIN | {Heard.HAPPENED}, share=2),
+    Failure("ENOSPC on create", Call.CREATE, Mode.FAIL, errno.ENOSPC, CERTAIN | {Heard.HAPPENED}, share=4),
     Failure("ENOSPC on mkdir", Call.MKDIR, Mode.FAIL, errno.ENOSPC, CERTAIN, share=2),
 )
 

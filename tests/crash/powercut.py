@@ -28,17 +28,12 @@ from tests.loads import ndjson
 TELLING = frozenset(
     {
         Fault.STAGE_AFTER_COMMIT,
-        Fault.WRITE_AFTER_REF,
-        Fault.WRITE_COMMITTED,
         Fault.PUBLISH_AFTER_COMMIT,
-        Fault.PUBLISH_AFTER_SYNC,
         Fault.BRANCH_AFTER_CREATE,
-        Fault.INIT_AFTER_MANIFEST,
         Fault.RECOVER_BEFORE_PUBLISH,
-        Fault.RECOVER_AFTER_PUBLISH,
     }
 )
-"""Where a name has just become visible, or something was just flushed."""
+"""Where a name has just become visible, and nothing of it was flushed."""
 
 
 class Writer(NamedTuple):

@@ -19,6 +19,7 @@ from tests.crash.matrix import ALIASES, WRITERS, Writer, content, images, prepar
 from tests.crasher import TTL_SECONDS, Sleeper, asleep
 from tests.graphs import PERSON, ids_in, make
 from tests.s3 import S3Server
+from tests.samples import sample
 from tests.writes import upsert
 
 pytestmark = pytest.mark.s3
@@ -114,8 +115,10 @@ def test_a_creator_that_slept_makes_no_branch_of_one_that_is_gone(work: Manifest
     assert ids_in(work, branch=CHILD) == {"old", "on child"}
 
 
-@pytest.mark.parametrize("nth", range(1, SETTLED + 1))
-@pytest.mark.parametrize("point", [Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK])
+REQUESTS = [(point, nth) for nth in range(SETTLED, 0, -1) for point in (Fault.OBJECT_AFTER_LINK, Fault.OBJECT_BEFORE_LINK)]
+
+
+@pytest.mark.parametrize(("point", "nth"), REQUESTS[: sample(3, whole=len(REQUESTS))])
 def test_a_creator_asleep_between_any_two_requests_makes_a_whole_branch_or_none(work: Manifest, point: Fault, nth: int) -> None:
     """Also where no check of its lease can come between: the child lives only if its parent did when that was decided."""
     with sleeping(work, "create child from work", point, nth=nth) as sleeper:

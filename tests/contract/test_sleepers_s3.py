@@ -58,7 +58,7 @@ WRITING = (
     Fault.WRITE_PUBLISHED,
 )
 CASES = [
-    *asleep_at("writer", f"mutate {BOTH.format('sleeper')}", *WRITING, usual=(Fault.STAGE_AFTER_COMMIT, Fault.PUBLISH_BEFORE_COMMIT)),
+    *asleep_at("writer", f"mutate {BOTH.format('sleeper')}", *WRITING, usual=(Fault.PUBLISH_BEFORE_COMMIT,)),
     *asleep_at(
         "first touch",
         f"on fresh {BOTH.format('sleeper')}",
@@ -85,7 +85,6 @@ CASES = [
         Fault.RECOVER_BEFORE_PUBLISH,
         Fault.RECOVER_AFTER_PUBLISH,
         after=Fault.WRITE_COMMITTED,
-        usual=(Fault.RECOVER_BEFORE_PUBLISH,),
     ),
     *asleep_at(
         "deleter",
@@ -93,7 +92,6 @@ CASES = [
         Fault.BRANCH_BEFORE_DELETE,
         Fault.BRANCH_AFTER_DELETE,
         Fault.BRANCH_BEFORE_DROP,
-        usual=(Fault.BRANCH_BEFORE_DELETE,),
     ),
     Case("deleter between drops", "delete doomed", Fault.BRANCH_BEFORE_DROP, nth=2, usual=True),
     *asleep_at("creator", "create newborn from doomed", Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE),

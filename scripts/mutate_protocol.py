@@ -162,7 +162,7 @@ MUTANTS = (
         "exec/write.py",
         "        if isinstance(error, FlushFailed):\n",
         "        if False:\n",
-        ("tests/crash/test_syscalls.py",),
+        ("tests/crash/test_syscalls.py::test_a_system_call_fails[upsert of one row-EIO on fsync]",),
     ),
     Mutant(
         "a torn version that was acknowledged is damage",

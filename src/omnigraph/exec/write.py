@@ -26,7 +26,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import Kind, OmniGraphError, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.errors import Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
 from omnigraph.manifest import intents
@@ -409,8 +409,18 @@ def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Ex
     except Exception as worse:  # noqa: BLE001  # out of memory, say: whatever it is, the intent stays and must be told of
         raise _unresolved(intent, error, worse) from error
     if landed is None:
-        raise error
+        raise _undone(error)
     return landed
+
+
+def _undone(error: Exception) -> Exception:
+    """The error of a write that was undone. What a flush left in doubt is certain then: it did not happen."""
+    if not isinstance(error, FlushFailed) or error.outcome is Outcome.DID_NOT_HAPPEN:
+        return error
+    facts = {name: fact for name, fact in error.facts.items() if name != "outcome"}
+    certain = FlushFailed(error.kind, error.message, outcome=Outcome.DID_NOT_HAPPEN, **facts)
+    certain.__cause__ = error
+    return certain
 
 
 def _turned_back(manifest: Manifest, intent: Intent) -> Intent:
@@ -424,9 +434,10 @@ def _turned_back(manifest: Manifest, intent: Intent) -> Intent:
 
 
 def _unresolved(intent: Intent, error: Exception, worse: Exception) -> RecoveryRequired:
+    reason = str(worse) or type(worse).__name__
     return RecoveryRequired(
         Kind.RECOVERY_REQUIRED,
-        f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({worse or type(worse).__name__}); "
+        f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({reason}); "
         "the next write, refresh or read-write open will resolve it",
         operation_id=intent.operation,
         branch=intent.branch.name,

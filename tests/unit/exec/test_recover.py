@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import FormatError, Kind, OmniGraphError, RecoveryRequired
+from omnigraph.errors import FormatError, Kind, OmniGraphError, Outcome, RecoveryRequired
 from omnigraph.exec.write import Upsert
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import MAIN, BranchName, OperationId
@@ -17,6 +17,7 @@ from omnigraph.manifest.publish import Publication, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.store import stage
+from omnigraph.store.durable import FlushFailed
 from omnigraph.store.refs import has_ref, native_refs
 from omnigraph.store.tables import Table, Tables, open_newest
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
@@ -231,7 +232,30 @@ def test_whatever_keeps_a_writer_from_resolving_its_intent_is_told_by_an_error_o
     with armed(Fault.RECOVER_BEFORE_RESTORE, failure=worse), pytest.raises(RecoveryRequired) as told:
         put(graph, {PERSON: misfit}, branch=WORK)
     assert "lack the columns n" in told.value.message
+    assert (str(worse) or type(worse).__name__) in told.value.message
     assert intents.pending(graph.root.objects)
     upsert(graph, "next", branch=WORK)
     assert ids_in(graph, branch=WORK) == {"old", "next"}
+    assert intents.pending(graph.root.objects) == []
+
+
+def test_a_write_that_is_undone_after_a_failed_flush_did_not_happen(graph: Manifest) -> None:
+    """INV-12: before it was published; the way back is the only one, although all tables were committed."""
+    doubt = FlushFailed(Kind.STORAGE, "could not flush it", outcome=Outcome.UNKNOWN, path="x")
+    with armed(Fault.WRITE_COMMITTED, failure=doubt), pytest.raises(FlushFailed) as told:
+        put(graph, both("new"))
+    assert (told.value.outcome, told.value.facts["path"]) == (Outcome.DID_NOT_HAPPEN, "x")
+    assert ids_in(graph) == {"old"}
+    assert intents.pending(graph.root.objects) == []
+
+
+def test_a_publish_whose_flush_failed_is_unknown_until_the_next_writer_has_flushed_it(graph: Manifest) -> None:
+    """INV-12: no receipt, and the intent stays."""
+    doubt = FlushFailed(Kind.STORAGE, "could not flush it", outcome=Outcome.UNKNOWN, path="x")
+    with armed(Fault.PUBLISH_AFTER_COMMIT, failure=doubt), pytest.raises(FlushFailed) as told:
+        put(graph, both("new"))
+    assert told.value.outcome is Outcome.UNKNOWN
+    assert len(intents.pending(graph.root.objects)) == 1
+    upsert(graph, "next")
+    assert ids_in(graph) == {"old", "new", "next"}
     assert intents.pending(graph.root.objects) == []

@@ -1,0 +1,313 @@
+"""Values, and columns to look up among them -> for each row of the columns the place of its value: built once, probed by batch.
+
+`pc.is_in` and `pc.index_in` build their hash table anew in each call, so called once a batch they cost batches times values. `Members`
+holds such a table in memory; `KeySet` takes values from a stream and goes to temporary files when they are too many for memory. Both
+find what those kernels find: the first of equal values, floats by their bits, a null where null is among the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.store.arrays import Column, chunks_of, joined, whole
+from omnigraph.store.fingerprints import BLOCK_ROWS, Hashes, can_fingerprint, fingerprints, is_short
+from omnigraph.store.foreign import wrap_os_error
+
+Places: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+FEW: Final = 1_024
+"""For so few values the kernel's own table, made for every batch, costs less than ours."""
+LIMIT_BYTES: Final = 256 << 20
+"""How many bytes of values a `KeySet` holds in memory. Its table takes about as much again."""
+PARTITION_BITS: Final = 5
+PARTITIONS: Final = 1 << PARTITION_BITS
+LEVELS: Final = 4
+"""A partition that is too large itself is partitioned again, so often. What is too large then is one value many times."""
+
+_NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+_VALUE: Final = "value"
+_PLACE: Final = "place"
+_SPILL: Final = "keep keys that do not fit in memory in the temporary folder"
+
+
+class _Slots(NamedTuple):
+    """Fingerprints in ascending order, each at its slot or as near behind it as there is room; an empty slot is greater than all."""
+
+    tags: Hashes
+    places: npt.NDArray[np.int32] | Places
+    shift: np.uint64
+
+    def find(self, wanted: Hashes) -> Places:
+        """The place of each fingerprint, or -1."""
+        slots = (wanted >> self.shift).astype(np.int64)
+        tags = self.tags[slots]
+        further = np.flatnonzero(tags < wanted)
+        while len(further):
+            slots[further] += 1
+            further = further[self.tags[slots[further]] < wanted[further]]
+        return np.where(self.tags[slots] == wanted, self.places[slots], -1).astype(np.int64)
+
+
+class Members:
+    """Values in memory, each known by the place where it stands first."""
+
+    def __init__(self, values: Column, *, match_nulls: bool = True, few: int = FEW) -> None:
+        """`match_nulls`: a null is found if there is one among the values."""
+        self._values = _plain(whole(values))
+        self._match_nulls: Final = match_nulls
+        self._null: Final = _first_null(self._values) if match_nulls else -1
+        self._slots: Final = _slots(self._values) if len(self._values) > few and can_fingerprint(self._values.type) else None
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def find(self, column: Column) -> Places:
+        """For each row the place of its value, or -1."""
+        found = [self._find(_plain(chunk)) for chunk in chunks_of(column)]
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+
+    def has(self, column: Column) -> Mask:
+        """For each row whether its value is there."""
+        return self.find(column) >= 0
+
+    def locate(self, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[Located]:
+        """The rows with the places of their values in the column `on`."""
+        return (Located(batch, self.find(batch.column(on))) for batch in batches)
+
+    def _find(self, column: pa.Array) -> Places:
+        if self._slots is None:
+            found = pc.index_in(column, value_set=self._values, skip_nulls=not self._match_nulls)
+            return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if _family(column.type) != _family(self._values.type):
+            raise pa.ArrowTypeError(f"values of type {column.type} are looked up among values of type {self._values.type}")
+        places = np.empty(len(column), np.int64)
+        for start in range(0, len(column), BLOCK_ROWS):
+            part = column.slice(start, BLOCK_ROWS)
+            places[start : start + BLOCK_ROWS] = self._true(part, self._slots.find(fingerprints(part)))
+        if column.null_count:
+            places[np.asarray(column.is_null())] = self._null
+        return places
+
+    def _true(self, column: pa.Array, places: Places) -> Places:
+        """The places at which the value is the same, and not only its fingerprint."""
+        if is_short(column.type):
+            return places
+        met = np.flatnonzero(places >= 0)
+        ours = self._values.take(pa.array(places[met])).cast(column.type)
+        theirs = column if len(met) == len(column) else column.take(pa.array(met))
+        equal = pc.fill_null(pc.equal(ours, theirs), fill_value=False)
+        places[met[~np.asarray(equal)]] = -1
+        return places
+
+
+class Located(NamedTuple):
+    """Rows, and for each the place of its value among others, -1 if it is not there."""
+
+    rows: pa.RecordBatch
+    places: Places
+
+
+class KeySet:
+    """Values from a stream: in memory up to a limit, past it in temporary files, partitioned by their fingerprints."""
+
+    def __init__(self, *, limit_bytes: int = LIMIT_BYTES, few: int = FEW, level: int = 0) -> None:
+        self._limit_bytes: Final = limit_bytes
+        self._few: Final = few
+        self._level: Final = level
+        self._held: list[pa.Array] = []
+        self._held_bytes = 0
+        self._count = 0
+        self._members: Members | None = None
+        self._spilled: _Partitions | None = None
+
+    @classmethod
+    def of(cls, columns: Iterable[Column], *, limit_bytes: int = LIMIT_BYTES, few: int = FEW) -> KeySet:
+        keys = cls(limit_bytes=limit_bytes, few=few)
+        for column in columns:
+            keys.add(column)
+        return keys
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_spilled(self) -> bool:
+        return self._spilled is not None
+
+    def add(self, column: Column) -> None:
+        """More values, behind those that are there."""
+        assert self._members is None, "values come before the first is looked up"
+        for chunk in chunks_of(column):
+            if not len(chunk):
+                continue
+            self._held.append(_plain(chunk))
+            self._held_bytes += chunk.nbytes
+            self._count += len(chunk)
+        spills = self._held_bytes > self._limit_bytes and self._level < LEVELS
+        if self._spilled is not None or (spills and can_fingerprint(self._held[0].type)):
+            self._spill()
+
+    def locate(self, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[Located]:
+        """The rows with the places of their values in the column `on`. In their order, unless the values are in files."""
+        if self._spilled is not None:
+            return self._locate_by_partition(self._spilled, batches, on)
+        if not self._count:
+            return (Located(batch, np.full(batch.num_rows, -1, np.int64)) for batch in batches)
+        if self._members is None:
+            self._members, self._held = Members(joined(self._held, self._held[0].type), few=self._few), []
+        return self._members.locate(batches, on=on)
+
+    def _spill(self) -> None:
+        if self._spilled is None:
+            self._spilled = _Partitions(self._level)
+        place = self._count - sum(map(len, self._held))
+        for values in self._held:
+            numbers = pa.array(np.arange(place, place + len(values)))
+            self._spilled.add(pa.RecordBatch.from_arrays([values, numbers], names=[_VALUE, _PLACE]), on=_VALUE)
+            place += len(values)
+        self._held, self._held_bytes = [], 0
+
+    def _locate_by_partition(self, spilled: _Partitions, batches: Iterable[pa.RecordBatch], on: str) -> Iterator[Located]:
+        probes = _Partitions(self._level)
+        for batch in batches:
+            probes.add(batch, on=on)
+        for part in range(PARTITIONS):
+            keys = KeySet(limit_bytes=self._limit_bytes, few=self._few, level=self._level + 1)
+            numbers = [np.empty(0, np.int64)]
+            for batch in spilled.read(part):
+                keys.add(batch.column(_VALUE))
+                numbers.append(batch.column(_PLACE).to_numpy())
+            places = np.concatenate([*numbers, np.full(1, -1, np.int64)])  # the last one is that of what is not there
+            for rows, found in keys.locate(probes.read(part), on=on):
+                yield Located(rows, places[found])
+
+
+class _Partitions:
+    """Rows in one temporary file for each partition of the values of a column. The files go with the object."""
+
+    def __init__(self, level: int) -> None:
+        self._shift = np.uint64(level * PARTITION_BITS)
+        try:
+            self._folder = TemporaryDirectory(prefix="omnigraph-keys-")
+        except OSError as error:
+            raise wrap_os_error(error, doing=_SPILL, path=gettempdir()) from error
+        self._writers: dict[int, Any] = {}
+
+    def add(self, batch: pa.RecordBatch, *, on: str) -> None:
+        values = _plain(batch.column(on))
+        if not len(values):
+            return
+        parts = ((fingerprints(values) >> self._shift) & np.uint64(PARTITIONS - 1)).astype(np.int64)
+        if values.null_count:
+            parts[np.asarray(values.is_null())] = 0
+        order = np.argsort(parts, kind="stable")
+        ends = np.cumsum(np.bincount(parts, minlength=PARTITIONS))
+        ordered = batch.take(pa.array(order))
+        try:
+            for part, (start, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+                if start < end:
+                    self._writer(part, batch.schema).write_batch(ordered.slice(start, end - start))
+        except OSError as error:
+            raise wrap_os_error(error, doing=_SPILL, path=self._folder.name) from error
+
+    def read(self, part: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition in the order in which they came."""
+        if (writer := self._writers.get(part)) is None:
+            return
+        try:
+            writer.close()
+            with pa.OSFile(str(self._path(part))) as file, pa.ipc.open_stream(file) as reader:
+                yield from reader
+        except OSError as error:
+            raise wrap_os_error(error, doing=_SPILL, path=self._folder.name) from error
+
+    def _writer(self, part: int, schema: pa.Schema) -> Any:
+        if part not in self._writers:
+            self._writers[part] = pa.ipc.new_stream(str(self._path(part)), schema)
+        return self._writers[part]
+
+    def _path(self, part: int) -> Path:
+        return Path(self._folder.name) / f"{part}.arrow"
+
+
+def is_in(column: Column, values: Column) -> Mask:
+    """For each row whether its value is among these, asked once: who asks for many batches makes `Members` of the values."""
+    return Members(values).has(column)
+
+
+def matching(keys: Members | KeySet, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[pa.RecordBatch]:
+    """The rows whose value in the column `on` is a key."""
+    return (_filtered(rows, places >= 0) for rows, places in keys.locate(batches, on=on))
+
+
+def others(keys: Members | KeySet, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[pa.RecordBatch]:
+    """The rows whose value in the column `on` is no key."""
+    return (_filtered(rows, places < 0) for rows, places in keys.locate(batches, on=on))
+
+
+def _filtered(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    return rows if mask.all() else rows.filter(pa.array(mask))
+
+
+def _slots(values: pa.Array) -> _Slots | None:
+    """A table of the values that are not null; None when two different ones have one fingerprint."""
+    numbers = fingerprints(values)
+    valid = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
+    if valid is not None:
+        numbers = numbers[valid]
+    order = np.argsort(numbers)
+    tags = numbers[order]
+    places = order if valid is None else valid[order]
+    again = np.flatnonzero(tags[1:] == tags[:-1]) + 1
+    if len(again):
+        if not is_short(values.type) and not _equal(values, places[again], places[again - 1]):
+            return None
+        firsts = np.concatenate([[0], np.flatnonzero(tags[1:] != tags[:-1]) + 1])
+        tags, places = tags[firsts], np.minimum.reduceat(places, firsts)
+    return placed(tags, places)
+
+
+def placed(tags: Hashes, places: Places) -> _Slots:
+    """Distinct fingerprints in ascending order, laid out for `find`."""
+    count = np.arange(len(tags))
+    bits = max(1, (3 * len(tags) // 2).bit_length())
+    shift = np.uint64(64 - bits)
+    # One behind the other, none before its slot: what stands before pushes what comes.
+    slots = count + np.maximum.accumulate((tags >> shift).astype(np.int64) - count)
+    size = max(1 << bits, int(slots.max(initial=0)) + 1) + 1
+    held_tags = np.full(size, _NOWHERE)
+    held_places = np.full(size, -1, np.int32 if len(places) == 0 or places.max() < 1 << 31 else np.int64)
+    held_tags[slots] = tags
+    held_places[slots] = places
+    return _Slots(held_tags, held_places, shift)
+
+
+def _equal(values: pa.Array, some: Places, beside: Places) -> bool:
+    return all(
+        pc.all(pc.equal(values.take(pa.array(some[at : at + BLOCK_ROWS])), values.take(pa.array(beside[at : at + BLOCK_ROWS])))).as_py()
+        for at in range(0, len(some), BLOCK_ROWS)
+    )
+
+
+def _first_null(values: pa.Array) -> int:
+    return int(np.argmax(np.asarray(values.is_null()))) if values.null_count else -1
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def _family(type_: pa.DataType) -> pa.DataType:
+    """The type, of texts and bytes whatever the width of their offsets."""
+    if pa.types.is_large_string(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(type_) else type_

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import ListOf, VectorOf, arrow_type
-from omnigraph.exec.rows import Column, Numbers64, Rows
+from omnigraph.exec.rows import Numbers64, Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Field
+from omnigraph.store.arrays import Column
 
 ValueOf = Callable[[ir.Expr], Column]
 """An expression -> its value for every row of a batch."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.numbering import Numbers
+from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table, TableRef
 
@@ -86,18 +87,11 @@ def whole_column(table: Table, numbers: Numbers, parts: tuple[Fragment, ...], na
     batches = [*scan_fragments(table, parts, [name])] if parts else []
     if not batches:
         return pa.nulls(local.size, table.schema.field(name).type)
-    values = joined_arrays([batch.column(0) for batch in batches])
+    values = whole(joined((batch.column(0) for batch in batches), table.schema.field(name).type))
     at = np.concatenate([_NONE, *(local.from_addresses(batch.column(ADDRESS).to_numpy()) for batch in batches)])
     slots = np.full(local.size, -1, np.int64)
     slots[at] = np.arange(len(at))
     return values if np.array_equal(slots, np.arange(len(values))) else values.take(pa.array(slots, mask=slots < 0))
-
-
-def joined_arrays(pieces: list[pa.Array]) -> pa.Array:
-    """One array of several; texts of more than two gigabytes need wider offsets."""
-    if any(pa.types.is_large_string(piece.type) for piece in pieces) or sum(piece.nbytes for piece in pieces) >= 1 << 31:
-        pieces = [piece.cast(pa.large_string()) if pa.types.is_string(piece.type) else piece for piece in pieces]
-    return pa.concat_arrays(pieces)
 
 
 def _width(type_: pa.DataType) -> int | None:

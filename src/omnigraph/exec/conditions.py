@@ -21,6 +21,7 @@ from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field, Value
 from omnigraph.store.arrays import whole
+from omnigraph.store.membership import is_in
 
 Reader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
 """Field -> its column, one value a row."""
@@ -174,7 +175,7 @@ def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, flo
 def _one_of(column: pa.Array, values: pa.Array) -> Mask:
     if pa.types.is_floating(column.type):  # Arrow hashes the two zeros apart
         return _mask(column.is_valid()) & np.isin(_numbers(column), _numbers(values))
-    return _mask(pc.is_in(column, value_set=values)) & _mask(column.is_valid())
+    return is_in(column, values) & _mask(column.is_valid())
 
 
 def _includes(lists: pa.Array, items: pa.Array) -> Mask:

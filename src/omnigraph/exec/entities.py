@@ -8,21 +8,21 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.ids import FEW, Ids, alive
 from omnigraph.exec.columns import Shelf
 from omnigraph.exec.conditions import holding
 from omnigraph.exec.numbering import Numbers
 from omnigraph.exec.predicate import exact_sql
-from omnigraph.exec.rows import BATCH, Column, Mask, Numbers64, distinct, joined
+from omnigraph.exec.rows import BATCH, Mask, Numbers64, distinct
 from omnigraph.exec.statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.index import existing
 from omnigraph.store.intact import passed_by
+from omnigraph.store.membership import Members
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
 
@@ -175,7 +175,7 @@ class Entities:
         for start in range(0, max(1, len(wanted)), BATCH):
             check()
             parts.append(self.table.take(self.numbers.to_addresses(wanted[start : start + BATCH]), columns))
-        return {name: joined([part.column(name) for part in parts]) for name in columns}
+        return {name: joined((part.column(name) for part in parts), parts[0].schema.field(name).type) for name in columns}
 
     def _read_through(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
         """A scan meets rows in the order of their numbers, and so leaves what is wanted in that order too."""
@@ -186,10 +186,7 @@ class Entities:
         for numbers, batch in self._scan(columns, (), check=check):
             kept.append(batch if everything else batch.filter(pa.array(flags[numbers])))
         schema = self.table.schema
-        return {
-            name: joined([batch.column(name) for batch in kept]) if kept else pa.chunked_array([], schema.field(name).type)
-            for name in columns
-        }
+        return {name: joined((batch.column(name) for batch in kept), schema.field(name).type) for name in columns}
 
     def ids(self, numbers: Numbers64, *, check: Check) -> Column:
         return self.read(numbers, (ID,), check=check)[ID]
@@ -209,31 +206,40 @@ class Entities:
     # -- by text
 
     def having(
-        self, column: str, texts: pa.Array, columns: Sequence[str], *, check: Check, where: str | None = None
+        self,
+        column: str,
+        texts: pa.Array,
+        columns: Sequence[str],
+        *,
+        check: Check,
+        where: str | None = None,
+        known: Members | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows whose `column` is one of these distinct texts, with more columns and addresses; `where` is SQL.
 
         An IN list can be answered by an index; a long one is asked in parts, or, when that would take longer, in one pass.
+        `known` are the texts as members, if the caller needs them too.
         """
         names = list(dict.fromkeys((column, *columns)))
         worth = len(texts) <= IN_LIST or (column in self.indexed and len(texts) * LOOKUP <= self.size)
+        among = None if worth else Members(texts) if known is None else known
         for part in [texts.slice(start, IN_LIST) for start in range(0, len(texts), IN_LIST)] if worth else [None]:
             conditions = [text for text in (one_of(column, part) if part is not None else None, where) if text is not None]
             wanted = " AND ".join(f"({text})" for text in conditions) or None
             for batch in self.table.scan(names, where=wanted, addresses=True, batch_rows=BATCH):
                 check()
-                yield batch if worth else batch.filter(pc.is_in(batch.column(column), value_set=texts))
+                yield batch if among is None else batch.filter(pa.array(among.has(batch.column(column))))
 
     def find(self, ids: pa.Array, *, check: Check) -> Numbers64:
         """The number of each id, -1 where there is no such row."""
         if (at_hand := self._known()) is not None:
             return at_hand.find(ids)
-        known = ids.unique()
-        places = pc.index_in(ids, value_set=known).to_numpy(zero_copy_only=False).astype(np.int64)
-        found = np.full(len(known) + 1, -1, np.int64)
-        for batch in self.having(ID, known, (), check=check):
-            at = pc.index_in(batch.column(ID), value_set=known).to_numpy(zero_copy_only=False)
-            found[at] = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
+        encoded = ids.dictionary_encode()
+        known, places = Members(encoded.dictionary), encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        found = np.full(len(known) + 1, -1, np.int64)  # the last is that of a null
+        for batch in self.having(ID, encoded.dictionary, (), check=check, known=known):
+            numbers = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
+            found[known.find(batch.column(ID))] = numbers
         numbers_of: Numbers64 = found[places]
         return numbers_of
 

@@ -7,11 +7,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.exec.rows import BATCH, Column, Mask, Numbers64, Rows, spread
+from omnigraph.exec.rows import BATCH, Mask, Numbers64, Rows, spread
 from omnigraph.plan.expr import Field
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, whole
+from omnigraph.store.membership import Members
 
 FieldOf: TypeAlias = Callable[[Rows, Field], Column]
 """Rows and a field -> its column."""
@@ -52,7 +52,7 @@ class _Codes:
     """Tuples of values as integers: equal tuples have equal ones, a tuple with a null, or one that is not there, has -1."""
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
-        self._values: Final = [column.unique().drop_null() for column in columns]
+        self._values: Final = [Members(column.unique().drop_null()) for column in columns]
         self._steps: list[Numbers64] = []
         self.own: Numbers64 = self._placed(columns, learn=True)
 
@@ -62,7 +62,7 @@ class _Codes:
     def _placed(self, columns: Sequence[pa.Array], *, learn: bool) -> Numbers64:
         codes: Numbers64 | None = None
         for at, (column, values) in enumerate(zip(columns, self._values, strict=True)):
-            found = pc.index_in(column, value_set=values).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            found = values.find(column)
             if codes is None:
                 codes = found
                 continue

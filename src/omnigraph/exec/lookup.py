@@ -9,14 +9,15 @@ from typing import Final, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.tables import SOURCE, TARGET
 from omnigraph.exec.entities import Entities
-from omnigraph.exec.rows import Numbers64, joined
+from omnigraph.exec.rows import Numbers64
 from omnigraph.exec.walk import Hops, Pairs, Reach, neighbours, search
 from omnigraph.exec.watch import Watch
 from omnigraph.plan.typed import Direction
+from omnigraph.store.arrays import whole
+from omnigraph.store.membership import Members
 from omnigraph.store.tables import ADDRESS
 
 _NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
@@ -62,13 +63,14 @@ class LookedUp:
         near_end, far_end = (SOURCE, TARGET) if outgoing else (TARGET, SOURCE)
         if not len(nodes):
             return _NOTHING
-        ids = joined([near.ids(nodes, check=self._watch.check)]).combine_chunks()
-        batches = list(self._edges.having(near_end, ids, [far_end], where=self._where, check=self._watch.check))
+        ids = whole(near.ids(nodes, check=self._watch.check))
+        known = Members(ids)
+        batches = list(self._edges.having(near_end, ids, [far_end], where=self._where, known=known, check=self._watch.check))
         if not batches:
             return _NOTHING
         found = pa.Table.from_batches(batches)
-        origin = pc.index_in(found.column(near_end), value_set=ids).to_numpy().astype(np.int64)
-        reached = far.find(found.column(far_end).combine_chunks(), check=self._watch.check)
+        origin = known.find(found.column(near_end))
+        reached = far.find(whole(found.column(far_end)), check=self._watch.check)
         edge = self._edges.numbers.from_addresses(found.column(ADDRESS).to_numpy())
         met = Hops(origin, reached, edge).keep(reached >= 0)
         order = np.argsort(met.origin, kind="stable")

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import derive_ids
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
@@ -29,7 +28,8 @@ from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.membership import Members, is_in
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import Overlay, Tables, Where, one_of
 
@@ -54,7 +54,7 @@ class _Image:
         self.row = row
         self.schema: Final[pa.Schema] = table_schema(entity)
         self._layers: list[pa.Table] = [self.schema.empty_table()]
-        self.deleted: pa.Array = pa.array([], pa.string())
+        self.deleted: pa.ChunkedArray = joined([], pa.string())
         self.all_new = True
         """Every pending row has an id minted here, so none can be there already."""
         self.blobs: Final = blob_properties(entity)
@@ -77,9 +77,9 @@ class _Image:
             self._layers = [rows.take(last.column("place_max"))]
         return self._layers[0]
 
-    def remove(self, ids: pa.Array) -> int:
+    def remove(self, ids: Column) -> int:
         """Add ids to those that go, and count them: they come from a scan that shows none of those (W-21)."""
-        self.deleted = pa.concat_arrays([self.deleted, ids])
+        self.deleted = joined([self.deleted, ids], pa.string())
         return len(ids)
 
     def blob(self, text: str) -> bytes:
@@ -94,7 +94,7 @@ class _Image:
         """W-39: only what is there at the end is judged; a URI that a later statement replaced is nobody's business."""
         tickets = pa.array(self._external, pa.large_binary())
         for name in self.blobs if self._external else ():
-            for ticket in whole(rows.column(name).filter(pc.is_in(rows.column(name), value_set=tickets)))[:1]:
+            for ticket in whole(rows.column(name).filter(pa.array(is_in(rows.column(name), tickets))))[:1]:
                 refuse_external(self._external[ticket.as_py()])
 
     def delta(self) -> Delta:
@@ -186,18 +186,25 @@ class _Run:
         self.affected_nodes += len(matched)
 
     def _delete_nodes(self, image: _Image, where: Where, cascades: tuple[Cascade, ...]) -> None:
-        matched = _ids(self._scan(image, [ID], where))
+        matched = self._scan(image, [ID], where).column(ID)
         self.affected_nodes += image.remove(matched)
         if not len(matched):
             return
+        known = Members(matched)
         for cascade in cascades:
-            edges = self._image(cascade.type)
-            for at_end, column in ((cascade.at_source, SOURCE), (cascade.at_target, TARGET)):
-                if at_end:
-                    self.affected_edges += edges.remove(self._edges_at(edges, column, matched))
+            ends = [end for at_end, end in ((cascade.at_source, SOURCE), (cascade.at_target, TARGET)) if at_end]
+            self.affected_edges += self._delete_edges_at(self._image(cascade.type), ends, matched, known)
+
+    def _delete_edges_at(self, image: _Image, ends: list[str], nodes: pa.ChunkedArray, known: Members) -> int:
+        """Delete the edges that have one of these nodes at an end: asked of an index, or, for very many nodes, found in one pass."""
+        if len(nodes) <= IN_LIST:
+            return sum(self._delete(image, one_of(end, whole(nodes))) for end in ends)
+        batches = self._reader(image, [ID, *ends], None)
+        met = (batch.filter(pa.array(np.any([known.has(batch.column(end)) for end in ends], axis=0))) for batch in batches)
+        return image.remove(joined((batch.column(ID) for batch in met), pa.string()))
 
     def _delete(self, image: _Image, where: Where) -> int:
-        return image.remove(_ids(self._scan(image, [ID], where)))
+        return image.remove(self._scan(image, [ID], where).column(ID))
 
     # -- reading what is there
 
@@ -208,17 +215,13 @@ class _Run:
             image = self._images[type_.id] = _Image(entity, self._snapshot.table_of(type_.id, name=type_.name))
         return image
 
-    def _edges_at(self, image: _Image, end: str, nodes: pa.Array) -> pa.Array:
-        """The edges that have one of these nodes at that end: asked of an index, or, for very many nodes, in one pass."""
-        if len(nodes) <= IN_LIST:
-            return _ids(self._scan(image, [ID], one_of(end, nodes)))
-        edges = self._scan(image, [ID, end], None)
-        return _ids(edges.filter(pc.is_in(edges.column(end), value_set=nodes)))
+    def _scan(self, image: _Image, columns: list[str], where: Where | None) -> pa.Table:
+        return self._reader(image, columns, where).read_all()
 
-    def _scan(self, image: _Image, columns: list[str] | None, where: Where | None) -> pa.Table:
+    def _reader(self, image: _Image, columns: list[str], where: Where | None) -> pa.RecordBatchReader:
         """Committed rows and pending ones under one filter; what is deleted already is not there any more."""
         overlay = Overlay(rows=image.pending, deleted=image.deleted)
-        return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay).read_all()
+        return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay)
 
     def _remember(self, end: _End) -> None:
         """An end that no statement before has inserted must be committed, even if a later one inserts it."""
@@ -255,7 +258,3 @@ def _plain(image: _Image, name: str, value: Value) -> object:
     if isinstance(value, str) and name in image.blobs:
         return image.blob(value)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _ids(rows: pa.Table) -> pa.Array:
-    return whole(rows.column(ID))

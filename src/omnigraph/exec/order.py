@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.aggregate import one_zero
-from omnigraph.exec.rows import Column, Mask, Numbers64
-from omnigraph.store.arrays import whole
+from omnigraph.exec.rows import Mask, Numbers64
+from omnigraph.store.arrays import Column, whole
 
 
 class Key(NamedTuple):

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.store.arrays import Column, joined
+
 Numbers64: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
-Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 ColumnKey: TypeAlias = tuple[int, str]
 """A binding and the name of a column of its entity."""
 
@@ -81,14 +82,8 @@ def concat(parts: Sequence[Rows]) -> Rows:
     return Rows(
         sum(part.count for part in parts),
         {binding: np.concatenate([part.bindings[binding] for part in parts]) for binding in first.bindings},
-        {key: joined([part.columns[key] for part in parts]) for key in first.columns},
+        {key: joined((part.columns[key] for part in parts), column.type) for key, column in first.columns.items()},
     )
-
-
-def joined(columns: Sequence[Column]) -> pa.ChunkedArray:
-    """Columns of one type, one after the other. Not copied: a text column may be larger than one array can hold."""
-    chunks = [chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
-    return pa.chunked_array(chunks, columns[0].type)
 
 
 def gathered(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:

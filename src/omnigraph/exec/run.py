@@ -24,7 +24,7 @@ from omnigraph.exec.join import equal_pairs, product, without_partner
 from omnigraph.exec.lookup import Billed, LookedUp
 from omnigraph.exec.order import Key, places
 from omnigraph.exec.predicate import exact_sql
-from omnigraph.exec.rows import BATCH, Column, Numbers64, Rows, concat, gathered
+from omnigraph.exec.rows import BATCH, Numbers64, Rows, concat, gathered
 from omnigraph.exec.view import View
 from omnigraph.exec.watch import Watch
 from omnigraph.plan import ir, ops
@@ -32,6 +32,7 @@ from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.plan.ops import Route
 from omnigraph.plan.spelling import Speller
 from omnigraph.plan.typed import Direction
+from omnigraph.store.arrays import Column, joined
 
 HELD_BYTES: Final = 4 << 30
 """What one query may hold in memory at a time: rows that wait for an order or a partner, and the result."""
@@ -97,7 +98,7 @@ class _Run:
         if columns is None:
             return pa.schema(fields).empty_table()
         cast = [column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
-        return pa.Table.from_arrays([_chunked(column) for column in cast], schema=pa.schema(fields))
+        return pa.Table.from_arrays([joined([column], column.type) for column in cast], schema=pa.schema(fields))
 
     def _columns(self, op: ops.Op) -> list[Column] | None:
         """The result columns of the operators above the match; None when there are no rows."""
@@ -125,7 +126,7 @@ class _Run:
             parts.append(columns)
         if not parts:
             return None
-        return [_chunked(*column) for column in zip(*parts, strict=True)]
+        return [joined(column, column[0].type) for column in zip(*parts, strict=True)]
 
     def _aggregate(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> list[Column]:
         grouping = Grouping(outputs)
@@ -383,8 +384,3 @@ def _sorted_cells(columns: list[Column], keys: tuple[ir.SortKey, ...], limit: in
 def _expr(key: ir.SortKey) -> ir.Expr:
     assert not isinstance(key.key, ir.Cell)
     return key.key
-
-
-def _chunked(*columns: Column) -> pa.ChunkedArray:
-    chunks = [chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
-    return pa.chunked_array(chunks, columns[0].type)

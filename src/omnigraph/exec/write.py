@@ -38,7 +38,9 @@ from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_be
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
 from omnigraph.store import alter, index, stage
+from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
+from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import Staged
 from omnigraph.store.tables import Table, Tables, create_table
@@ -61,7 +63,7 @@ class Upsert(msgspec.Struct, frozen=True):
 class DeleteKeys(msgspec.Struct, frozen=True):
     """Ids that are there and shall go."""
 
-    keys: pa.Array
+    keys: Column
 
 
 class Overwrite(msgspec.Struct, frozen=True):
@@ -77,9 +79,11 @@ class Files(msgspec.Struct, frozen=True):
     """
 
     fragments: tuple[Any, ...]
-    replaced: pa.Array | None = None
+    replaced: stage.Keys | None = None
     whole: bool = False
     native: str | None = None
+    limit_bytes: int = LIMIT_BYTES
+    """How many bytes of the ids in `replaced` are held in memory; more are kept in temporary files."""
 
 
 class Alter(msgspec.Struct, frozen=True):
@@ -218,8 +222,8 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return stage.delete_keys(table, keys, uuid=uuid)
         case Overwrite(rows):
             return stage.overwrite(table, rows, uuid=uuid)
-        case Files(fragments, replaced, whole):
-            return stage.put_files(table, fragments, replaced=replaced, whole=whole, uuid=uuid)
+        case Files(fragments, replaced, whole, limit_bytes=limit_bytes):
+            return stage.put_files(table, fragments, replaced=replaced, whole=whole, limit_bytes=limit_bytes, uuid=uuid)
         case Alter(schema):
             return alter.alter(table, schema, uuid=uuid)
         case GiveUp(schema):

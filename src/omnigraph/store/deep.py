@@ -18,6 +18,7 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.store.blobs import blob_names
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.intact import IndexFiles
+from omnigraph.store.membership import is_in
 from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, open_dataset
 from omnigraph.store.take import blob_sizes, read_blob, take
 
@@ -188,7 +189,7 @@ def _untrue_rows(table: Table, index: IndexFiles, data: pa.Table) -> str | None:
         return None
     rows = table.dataset.scanner(columns=[index.column], fragments=here, with_row_address=True).to_table()
     rows = rows.sort_by(ADDRESS).combine_chunks()
-    entries = data.filter(pc.is_in(data.column("ids"), value_set=rows.column(ADDRESS).combine_chunks())).sort_by("ids").combine_chunks()
+    entries = data.filter(pa.array(is_in(data.column("ids"), rows.column(ADDRESS)))).sort_by("ids").combine_chunks()
     if not entries.column("ids").equals(rows.column(ADDRESS)):
         return f"it has {len(entries)} entries for the {len(rows)} rows that it covers, or for others than those"
     if not _bits(entries.column("values")).equals(_bits(rows.column(index.column))):

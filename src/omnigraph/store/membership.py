@@ -86,7 +86,8 @@ class Members:
     def _find(self, column: pa.Array) -> Places:
         if self._slots is None:
             found = pc.index_in(column, value_set=self._values, skip_nulls=not self._match_nulls)
-            return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            kernel: Places = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            return kernel
         if _family(column.type) != _family(self._values.type):
             raise pa.ArrowTypeError(f"values of type {column.type} are looked up among values of type {self._values.type}")
         places = np.empty(len(column), np.int64)
@@ -244,6 +245,14 @@ def is_in(column: Column, values: Column) -> Mask:
     return Members(values).has(column)
 
 
+def repeated(values: Column) -> Places:
+    """Where a value stands that stood before. Mostly none does, and that is soon known: their fingerprints all differ."""
+    numbers = np.sort(np.concatenate([np.empty(0, np.uint64), *map(fingerprints, chunks_of(values))]))
+    if (numbers[1:] != numbers[:-1]).all():
+        return np.empty(0, np.int64)
+    return np.flatnonzero(Members(values).find(values) != np.arange(len(values)))
+
+
 def matching(keys: Members | KeySet, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[pa.RecordBatch]:
     """The rows whose value in the column `on` is a key."""
     return (_filtered(rows, places >= 0) for rows, places in keys.locate(batches, on=on))
@@ -285,7 +294,8 @@ def placed(tags: Hashes, places: Places) -> _Slots:
     slots = count + np.maximum.accumulate((tags >> shift).astype(np.int64) - count)
     size = max(1 << bits, int(slots.max(initial=0)) + 1) + 1
     held_tags = np.full(size, _NOWHERE)
-    held_places = np.full(size, -1, np.int32 if len(places) == 0 or places.max() < 1 << 31 else np.int64)
+    narrow = places.max(initial=0) < 1 << 31
+    held_places: Any = np.full(size, -1, np.int32 if narrow else np.int64)
     held_tags[slots] = tags
     held_places[slots] = places
     return _Slots(held_tags, held_places, shift)

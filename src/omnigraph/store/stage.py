@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import lance
@@ -24,19 +24,48 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import fold, foldable, light
 from omnigraph.store.intact import Access, by_index
+from omnigraph.store.membership import LIMIT_BYTES, KeySet, is_in, matching
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
-from omnigraph.store.tables import KEY, Table, TableRef, Where, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, Where, one_of, open_dataset, uuid_in_doubt
 from omnigraph.store.take import blob_files
 
 IN_LIST = 1_000
 """Up to this many keys are looked up by an IN list (an index can answer it); past it one pass over the key column is cheaper."""
+
+
+BATCH_ROWS = 65_536
+"""Rows of a key column that are looked up together."""
+
+
+class Keys(Protocol):
+    """Keys in memory or in files: they can be read again and again."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Batches with these columns; `KEY` is the only one that is asked for."""
+        ...
+
+
+class HeldKeys(msgspec.Struct, frozen=True):
+    """Keys that are a column in memory."""
+
+    column: Column
+
+    @property
+    def rows(self) -> int:
+        return len(self.column)
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return iter(pa.table([self.column], names=list(columns)).to_batches())
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -81,15 +110,24 @@ def write_files(table: Table, rows: pa.Table) -> list[Any]:
 
 
 def put_files(
-    table: Table, fragments: Sequence[Any], *, replaced: pa.Array | None = None, whole: bool = False, uuid: str | None = None
+    table: Table,
+    fragments: Sequence[Any],
+    *,
+    replaced: Keys | None = None,
+    whole: bool = False,
+    limit_bytes: int = LIMIT_BYTES,
+    uuid: str | None = None,
 ) -> Staged | None:
-    """Add data files written earlier; rows of the ids in `replaced` go, or, with `whole`, all others. None when nothing would change."""
+    """Add data files written earlier; rows of the ids in `replaced` go, or, with `whole`, all others. None when nothing would change.
+
+    Up to `limit_bytes` of ids are held in memory, more in temporary files.
+    """
     if whole:
         return _replace_all(table, list(fragments), uuid)
     if not fragments:
         return None
     rows = sum(fragment.physical_rows for fragment in fragments)
-    gone = _addresses_of(table, replaced) if replaced is not None and len(replaced) else np.empty(0, dtype=np.uint64)
+    gone = np.empty(0, np.uint64) if replaced is None else _addresses_of(table, replaced, limit_bytes=limit_bytes)
     touched, removed = _without(table, gone)
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
@@ -116,19 +154,19 @@ def delete_where(table: Table, where: Where, *, uuid: str | None = None) -> Stag
     return _delete(table, table.addresses(where), uuid)
 
 
-def delete_keys(table: Table, keys: pa.Array, *, uuid: str | None = None) -> Staged | None:
+def delete_keys(table: Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
     """Delete rows by key. None when no key is there."""
-    return _delete(table, _addresses_of(table, keys), uuid)
+    return _delete(table, _addresses_of(table, HeldKeys(keys)), uuid)
 
 
-def upsert_and_delete(table: Table, rows: pa.Table, keys: pa.Array, *, uuid: str | None = None) -> Staged | None:
+def upsert_and_delete(table: Table, rows: pa.Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
     """Upsert `rows` and delete `keys` in one transaction. A key may not be in both."""
     if not len(rows):
         return delete_keys(table, keys, uuid=uuid)
     checked, keys = fitted(table, rows), _keys(table, keys)
-    if len(both := pc.filter(keys, pc.is_in(keys, value_set=whole(checked.column(KEY))))):
+    if len(both := keys.filter(pa.array(is_in(keys, checked.column(KEY))))):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{both[0]} is both upserted and deleted; say one of the two", id=both[0].as_py())
-    replaced, removed = _addresses_of(table, checked.column(KEY)), _addresses_of(table, keys)
+    replaced, removed = (_addresses_of(table, HeldKeys(some)) for some in (checked.column(KEY), keys))
     if not len(removed):
         return upsert(table, rows, uuid=uuid)
     touched, gone = _without(table, np.concatenate([replaced, removed]))
@@ -330,37 +368,37 @@ def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
     """Fragments less the rows at `addresses`: (those that live on with a deletion file, ids of those that are gone)."""
     touched: list[Any] = []
     gone: list[int] = []
-    owners = addresses >> np.uint64(32)
-    for owner in np.unique(owners):
-        offsets = (addresses[owners == owner] & np.uint64(0xFFFFFFFF)).tolist()
+    ascending = np.sort(addresses)
+    owners = ascending >> np.uint64(32)
+    for part in np.split(ascending, np.flatnonzero(np.diff(owners)) + 1) if len(ascending) else ():
+        owner = int(part[0] >> np.uint64(32))
         try:
-            left = table.dataset.get_fragment(int(owner)).delete_rows(offsets)
+            left = table.dataset.get_fragment(owner).delete_rows((part & np.uint64(0xFFFFFFFF)).tolist())
         except raised_by_lance() as error:
             raise table.failed(error, doing="delete from") from error
         if left is None:
-            gone.append(int(owner))
+            gone.append(owner)
         else:
             touched.append(left)
     return touched, gone
 
 
-def _addresses_of(table: Table, keys: pa.Array | pa.ChunkedArray) -> Any:
-    values = _keys(table, keys)
-    if not len(values):
-        return np.empty(0, dtype=np.uint64)
-    if len(values) <= IN_LIST:
-        return table.addresses(one_of(KEY, values))
-    found = [
-        batch.column("_rowaddr").filter(pc.is_in(batch.column(KEY), value_set=values)).to_numpy(zero_copy_only=False)
-        for batch in table.scan([KEY], addresses=True)
-    ]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+def _addresses_of(table: Table, keys: Keys, *, limit_bytes: int = LIMIT_BYTES) -> Any:
+    """The addresses of the rows that have these keys, in no order."""
+    if not keys.rows:
+        return np.empty(0, np.uint64)
+    values = (_keys(table, batch.column(KEY)) for batch in keys.read([KEY]))
+    if keys.rows <= IN_LIST:
+        return table.addresses(one_of(KEY, whole(joined(values, table.schema.field(KEY).type))))
+    known = KeySet.of(values, limit_bytes=limit_bytes)
+    rows = matching(known, table.scan([KEY], addresses=True, batch_rows=BATCH_ROWS), on=KEY)
+    return np.concatenate([np.empty(0, np.uint64), *(batch.column(ADDRESS).to_numpy() for batch in rows)])
 
 
-def _keys(table: Table, keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _keys(table: Table, keys: Column) -> Column:
     """Keys in the type of the table's own, which is the only one a lookup takes."""
     try:
-        return whole(keys).cast(table.schema.field(KEY).type)
+        return keys.cast(table.schema.field(KEY).type)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"these are not keys of {table.ref.path}: {error}") from error
 

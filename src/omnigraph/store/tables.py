@@ -19,10 +19,12 @@ from lance.debug import list_transactions
 
 from omnigraph.errors import InvalidInput, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
+from omnigraph.store.arrays import Column, joined
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.durable import is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
 from omnigraph.store.intact import Access, IndexFiles, by_index, index_files, without_index
+from omnigraph.store.membership import Members, others
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
@@ -55,17 +57,17 @@ class TableRef(msgspec.Struct, frozen=True):
         return TableRef(self.path, self.branch, version)
 
 
-class Overlay(msgspec.Struct, frozen=True):
+class Overlay(msgspec.Struct, frozen=True, dict=True):
     """What a writer has prepared but not committed: rows that replace or add, and ids that are gone."""
 
     rows: pa.Table | None = None
-    deleted: pa.Array | None = None
+    deleted: Column | None = None
 
-    def shadowed(self) -> pa.Array:
+    @cached_property
+    def shadowed(self) -> Members:
         """The ids of committed rows that must not be seen any more (Y-03)."""
         parts = [part for part in (self.rows.column(KEY) if self.rows is not None else None, self.deleted) if part is not None]
-        chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
-        return pa.chunked_array([chunk.cast(pa.string()) for chunk in chunks], pa.string()).combine_chunks()
+        return Members(joined((part.cast(pa.string()) for part in parts), pa.string()))
 
 
 class Table:
@@ -183,12 +185,10 @@ class Table:
     def _laid_over(
         self, names: list[str], schema: pa.Schema, where: Where | None, overlay: Overlay, *, addresses: bool
     ) -> Iterator[pa.RecordBatch]:
-        shadowed = overlay.shadowed()
         # The key is read even when it was not asked for: without it a shadowed row could not be told apart (Y-05).
         wanted = names if KEY in names else [*names, KEY]
-        for batch in self._reader(wanted, where=where, limit=None, addresses=addresses):
-            keep = pc.invert(pc.is_in(batch.column(KEY), value_set=shadowed))
-            yield batch.filter(keep).select(schema.names)
+        committed = self._reader(wanted, where=where, limit=None, addresses=addresses)
+        yield from (batch.select(schema.names) for batch in others(overlay.shadowed, committed, on=KEY))
         if overlay.rows is not None and len(overlay.rows):
             pending = self._pending(overlay.rows, where).select(names)
             if addresses:  # a pending row has no address yet

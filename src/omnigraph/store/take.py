@@ -14,6 +14,7 @@ from omnigraph.store.blobs import blob_names
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.intact import Access, by_index
+from omnigraph.store.membership import is_in
 from omnigraph.store.tables import ADDRESS, Table, Where
 
 _APART: Final = (1, 2)
@@ -79,7 +80,7 @@ def _own_files(described: pa.ChunkedArray) -> list[tuple[int, int]]:
     """The number of each file that a column of blob descriptors names, and where the last blob in it ends."""
     parts = {name: pc.struct_field(described, name) for name in ("kind", "blob_id", "position", "size")}
     ends = pa.table({"number": parts["blob_id"], "end": pc.add(parts["position"], parts["size"])})
-    apart = ends.filter(pc.is_in(parts["kind"], value_set=pa.array(_APART, pa.uint8())))
+    apart = ends.filter(pa.array(is_in(parts["kind"], pa.array(_APART, pa.uint8()))))
     longest = apart.group_by("number").aggregate([("end", "max")])
     return list(zip(longest.column("number").to_pylist(), longest.column("end_max").to_pylist(), strict=True))
 

@@ -130,8 +130,9 @@ def test_no_values_hold_nothing() -> None:
 
 
 def test_values_with_one_fingerprint_are_told_apart() -> None:
-    first, last = (0x0102030405060708 ^ 1 << 63), (0x1112131415161718 ^ 1 << 63 ^ 1 << 34)
-    one, other = (b"".join(word.to_bytes(8, "little") for word in words) for words in ((0x0102030405060708, 0x1112131415161718), (first, last)))
+    first, last = 0x0102030405060708, 0x1112131415161718
+    pairs = (first, last), (first ^ 1 << 63, last ^ 1 << 63 ^ 1 << 34)
+    one, other = (b"".join(word.to_bytes(8, "little") for word in words) for words in pairs)
     assert len(set(fingerprints(pa.array([one, other])).tolist())) == 1
     assert Members(pa.array([other, one, None]), few=0).find(pa.array([one, other, b"", None])).tolist() == [1, 0, -1, 2]
     assert Members(pa.array([other, other, b""]), few=0).find(pa.array([one, other, b"", None])).tolist() == [-1, 0, 2, -1]

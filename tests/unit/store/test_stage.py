@@ -252,7 +252,7 @@ def test_files_replace_the_rows_of_the_ids_they_bring(tmp_path: Path) -> None:
     table = two_fragments(place(tmp_path))
     held = sorted(table.scan(["id"]).read_all()["id"].to_pylist())
     files = stage.write_files(table, rows({held[0]: 77, "new": 78}))
-    staged = some(stage.put_files(table, files, replaced=pa.array([held[0], "new"])))
+    staged = some(stage.put_files(table, files, replaced=stage.HeldKeys(pa.array([held[0], "new"]))))
     assert (staged.counts.inserted, staged.counts.updated) == (1, 1)
     shown = {row["id"]: row["n"] for row in stage.commit(staged).scan().read_all().to_pylist()}
     assert (shown[held[0]], shown["new"], sorted(shown)) == (77, 78, sorted([*held, "new"]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -16,9 +17,11 @@ import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.build import narrowed
 from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
-from omnigraph.exec.columns import joined_arrays, whole_column
+from omnigraph.exec.columns import whole_column
 from omnigraph.exec.numbering import Numbers
+from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
+from omnigraph.store.membership import Members
 from omnigraph.store.tables import ADDRESS, KEY, Table
 
 FEW: Final = 64
@@ -26,7 +29,7 @@ FEW: Final = 64
 RUNS: Final = 4
 
 
-class Ids(msgspec.Struct, frozen=True):
+class Ids(msgspec.Struct, frozen=True, dict=True):
     """`texts` holds the id of each number; each of `runs` are numbers in the order of their ids, and every row is in one."""
 
     numbers: Numbers
@@ -37,9 +40,11 @@ class Ids(msgspec.Struct, frozen=True):
         """The number of each id, or -1 where no row has it."""
         if len(texts) <= FEW:
             return self.find_each(texts.to_pylist())
-        found = pc.index_in(texts.cast(self.texts.type), value_set=self.texts, skip_nulls=True)
-        numbers: Ints = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return numbers
+        return self._members.find(texts)
+
+    @cached_property
+    def _members(self) -> Members:
+        return Members(self.texts, match_nulls=False)
 
     def find_each(self, texts: Iterable[str | None]) -> Ints:
         """The same, for a few."""
@@ -106,7 +111,9 @@ def _pieces(table: Table, numbers: Numbers, unread: tuple[Fragment, ...], older:
 
 
 def _joined(pieces: list[pa.Array]) -> pa.Array:
-    return joined_arrays(pieces) if pieces else pa.array([], pa.string())
+    """Those that were read before may have wide offsets."""
+    wide = any(pa.types.is_large_string(piece.type) for piece in pieces)
+    return whole(joined((piece.cast(pa.large_string()) if wide else piece for piece in pieces), pa.large_string() if wide else pa.string()))
 
 
 def _only(texts: pa.Array, valid: Marks) -> pa.Array:

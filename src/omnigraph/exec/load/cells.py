@@ -23,6 +23,7 @@ from omnigraph.exec.load.strict import loads, plain_type
 from omnigraph.exec.load.values import ARROW_NAMES, Real, Refused, Whole, stored
 from omnigraph.exec.problems import Code
 from omnigraph.lang.tree import Scalar
+from omnigraph.store.membership import is_in
 
 _PER_MILLISECOND: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
 _WHOLE: Final = r"^-?(0|[1-9][0-9]*)$"
@@ -202,7 +203,7 @@ def _parsed(type_: ValueType, cells: pa.Array) -> pa.Array:
     """Cells as `column` takes them, when all are spelled as JSON would spell them."""
     match type_:
         case Plain(Scalar.BOOL):
-            _require(pc.is_in(cells, value_set=pa.array(["true", "false", None])))
+            _require(pa.array(is_in(cells, pa.array(["true", "false", None]))))
             return pc.equal(cells, "true")
         case Plain(Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64):
             _require(pc.match_substring_regex(cells, _WHOLE))

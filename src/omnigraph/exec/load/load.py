@@ -13,10 +13,8 @@ from functools import partial
 from typing import Final, Protocol
 
 import msgspec
-import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.tables import ID
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.read import Data, Report, read_batches, rereadable
@@ -31,6 +29,7 @@ from omnigraph.ids import BranchName, CommitId, SchemaHash, TableId
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import check_name, read_branch
+from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
 
@@ -219,13 +218,13 @@ class Load:
         for staged in staging.types.values():
             if staged.shelf is not None and (whole or staged.rows):  # a table without rows adds none, and forks none
                 replaced = self._replaced(staged) if self._mode is LoadMode.MERGE else None
-                yield staged.target.row.id, Files(tuple(staged.shelf.fragments), replaced=replaced, whole=whole, native=staged.shelf.native)
+                files, native = tuple(staged.shelf.fragments), staged.shelf.native
+                limit_bytes = min(self._key_bytes, LIMIT_BYTES)
+                yield staged.target.row.id, Files(files, replaced=replaced, whole=whole, native=native, limit_bytes=limit_bytes)
 
-    def _replaced(self, staged: StagedType) -> pa.Array | None:
-        """The ids whose rows go when these come; none when the table is empty, or no id of ours can be there."""
-        if staged.minted or not staged.target.row.rows:
-            return None
-        return pa.chunked_array([batch.column(ID) for batch in staged.read([ID])], pa.string()).combine_chunks()
+    def _replaced(self, staged: StagedType) -> StagedType | None:
+        """The rows whose ids go when these come; none when the table is empty, or no id of ours can be there."""
+        return None if staged.minted or not staged.target.row.rows else staged
 
 
 def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import Column
+from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.membership import Mask, is_in
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -46,15 +47,14 @@ def true_at(mask: Column) -> Numbers:
     return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)
 
 
-def among(texts: Column, keys: pa.Array | None) -> Column:
-    """Which texts are keys."""
-    return pc.is_in(texts, value_set=pa.array([], pa.string()) if keys is None else keys)
+def among(texts: Column, keys: Column | None) -> Mask:
+    """Which texts are keys, asked once."""
+    return np.zeros(len(texts), np.bool_) if keys is None else is_in(texts, keys)
 
 
-def joined(columns: Iterable[Column]) -> pa.Array:
-    """Columns of texts, one after the other."""
-    chunks = [chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
-    return pa.chunked_array(chunks, pa.string()).combine_chunks()
+def joined_texts(columns: Iterable[Column]) -> pa.Array:
+    """Columns of texts, one after the other, as one array."""
+    return whole(joined(columns, pa.string()))
 
 
 def at(texts: pa.Array, places: Numbers) -> pa.Array:

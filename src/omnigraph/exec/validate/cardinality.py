@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Cardinality, EdgeType
 from omnigraph.catalog.tables import ID, SOURCE
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined, true_at
+from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined_texts
 from omnigraph.exec.validate.delta import Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground, added_among, ids_at
-from omnigraph.exec.validate.keys import KEY, Part, holding_texts, in_part, pick
+from omnigraph.exec.validate.keys import Part, holding_texts, in_part, pick
 from omnigraph.store.arrays import whole
+from omnigraph.store.membership import Mask
 
 UNBOUNDED = np.iinfo(np.int64).max
 NO_ROW = -1
@@ -42,7 +43,7 @@ def check_cardinality(ground: Ground, edges: Delta) -> Findings:
     bounds = entity.cardinality
     if bounds == Cardinality() or (edges.added is None and not bounds.low):  # edges that go break no maximum
         return Findings()
-    removed = joined(_removed(ground, edges, entity))
+    removed = joined_texts(_removed(ground, edges, entity))
     if not len(removed) and bounds.high is None and bounds.low <= 1:  # a source with an added edge has one
         return Findings()
     parts = ground.parts((edges.added, [SOURCE]))
@@ -53,22 +54,22 @@ def _removed(ground: Ground, edges: Delta, entity: EdgeType) -> Iterator[pa.Chun
     """The source of every committed edge that goes or is replaced; of an overwrite each source once, if it may have too few now."""
     if edges.whole:
         if entity.cardinality.low:
-            yield pc.unique(joined(batch.column(SOURCE) for batch in ground.committed.scan(entity, [SOURCE])))
+            yield pc.unique(joined_texts(batch.column(SOURCE) for batch in ground.committed.scan(entity, [SOURCE])))
         return
     keys = [] if edges.deleted is None else [edges.deleted]
     if edges.added is not None and not edges.minted and edges.replaces and ground.remaining(edges):
         added = edges.added
         keys += (whole(pick(added, [ID], by=[ID], part=part).table.column(ID)) for part in ground.parts((added, [ID])))
     for some in keys:
-        for group in holding_texts(ground.committed, entity, [ID, SOURCE], by=ID, keys=some):
-            yield group.column(SOURCE)
+        for holders in holding_texts(ground.committed, entity, [ID, SOURCE], by=ID, keys=some):
+            yield holders.rows.column(SOURCE)
 
 
 def _in_part(ground: Ground, edges: Delta, entity: EdgeType, removed: pa.Array, part: Part) -> Findings:
     counted = _count(ground, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
     low, high = entity.cardinality.low, entity.cardinality.high
     wrong = np.flatnonzero((counted.edges < low) | (counted.edges > (UNBOUNDED if high is None else high)))
-    wrong = wrong[true_at(pc.invert(_lost(ground, entity, at(counted.sources, wrong))))]
+    wrong = wrong[~_lost(ground, entity, at(counted.sources, wrong))]
     wrong = wrong[np.argsort(counted.rows[wrong], kind="stable")]
     first = wrong[: ground.limit]
     rows = counted.rows[first]
@@ -84,7 +85,7 @@ def _count(ground: Ground, edges: Delta, removed: pa.Array, part: Part) -> _Coun
     """Committed, less removed, plus added."""
     picked = None if edges.added is None else pick(edges.added, [SOURCE], by=[SOURCE], part=part)
     added = pa.array([], pa.string()) if picked is None else whole(picked.table.column(SOURCE))
-    touched = distinct(joined([added, removed]))
+    touched = distinct(joined_texts([added, removed]))
     starting, ending, size = touched.places[: len(added)], touched.places[len(added) :], len(touched.texts)
     count = np.bincount(starting, minlength=size)
     rows = np.full(size, NO_ROW)
@@ -92,15 +93,14 @@ def _count(ground: Ground, edges: Delta, removed: pa.Array, part: Part) -> _Coun
         rows[starting] = picked.rows(np.arange(len(added)))  # of several rows with one source the last stays: it was one too many
     if not edges.whole:
         count -= np.bincount(ending, minlength=size)
-        for group in holding_texts(ground.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):
-            places = pc.index_in(group.column(KEY), value_set=touched.texts)
-            count += np.bincount(np.asarray(places), minlength=size)
+        for holders in holding_texts(ground.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):
+            count += np.bincount(holders.places, minlength=size)
     return _Counted(touched.texts, count, rows)
 
 
-def _lost(ground: Ground, entity: EdgeType, sources: pa.Array) -> pa.Array:
+def _lost(ground: Ground, entity: EdgeType, sources: pa.Array) -> Mask:
     """Which sources are nodes that go with the change."""
     node = ground.catalog.node(entity.source)
     assert node is not None
     nodes = ground.of(node)
-    return pc.invert(among(sources, added_among(nodes, sources))) if nodes.whole else among(sources, nodes.deleted)
+    return ~among(sources, added_among(nodes, sources)) if nodes.whole else among(sources, nodes.deleted)

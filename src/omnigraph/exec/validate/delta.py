@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.manifest.read import Snapshot
+from omnigraph.store.arrays import Column
 from omnigraph.store.tables import Tables
 
 
@@ -41,7 +42,7 @@ class Delta(msgspec.Struct, frozen=True):
     entity: EntityType
     added: Added | None = None
     """Rows that come, each replacing the one that has its id, if any."""
-    deleted: pa.Array | None = None
+    deleted: Column | None = None
     """Ids that go; none of them is added too."""
     minted: bool = False
     """The ids of all added rows are new by construction."""

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Numbers, among, joined, true_at
+from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground, ids_at, leaving
 from omnigraph.exec.validate.keys import Part, Picked, holding_texts, in_part, pick
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, joined, whole
 
 
 class _End(NamedTuple):
@@ -45,7 +45,7 @@ def _check_node(ground: Ground, node: NodeType) -> Iterator[tuple[_End, Findings
     if not coming and not staying:
         return
     for part in ground.parts((nodes.added, [ID]), *((added, [end.column]) for end, added in coming)):
-        there = joined([] if nodes.added is None else [pick(nodes.added, [ID], by=[ID], part=part).table.column(ID)])
+        there = joined_texts([] if nodes.added is None else [pick(nodes.added, [ID], by=[ID], part=part).table.column(ID)])
         if coming:
             yield from _coming(ground, nodes, there, coming, part)
         if staying and len(lost := _lost(ground, nodes, there, part)):
@@ -69,9 +69,8 @@ def _loses(nodes: Delta) -> bool:
 def _coming(ground: Ground, nodes: Delta, there: pa.Array, coming: list[tuple[_End, Added]], part: Part) -> Iterator[tuple[_End, Findings]]:
     picked = [pick(added, [end.column], by=[end.column], part=part) for end, added in coming]
     columns = [one.table.column(end.column) for one, (end, _) in zip(picked, coming, strict=True)]
-    # One call for all ends: the kernel builds its table of nodes once.
-    together = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
-    missing = _missing(ground, nodes, there, together, part)
+    # One call for all ends: the table of nodes is built once.
+    missing = _missing(ground, nodes, there, joined(columns, pa.string()), part)
     before = 0
     for one, (end, _) in zip(picked, coming, strict=True):
         mine = missing[(missing >= before) & (missing < before + len(one.table))] - before
@@ -84,25 +83,25 @@ def _missing(ground: Ground, nodes: Delta, there: pa.Array, ends: pa.ChunkedArra
     """The places of ends that are neither added nor committed nodes that remain."""
     rows = ground.remaining(nodes)
     if rows and len(ends) >= rows:  # as many questions as there are nodes: all of them are read, and each end is looked up once
-        there, rows = joined([there, _committed_ids(ground, nodes, part)]), 0
-    known = among(ends, there)
-    missing = true_at(pc.invert(known)) if not pc.all(known).as_py() else np.zeros(0, np.int64)
+        there, rows = joined_texts([there, _committed_ids(ground, nodes, part)]), 0
+    missing = np.flatnonzero(~among(ends, there))
     if not rows or not len(missing):
         return missing
     sought = ends.take(pa.array(missing))
-    found = joined(group.column(ID) for group in holding_texts(ground.committed, nodes.entity, [ID], by=ID, keys=whole(pc.unique(sought))))
-    return missing[true_at(pc.invert(among(sought, _without(found, nodes.deleted))))]
+    holders = holding_texts(ground.committed, nodes.entity, [ID], by=ID, keys=whole(pc.unique(sought)))
+    found = joined_texts(some.rows.column(ID) for some in holders)
+    return missing[~among(sought, _without(found, nodes.deleted))]
 
 
 def _committed_ids(ground: Ground, nodes: Delta, part: Part) -> pa.Array:
     """The ids of committed nodes that fall into the partition and are not deleted."""
     ids = (batch.column(ID) for batch in ground.committed.scan(nodes.entity, [ID]))
     mine = (column if part.of == 1 else column.filter(pa.array(in_part(column, part))) for column in ids)
-    return _without(joined(mine), nodes.deleted)
+    return _without(joined_texts(mine), nodes.deleted)
 
 
-def _without(ids: pa.Array, gone: pa.Array | None) -> pa.Array:
-    return ids if gone is None else ids.filter(pc.invert(among(ids, gone)))
+def _without(ids: pa.Array, gone: Column | None) -> pa.Array:
+    return ids if gone is None else ids.filter(pa.array(~among(ids, gone)))
 
 
 def _told(ground: Ground, nodes: Delta, end: _End, picked: Picked, places: Numbers) -> Findings:
@@ -117,20 +116,20 @@ def _told(ground: Ground, nodes: Delta, end: _End, picked: Picked, places: Numbe
 # -- edges that stay
 
 
-def _lost(ground: Ground, nodes: Delta, there: pa.Array, part: Part) -> pa.Array:
+def _lost(ground: Ground, nodes: Delta, there: pa.Array, part: Part) -> Column:
     """The committed nodes of the partition that will not be there: overwritten by others, or deleted."""
     if nodes.whole:
         return _without(_committed_ids(ground, nodes, part), there)
     return nodes.deleted if part.of == 1 else pc.filter(nodes.deleted, pa.array(in_part(nodes.deleted, part)))
 
 
-def _stranded(ground: Ground, node: NodeType, end: _End, lost: pa.Array) -> Findings:
+def _stranded(ground: Ground, node: NodeType, end: _End, lost: Column) -> Findings:
     """Edges that remain at a node that does not. They are committed, so no record of the change is at fault by itself."""
     edges, total = ground.of(end.edge), 0
     ids: list[str] = []
     names: list[str] = []
-    for group in holding_texts(ground.committed, end.edge, [ID, end.column], by=end.column, keys=lost):
-        staying = true_at(pc.invert(leaving(edges, whole(group.column(ID)))))
+    for group, _ in holding_texts(ground.committed, end.edge, [ID, end.column], by=end.column, keys=lost):
+        staying = np.flatnonzero(~leaving(edges, whole(group.column(ID))))
         total += len(staying)
         shown = group.take(pa.array(staying[: ground.limit - len(ids)]))
         ids += shown.column(ID).to_pylist()

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import ID
-from omnigraph.exec.validate.arrays import Numbers, among, joined
+from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
 from omnigraph.exec.validate.delta import Added, Committed, Delta
-from omnigraph.exec.validate.keys import GROUPED_ROWS, Part, grouped, parts
+from omnigraph.exec.validate.keys import Part, parts
 from omnigraph.ids import TypeId
+from omnigraph.store.membership import Mask, Members, matching
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -38,20 +38,19 @@ class Ground(msgspec.Struct, frozen=True):
         return 0 if delta.whole else self.committed.rows(delta.entity)
 
 
-def leaving(delta: Delta, ids: pa.Array) -> pa.Array:
+def leaving(delta: Delta, ids: pa.Array) -> Mask:
     """Which of these committed rows do not remain as they are: deleted, replaced, or overwritten."""
     if delta.whole:
-        return pa.array(np.ones(len(ids), np.bool_))
+        return np.ones(len(ids), np.bool_)
     gone = among(ids, delta.deleted)
-    return gone if delta.minted or not delta.replaces else pc.or_(gone, among(ids, added_among(delta, ids)))
+    return gone if delta.minted or not delta.replaces else gone | among(ids, added_among(delta, ids))
 
 
 def added_among(delta: Delta, ids: pa.Array) -> pa.Array:
     """Those of these ids that are added: found in one reading, however many are added."""
     if delta.added is None or not len(ids):
         return pa.array([], pa.string())
-    groups = (group.column(ID) for group in grouped(delta.added.read([ID]), rows=max(GROUPED_ROWS, len(ids))))
-    return joined(column.filter(among(column, ids)) for column in groups)
+    return joined_texts(batch.column(ID) for batch in matching(Members(ids), delta.added.read([ID]), on=ID))
 
 
 def ids_at(delta: Delta, rows: Numbers) -> list[str | None]:

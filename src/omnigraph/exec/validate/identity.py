@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.catalog.tables import ID
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import among, at, joined, true_at
+from omnigraph.exec.validate.arrays import among, at, joined_texts
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.exec.validate.ground import Ground
-from omnigraph.exec.validate.keys import Part, holding_texts, pick, repeated
+from omnigraph.exec.validate.keys import Part, holding_texts, pick
 from omnigraph.exec.validate.uniqueness import violation
 from omnigraph.store.arrays import whole
+from omnigraph.store.membership import repeated
 
 
 def check_identity(ground: Ground, delta: Delta) -> Findings:
@@ -42,8 +44,8 @@ def _in_part(ground: Ground, delta: Delta, added: Added, part: Part, *, appends:
         yield told(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
     if appends:
         keys = pc.unique(ids) if len(again) else ids
-        there = joined(group.column(ID) for group in holding_texts(ground.committed, delta.entity, [ID], by=ID, keys=keys))
-        met = true_at(among(ids, there))
+        there = joined_texts(holders.rows.column(ID) for holders in holding_texts(ground.committed, delta.entity, [ID], by=ID, keys=keys))
+        met = np.flatnonzero(among(ids, there))
         first = met[: ground.limit]
         named = at(ids, first).to_pylist()
         messages = [f"{delta.entity.kind} type '{delta.entity.name}' already has this id: '{id_}'" for id_ in named]

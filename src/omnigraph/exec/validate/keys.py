@@ -14,17 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import Column, Rows, spell_tuples
+from omnigraph.catalog.keys import Rows, spell_tuples
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.predicate import column as quoted
 from omnigraph.exec.predicate import literal
-from omnigraph.exec.validate.arrays import Numbers, distinct
+from omnigraph.exec.validate.arrays import Numbers
 from omnigraph.exec.validate.delta import Added, Committed
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, whole
+from omnigraph.store.fingerprints import fingerprints
+from omnigraph.store.membership import Members
 from omnigraph.store.tables import one_of
-
-KEY: Final = "#key"
-"""The column that `holding` adds: the spelling of the key. No property can have this name."""
 
 PROBED_KEYS: Final = 8_192
 """How many keys one scan asks for (V-16)."""
@@ -33,11 +32,6 @@ ROWS_PER_PROBE: Final = 1_024
 FEW_KEYS: Final = 16
 """So few keys are asked for however small the table is: reading is cheap then, and asking no dearer."""
 GROUPED_ROWS: Final = 1 << 16
-HASHED_BYTES: Final = 256
-"""How much of a key decides its partition. Longer keys that differ only in their middle fall into one, and cost memory, not truth."""
-
-_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
-_LAST_FACTORS: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 
 
 class Part(NamedTuple):
@@ -91,47 +85,18 @@ def in_part(texts: Column, part: Part) -> npt.NDArray[np.bool_]:
     return mine
 
 
-def fingerprints(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    """A number for each text, equal for equal texts: eight bytes at a time, all texts at once."""
-    count = len(texts)
-    _, ends, data = texts.buffers()
-    bounds = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + count + 1].astype(np.int64)
-    used = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] if data is not None else np.zeros(0, np.uint8)
-    padded = np.concatenate([used, np.zeros(8, np.uint8)])
-    words: npt.NDArray[np.uint64] = np.ndarray((len(used) + 1,), "<u8", buffer=padded, strides=(1,))
-    starts, lengths = bounds[:-1] - bounds[0], np.diff(bounds)
-    numbers = lengths.astype(np.uint64) * _FACTOR
-    for at in range(0, min(int(lengths.max(initial=0)), HASHED_BYTES), 8):
-        longer = np.flatnonzero(lengths > at)
-        beyond = np.maximum(at + 8 - lengths[longer], 0).astype(np.uint64) * np.uint64(8)
-        _mix(numbers, longer, words[starts[longer] + at] << beyond)
-    cut = np.flatnonzero(lengths > HASHED_BYTES)
-    _mix(numbers, cut, words[starts[cut] + lengths[cut] - 8])
-    for factor in _LAST_FACTORS:  # the low bits, which choose the partition, must know of all others
-        numbers = (numbers ^ (numbers >> np.uint64(33))) * factor
-    return numbers ^ (numbers >> np.uint64(33))
-
-
-def repeated(texts: Column) -> Numbers:
-    """Where a text stands that stood before. Mostly none does, and that is soon known: their fingerprints all differ."""
-    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
-    slices = (chunk.slice(start, GROUPED_ROWS) for chunk in chunks for start in range(0, len(chunk), GROUPED_ROWS))  # what fits the cache
-    numbers = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, slices)]))
-    if (numbers[1:] != numbers[:-1]).all():
-        return np.zeros(0, np.int64)
-    return distinct(whole(texts)).again()
-
-
-def _mix(numbers: npt.NDArray[np.uint64], at: Numbers, words: npt.NDArray[np.uint64]) -> None:
-    mixed = (numbers[at] ^ words) * _FACTOR
-    numbers[at] = mixed ^ (mixed >> np.uint64(29))
-
-
 # -- what is committed
 
 
-def holding(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: Sequence[str], wanted: Rows) -> Iterator[pa.Table]:
-    """Committed rows whose values of `by` are one of the `wanted` tuples, with the spelling of the tuple as `KEY`.
+class Holders(NamedTuple):
+    """Committed rows, and for each the place of its key among those that were asked for."""
+
+    rows: pa.Table
+    places: Numbers
+
+
+def holding(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: Sequence[str], wanted: Rows) -> Iterator[Holders]:
+    """Committed rows whose values of `by` are one of the `wanted` tuples.
 
     Few keys are asked of the indexes; many are looked for in one pass over the columns.
     """
@@ -140,14 +105,15 @@ def holding(committed: Committed, entity: EntityType, columns: Sequence[str], *,
         return
     keys = whole(spell_tuples(by, wanted))
     few = len(keys) <= FEW_KEYS or len(keys) * ROWS_PER_PROBE <= rows
+    known = Members(keys)
     for where in _probes(entity, by, wanted) if few else (None,):
-        # A kernel builds its table of keys for each call, so a call gets at least as many rows as there are keys.
-        for group in grouped(committed.scan(entity, columns, where=where), rows=max(GROUPED_ROWS, len(keys))):
-            spelled = spell_tuples(by, group)
-            yield group.append_column(KEY, spelled).filter(pc.is_in(spelled, value_set=keys))
+        for group in grouped(committed.scan(entity, columns, where=where)):
+            places = known.find(spell_tuples(by, group))
+            met = np.flatnonzero(places >= 0)
+            yield Holders(group.take(pa.array(met)), places[met])
 
 
-def holding_texts(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: str, keys: pa.Array) -> Iterator[pa.Table]:
+def holding_texts(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: str, keys: Column) -> Iterator[Holders]:
     """Committed rows that have one of these texts in the column `by`."""
     return holding(committed, entity, columns, by=(by,), wanted=pa.table({by: keys}))
 

@@ -17,11 +17,11 @@ from omnigraph.catalog.model import EntityType, NodeType, Unique
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined, true_at
+from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, Found, by_row, label, told
 from omnigraph.exec.validate.ground import Ground, leaving
-from omnigraph.exec.validate.keys import KEY, Picked, holding, pick
+from omnigraph.exec.validate.keys import Picked, holding, pick
 from omnigraph.store.arrays import whole
 
 
@@ -67,7 +67,7 @@ def _in_part(ground: Ground, delta: Delta, unique: Unique, picked: Picked) -> Fi
         return Findings()
     places = tuples.places[first]
     holder = np.where(np.isin(first, met), held.slots[places], len(held.ids) + tuples.first[places])
-    holders = at(pa.concat_arrays([held.ids, ids]), holder).to_pylist()
+    holders = at(joined_texts([held.ids, ids]), holder).to_pylist()
     return _told(delta.entity, unique, rows.take(pa.array(first)), holders, picked.rows(present[first]), total=len(wrong))
 
 
@@ -84,9 +84,9 @@ def _held(ground: Ground, delta: Delta, unique: Unique, rows: pa.Table, tuples: 
         return _Held(pa.array([], pa.string()), slots)
     wanted = rows.select(unique.columns).take(pa.array(tuples.first))
     found = list(holding(ground.committed, delta.entity, [ID, *unique.columns], by=unique.columns, wanted=wanted))
-    places = pc.index_in(joined(group.column(KEY) for group in found), value_set=tuples.texts).to_numpy(zero_copy_only=False)
+    places = np.concatenate([np.zeros(0, np.int64), *(holders.places for holders in found)])
     slots[places] = np.arange(len(places))
-    return _Held(joined(group.column(ID) for group in found), slots)
+    return _Held(joined_texts(holders.rows.column(ID) for holders in found), slots)
 
 
 def _met(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Held) -> Numbers:
@@ -94,7 +94,7 @@ def _met(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Held) -> Numbers:
     slots = held.slots[tuples.places]
     met = np.flatnonzero(slots >= 0)
     met = met[true_at(pc.not_equal(at(held.ids, slots[met]), at(ids, met)))]  # V-05: a row does not collide with itself
-    return met[true_at(pc.invert(leaving(delta, at(held.ids, slots[met]))))]
+    return met[~leaving(delta, at(held.ids, slots[met]))]
 
 
 def _told(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Numbers, *, total: int) -> Findings:

@@ -22,6 +22,7 @@ from omnigraph.exec.validate.arrays import Numbers, true_at
 from omnigraph.exec.validate.findings import Findings, by_row, told
 from omnigraph.lang.tree import Scalar
 from omnigraph.store.arrays import whole
+from omnigraph.store.membership import is_in
 
 
 class _Broken(NamedTuple):
@@ -102,11 +103,11 @@ def _finite(name: str, column: Column) -> Iterator[_Broken]:
 
 def _enum(entity: EntityType, name: str, values: tuple[str, ...], column: Column) -> Iterator[_Broken]:
     # Null is in no enum and allowed in all: whether it may stand here is another rule.
-    known = pc.is_in(column, value_set=pa.array([*values, None], pa.string()))
-    if not pc.all(known).as_py():
+    known = is_in(column, pa.array([*values, None], pa.string()))
+    if not known.all():
         tail = f"for {entity.name}.{name} (expected: {', '.join(values)})"
         yield _Broken(
-            Code.ENUM, name, true_at(pc.invert(known)), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
+            Code.ENUM, name, np.flatnonzero(~known), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
         )
 
 

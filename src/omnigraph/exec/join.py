@@ -38,12 +38,12 @@ def equal_pairs(lefts: Iterable[Rows], right: Rows, on: Sequence[tuple[Field, Fi
         return
     codes = _Codes([whole(field_of(right, field)) for _, field in on])
     order = np.argsort(codes.own, kind="stable")
-    ascending = codes.own[order]
+    held = np.bincount(codes.own + 1)  # codes are dense, so the rows of each are found by counting
+    starts_of = np.cumsum(held) - held
+    held[0] = 0  # what has no partner
     for left in lefts:
         wanted = codes.of([whole(field_of(left, field)) for field, _ in on])
-        starts = np.searchsorted(ascending, wanted, side="left")
-        counts = np.where(wanted < 0, 0, np.searchsorted(ascending, wanted, side="right") - starts)
-        owners, at = spread(starts, counts)
+        owners, at = spread(starts_of[wanted + 1], held[wanted + 1])
         if len(owners):
             yield left.take(owners).beside(right.take(order[at]))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, Unsupported
-from omnigraph.spark.driver import require_answer, require_java, session
+from omnigraph.spark.sessions import require_answer, require_java, session
 
 
 def java(folder: Path, says: str) -> Path:
@@ -64,7 +64,7 @@ def test_a_java_home_counts_before_the_path(tmp_path: Path, monkeypatch: pytest.
     "master", ["spark://127.0.0.1:1", "sc://127.0.0.1:1/;token=x", "spark://127.0.0.1:1,127.0.0.1:2", "spark://no.where.test", "sc://h:x"]
 )
 def test_a_cluster_that_is_not_there_is_told_at_once(master: str) -> None:
-    with pytest.raises(Unsupported, match="nobody answers at") as caught:
+    with pytest.raises(Unsupported, match="nothing answers at") as caught:
         require_answer(master)
     assert caught.value.facts["master"] == master
 

@@ -31,13 +31,12 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL_SETTINGS: Final = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.sessions.bindAddress": "127.0.0.1",
+    "spark.sessions.host": "127.0.0.1",
+    "spark.sessions.extraJavaOptions": "-XX:+UseParallelGC",
 }
 """Executors of a cluster must reach the driver; those of one process need no network. Nobody waits for single answers of a bulk job, and
 the collector that pauses least costs a quarter more (docs/design/load.md)."""
-_ATTEMPTS: Final = "4"
 _MASTER: Final = re.compile(r"local|yarn$|(?:spark|k8s|sc)://")
 _PORTS: Final = {"spark": 7077, "sc": 15002}
 _ANSWER_SECONDS: Final = 10.0
@@ -84,7 +83,7 @@ def session(
     if master is not None:
         builder = builder.remote(master) if remote else builder.master(master)
     local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
-    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
+    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.sessions.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _said_to(log_file), warnings.catch_warnings():
         # Spark forks to become Java, which knows nothing of Lance.
@@ -104,7 +103,7 @@ def register(spark: SparkSession) -> None:
     """
     from pyspark.errors import AnalysisException
 
-    from omnigraph.spark.source import OmniGraphSource, PushingSource
+    from omnigraph.spark.source import OmniGraphSource, PushingSource  # defines subclasses of pyspark's, which may be missing
 
     pushes = (spark.conf.get(PUSHDOWN, "false") or "").lower() == "true"
     if not pushes:
@@ -116,20 +115,6 @@ def register(spark: SparkSession) -> None:
             raise
         another = "only one session of a Spark application can know a Python data source, and another one knows ours already; use that one"
         raise Unsupported(Kind.UNSUPPORTED, another) from error
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """A session of Spark Connect has no JVM here: no context, no status tracker."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def attempts_of(spark: SparkSession) -> int:
-    """How often Spark tries a task: `local[n]` once, `local[n,f]` f times, a cluster as often as it is told."""
-    master = spark.conf.get("spark.master", "") or ""
-    if master.startswith("local") and not master.startswith("local-cluster"):
-        told = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
-        return int(told[1]) if told is not None else 1
-    return int(spark.conf.get("spark.task.maxFailures", _ATTEMPTS) or _ATTEMPTS)
 
 
 def _not_started(master: str | None, error: Exception) -> Unsupported:
@@ -187,5 +172,5 @@ def require_answer(master: str) -> None:
             found = urlsplit(f"//{place}")
             with socket.create_connection((found.hostname or "", found.port or _PORTS[scheme]), timeout=_ANSWER_SECONDS):
                 return
-    nobody = f"nobody answers at {master}; is Spark running there, and does this machine reach it?"
-    raise Unsupported(Kind.UNSUPPORTED, nobody, master=master)
+    silent = f"nothing answers at {master}; is Spark running there, and does this machine reach it?"
+    raise Unsupported(Kind.UNSUPPORTED, silent, master=master)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from shutil import rmtree
+from tempfile import gettempdir, mkdtemp
 from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -198,9 +200,10 @@ class _Partitions:
     def __init__(self, level: int) -> None:
         self._shift = np.uint64(level * PARTITION_BITS)
         try:
-            self._folder = TemporaryDirectory(prefix="omnigraph-keys-")
+            self._folder = Path(mkdtemp(prefix="omnigraph-keys-"))
         except OSError as error:
             raise wrap_os_error(error, doing=_SPILL, path=gettempdir()) from error
+        finalize(self, rmtree, self._folder, ignore_errors=True)
         self._writers: dict[int, Any] = {}
 
     def add(self, batch: pa.RecordBatch, *, on: str) -> None:
@@ -218,7 +221,7 @@ class _Partitions:
                 if start < end:
                     self._writer(part, batch.schema).write_batch(ordered.slice(start, end - start))
         except OSError as error:
-            raise wrap_os_error(error, doing=_SPILL, path=self._folder.name) from error
+            raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
 
     def read(self, part: int) -> Iterator[pa.RecordBatch]:
         """The rows of a partition in the order in which they came."""
@@ -229,7 +232,7 @@ class _Partitions:
             with pa.OSFile(str(self._path(part))) as file, pa.ipc.open_stream(file) as reader:
                 yield from reader
         except OSError as error:
-            raise wrap_os_error(error, doing=_SPILL, path=self._folder.name) from error
+            raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
 
     def _writer(self, part: int, schema: pa.Schema) -> Any:
         if part not in self._writers:
@@ -237,7 +240,7 @@ class _Partitions:
         return self._writers[part]
 
     def _path(self, part: int) -> Path:
-        return Path(self._folder.name) / f"{part}.arrow"
+        return self._folder / f"{part}.arrow"
 
 
 def is_in(column: Column, values: Column) -> Mask:

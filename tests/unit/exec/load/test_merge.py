@@ -16,7 +16,7 @@ from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.model import CommitKind
 from tests.samples import is_whole, sample
 
-LIMIT_MB = 2_500
+LIMIT_MB = 2_000
 """What the process may take for 2.4 GB of ids, the interpreter and its libraries included."""
 
 

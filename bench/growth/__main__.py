@@ -6,22 +6,23 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import bench.growth
 from bench.growth.fit import Measured, exponent, grows_too_fast, lowest, memory_per_byte, memory_ratio
-from bench.growth.measure import measure, operations_like, sizes_of
-from bench.growth.operation import LIMITS, Operation
+from bench.growth.measure import measure, operations_like
+from bench.growth.operation import LIMITS, Kind, Operation
 from bench.growth.operations import OPERATIONS
 from bench.report import save
 
-STEPS = 4
-QUICK_STEPS = 3
-QUICK_SCALE = 0.3
+FACTORS = (1, 3, 9, 27)
 AGAIN = 2
 """How often an operation that seems to grow too fast is measured again; the lowest cost of each size counts."""
+DOUBT = 0.4
+"""How far above the limit an exponent may still be the machine's doing; what is further above is not measured again."""
 HEADER = (
     f"{'operation':44s} {'kind':6s} {'sizes':>18s}  {'CPU seconds':>31s} {'wall':>7s} {'peak MB':>8s} {'x data':>7s} {'x more':>7s}  grows"
 )
@@ -29,14 +30,13 @@ HEADER = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _arguments().parse_args(arguments)
-    steps, scale = (QUICK_STEPS, QUICK_SCALE) if chosen.quick else (STEPS, 1.0)
     facts, too_fast, busy = [], [], os.getloadavg()[0]
     if not chosen.json:
         print(HEADER)
     with tempfile.TemporaryDirectory(prefix="growth-", dir=chosen.folder) as name:
         for operation in operations_like(OPERATIONS, chosen.only):
-            sizes = chosen.sizes or sizes_of(operation, steps=steps, scale=scale)
-            found = settled(operation, sizes, Path(name))
+            sizes = chosen.sizes or [operation.base * factor for factor in FACTORS]
+            found = settled(partial(measure, operation, sizes, Path(name), one_process=chosen.quick), operation.kind)
             facts.append(_facts(operation, found))
             if grows_too_fast(operation.kind, found):
                 too_fast.append(operation.name)
@@ -47,13 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if too_fast else 0
 
 
-def settled(operation: Operation, sizes: Sequence[int], folder: Path) -> list[Measured]:
+def settled(measured: Callable[[], list[Measured]], kind: Kind) -> list[Measured]:
     """The costs at all sizes; measured again before an operation is said to grow too fast, because a busy machine can only add."""
-    found = measure(operation, sizes, folder)
+    found = measured()
     for _ in range(AGAIN):
-        if not grows_too_fast(operation.kind, found):
+        if not 0 < exponent(kind, found) - LIMITS[kind] <= DOUBT:
             break
-        found = [lowest(pair) for pair in zip(found, measure(operation, sizes, folder), strict=True)]
+        found = [lowest(pair) for pair in zip(found, measured(), strict=True)]
     return found
 
 
@@ -61,7 +61,11 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=bench.growth.__doc__)
     parser.add_argument("--only", metavar="PATTERN", help="only operations in whose name this regular expression is found")
     parser.add_argument("--sizes", type=_sizes, metavar="N,N,...", help="these sizes for every operation, instead of its own")
-    parser.add_argument("--quick", action="store_true", help="three sizes, a third as large: a look while working, not a proof")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one process for all sizes of an operation: half the time, memory is approximate",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
     parser.add_argument("--folder", metavar="PATH", help="where to put graphs and files while it runs (default: the system's)")
     return parser

@@ -28,7 +28,7 @@ def _query(form: str) -> Operation:
 
 
 OPERATIONS = (
-    *map(_query, ("table", "kv", "csv", "jsonl", "json")),
+    *map(_query, ("table", "json")),
     Operation(
         name="omnigraph export",
         covers=("omnigraph export",),

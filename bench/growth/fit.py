@@ -1,16 +1,17 @@
 """Costs at several sizes -> the exponent of their growth.
 
-A cost is `fixed + c * n^p`. The fixed part is measured, not guessed: the same process runs the operation on a hundred rows just before.
-A linear operation's exponent is the slope of log(cost - fixed) over log(n), by least squares, over the sizes at which the rest is at
-least 30 ms and at least the fixed part itself: below that the rest is noise. A flat operation's cost is all fixed, so nothing is
-subtracted and all sizes count. Fewer than two sizes that count: the exponent is 0, because an operation that costs milliseconds at the
-largest size has not grown.
+A cost is `fixed + c * n^p`. The fixed part is measured, not guessed: the same process runs the operation on a few rows just before.
+A linear operation's exponent is the slope of log(cost - fixed) over log(n), by least squares, from the largest size down to the last at
+which the rest is at least 30 ms and at least the fixed part itself: below that the rest is noise. A flat operation's cost is all fixed,
+so nothing is subtracted and all sizes count. With fewer than two sizes that count the exponent is 0: an operation that costs
+milliseconds at the largest size has not grown.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from bench.growth.operation import LIMITS, Kind
@@ -32,7 +33,8 @@ class Measured(NamedTuple):
 def exponent(kind: Kind, sizes: Sequence[Measured]) -> float:
     if kind is Kind.FLAT:
         return slope([(size.n, max(size.cpu_seconds, 1e-6)) for size in sizes])
-    return slope([(size.n, size.cpu_seconds - size.fixed_seconds) for size in sizes if _counts(size)])
+    large = takewhile(_counts, reversed(sizes))
+    return slope([(size.n, size.cpu_seconds - size.fixed_seconds) for size in large])
 
 
 def _counts(size: Measured) -> bool:

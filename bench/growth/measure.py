@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +28,10 @@ RESET_PEAK: Final = "5"
 # -- in the process that drives
 
 
-def measure(operation: Operation, sizes: Sequence[int], folder: Path) -> list[Measured]:
+def measure(operation: Operation, sizes: Sequence[int], folder: Path, *, one_process: bool = False) -> list[Measured]:
     """The costs of an operation at some sizes. `folder` keeps what was prepared for the next operation."""
-    groups = [sizes] if operation.one_process else [[n] for n in sizes]
+    groups = [sizes] if one_process or operation.one_process else [[n] for n in sizes]
+    _prepare(folder, operation.needs, [small_of(operation), *sizes])
     found: list[Measured] = []
     for group in groups:
         work = folder / "work"
@@ -55,7 +57,7 @@ def copies_of(operation: Operation) -> int:
 
 def _lay_out(operation: Operation, folder: Path, to: Path, n: int, *, copies: int) -> None:
     """Folders 0, 1, ... with what an operation needs: copies if it changes them."""
-    prepared = [_prepared(folder, preparation, n) for preparation in operation.needs]
+    prepared = [_place_of(folder, preparation, n) for preparation in operation.needs]
     to.mkdir(parents=True)
     if not operation.changes and len(prepared) == 1:
         for at in range(copies):
@@ -67,12 +69,15 @@ def _lay_out(operation: Operation, folder: Path, to: Path, n: int, *, copies: in
         (to / str(at) / worlds.SIZE).write_text(str(sum(map(_data_bytes, prepared))))
 
 
-def _prepared(folder: Path, preparation: Preparation, n: int) -> Path:
-    place = folder / f"{preparation.__name__}-{n}"
-    if not place.exists():
-        place.mkdir()
-        cost_of(f"prepare {place.name}", prepare_here, preparation.__name__, str(place), str(n))
-    return place
+def _prepare(folder: Path, needs: Iterable[Preparation], sizes: Iterable[int]) -> None:
+    """Have one process make all that is not there yet."""
+    places = [_place_of(folder, preparation, n) for preparation, n in product(needs, sizes)]
+    if missing := [place for place in places if not place.exists()]:
+        cost_of(f"the preparation of {missing[0].name}", prepare_here, *map(str, missing))
+
+
+def _place_of(folder: Path, preparation: Preparation, n: int) -> Path:
+    return folder / f"{preparation.__name__}-{n}"
 
 
 def _data_bytes(folder: Path) -> int:
@@ -83,8 +88,11 @@ def _data_bytes(folder: Path) -> int:
 # -- in the process that is measured
 
 
-def prepare_here(preparation: str, folder: str, n: str) -> None:
-    getattr(worlds, preparation)(Path(folder), int(n))
+def prepare_here(*places: str) -> None:
+    for place in map(Path, places):
+        preparation, _, n = place.name.rpartition("-")
+        place.mkdir()
+        getattr(worlds, preparation)(place, int(n))
 
 
 def measure_here(name: str, work: str, *sizes: str) -> list[Measured]:
@@ -131,11 +139,6 @@ def _watched(work: Callable[[], object]) -> tuple[float, float, int]:
 def _largest_child_bytes() -> int:
     """The peak of the largest child that has ended: what a command of its own took beyond the same on few rows."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-
-
-def sizes_of(operation: Operation, *, steps: int, scale: float) -> list[int]:
-    base = max(1, round(operation.base * scale))
-    return [base * 3**step for step in range(steps)]
 
 
 def operations_like(operations: Iterable[Operation], pattern: str | None) -> list[Operation]:

@@ -103,6 +103,12 @@ def test_sizes_whose_cost_is_mostly_fixed_do_not_count() -> None:
     assert exponent(Kind.LINEAR, found) == pytest.approx(1.0)
 
 
+def test_sizes_below_one_that_does_not_count_do_not_count_either() -> None:
+    """A small size that happened to cost more than the next is noise, and would flatten the line."""
+    found = sizes({10_000: 0.05, 30_000: 0.001, 90_000: 0.1, 270_000: 0.9})
+    assert exponent(Kind.LINEAR, found) == pytest.approx(2.0)
+
+
 def test_an_operation_that_costs_nothing_noticeable_has_not_grown() -> None:
     assert exponent(Kind.LINEAR, sizes({n: 1e-8 * n for n in STEPS})) == 0.0
 

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph import errors
-from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, StorageError
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, RecoveryRequired, StorageError
 from omnigraph.exec.load.parts import Part, count_lines, pieces_of
 from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.faults import Fault, reach
@@ -62,7 +62,7 @@ class Failure(msgspec.Struct, frozen=True):
         """The same error here."""
         class_: type[OmniGraphError] = getattr(errors, self.error)
         kind, facts = Kind(self.kind), dict(self.facts)
-        if issubclass(class_, StorageError):
+        if issubclass(class_, StorageError | RecoveryRequired):
             return class_(kind, self.message, outcome=Outcome(str(facts.pop("outcome"))), **facts)
         return class_(kind, self.message, **facts)
 

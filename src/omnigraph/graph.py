@@ -203,11 +203,22 @@ class Graph:
         *,
         branch: str = MAIN,
         at: str | int | datetime | None = None,
+        analyze: bool = False,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Explanation:
-        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice."""
-        ask, snapshot = _ask(source, name, params), self._snapshot(branch, at)
-        with self._manifest.reading(snapshot, past=at is not None):
-            return self._queries.explanation(ask, snapshot)
+        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice.
+
+        With `analyze` it is run, within `timeout` seconds, and the rows, time and route of each step stand beside its guesses.
+        """
+        watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
+
+        def run() -> Explanation:
+            ask, snapshot = _ask(source, name, params), self._snapshot(branch, at)
+            with self._manifest.reading(snapshot, past=at is not None):
+                return self._queries.explanation(ask, snapshot, run_with=watch if analyze else None)
+
+        return watch.guard(run)
 
     def load(
         self,

@@ -57,9 +57,10 @@ def show(title: str, rows: list[Timing]) -> None:
         print(f"  {row.name:46s} {row.median_ms:9.2f} ms   p90 {row.p90_ms:9.2f}   ({row.runs} runs)")
 
 
-def save(name: str, facts: dict[str, object]) -> None:
+def save(name: str, facts: dict[str, object], *, quiet: bool = False) -> None:
     RESULTS.mkdir(exist_ok=True)
     machine = {"python": platform.python_version(), "machine": platform.machine(), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": machine, **facts}, indent=2) + "\n")
-    print(f"\nwritten to {path.relative_to(RESULTS.parent.parent)}")
+    if not quiet:
+        print(f"\nwritten to {path.relative_to(RESULTS.parent.parent)}")

@@ -43,15 +43,15 @@ MUTANTS = (
     Mutant(
         "parallel edges are one way (looked up)",
         "exec/walk.py",
-        "    keys = np.unique(found.origin * width + found.reached)\n",
+        "    keys = sorted_once(found.origin * width + found.reached)\n",
         "    keys = np.sort(found.origin * width + found.reached)\n",
     ),
     Mutant(
         "parallel edges are several edges when bound",
         "exec/expand.py",
-        "        met = self.ways.hops(reach.walked, nodes)\n",
+        "        return self.ways.hops(reach.walked, nodes)\n",
         "        met = self.ways.hops(reach.walked, nodes)\n"
-        "        met = Hops(*(part[np.unique(met.origin * (1 << 32) + met.reached, return_index=True)[1]] for part in met))\n",
+        "        return Hops(*(part[np.unique(met.origin * (1 << 32) + met.reached, return_index=True)[1]] for part in met))\n",
     ),
     Mutant(
         "a search never returns to its start",
@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "a self-edge emits its node (adjacency)",
         "exec/adjacency/kernels.py",
-        "        return _linked(self.csrs[0].near, nodes, nodes)\n",
-        "        return _linked(self.csrs[0].near, nodes, nodes) & False\n",
+        "        return linked(self.csrs[0].near, nodes, nodes)\n",
+        "        return linked(self.csrs[0].near, nodes, nodes) & False\n",
     ),
     Mutant(
         "an undirected self-edge is bound once (adjacency)",

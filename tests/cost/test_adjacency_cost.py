@@ -36,7 +36,7 @@ def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
     town = city(tmp_path)
     assert bytes_read(town, town.topology()) > 0
     later = town.topology()
-    later.ready(*town.rows())
+    later.availability(*town.rows())
     assert bytes_read(town, later) == 0, "another process reads the cache, not the tables"
 
 

@@ -40,7 +40,7 @@ from tests.harness.shrink import Case, catalog_of, shrunk
 
 QUERIES: Final = 100
 """How many a graph is asked."""
-ROUTES: Final = (None, Route.INDEX, Route.ADJACENCY)
+ROUTES: Final = (None, *Route)
 """None is the planner's own choice, through the front door."""
 NOW_MS: Final = 1_790_000_000_000
 """What brute force takes `now()` for. No random time lies between this and the real now."""

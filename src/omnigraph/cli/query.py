@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How rows are printed.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Give up after so long.")
 @click.option("--explain", "only_explain", is_flag=True, help="Print the plan, and do not run it.")
+@click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Say on stderr how long it took.")
 @json_flag
 @global_flags
@@ -46,6 +47,7 @@ def query(
     form: str,
     timeout: float | None,
     only_explain: bool,
+    analyze: bool,
     timing: bool,
     as_json: bool,
 ) -> None:
@@ -62,8 +64,8 @@ def query(
     place = branch or "main"
     with opened(target, mode="r") as graph, shown_in(source):
         started = time.perf_counter()
-        if only_explain:
-            explanation = graph.explain(source.text, selected, given, branch=place, at=moment(snapshot))
+        if only_explain or analyze:
+            explanation = graph.explain(source.text, selected, given, branch=place, at=moment(snapshot), analyze=analyze, timeout=timeout)
             if as_json:
                 output.document(explanation.to_json())
             else:

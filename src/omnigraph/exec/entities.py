@@ -214,14 +214,15 @@ class Entities:
         check: Check,
         where: str | None = None,
         known: Members | None = None,
+        whole: bool | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows whose `column` is one of these distinct texts, with more columns and addresses; `where` is SQL.
 
         An IN list can be answered by an index; a long one is asked in parts, or, when that would take longer, in one pass.
-        `known` are the texts as members, if the caller needs them too.
+        `whole` says which, if the caller knows better; `known` are the texts as members, if the caller needs them too.
         """
         names = list(dict.fromkeys((column, *columns)))
-        worth = len(texts) <= IN_LIST or (column in self.indexed and len(texts) * LOOKUP <= self.size)
+        worth = not whole if whole is not None else len(texts) <= IN_LIST or (column in self.indexed and len(texts) * LOOKUP <= self.size)
         among = None if worth else Members(texts) if known is None else known
         for part in [texts.slice(start, IN_LIST) for start in range(0, len(texts), IN_LIST)] if worth else [None]:
             conditions = [text for text in (one_of(column, part) if part is not None else None, where) if text is not None]

@@ -27,17 +27,14 @@ SEARCHED: Final = 4_096
 class Linked:
     """A link with what it is about: its edges, the nodes at both ends, and a way to walk it."""
 
-    def __init__(
-        self, link: ir.Link, edges: Entities, left: Entities, right: Entities, ways: Ways, *, rest: tuple[ir.Predicate, ...], watch: Watch
-    ) -> None:
-        """`rest` are the predicates about the edge that `ways` does not apply itself."""
+    def __init__(self, link: ir.Link, edges: Entities, left: Entities, right: Entities, ways: Ways, *, watch: Watch) -> None:
+        """`ways` applies the predicates about the edge."""
         self.link: Final = link
         self.edges: Final = edges
         self.left: Final = left
         self.right: Final = right
         self.ways: Final = ways
         self.watch: Final = watch
-        self._rest: Final = rest
 
     def found(self, nodes: Numbers64, *, from_right: bool) -> Hops:
         """Whom these nodes are linked with, by origin; `edge` says by which edge if the link binds one, else nothing."""
@@ -45,8 +42,7 @@ class Linked:
         if self.link.edge_binding is None:
             pairs = self.ways.pairs(reach, nodes)
             return Hops(pairs.origin, pairs.reached, pairs.reached)
-        met = self.ways.hops(reach.walked, nodes)
-        return met.keep(self.edges.satisfying(met.edge, self._rest, check=self.watch.check)) if self._rest else met
+        return self.ways.hops(reach.walked, nodes)
 
     def counts(self, nodes: Numbers64, *, from_right: bool) -> Numbers64:
         """With how many others each of these nodes is linked, when the link binds no edge."""

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.topology import Topology
+from omnigraph.exec.measure import Recorder
 from omnigraph.exec.result import Result
 from omnigraph.exec.run import HELD_BYTES, Clause, run
 from omnigraph.exec.statistics import Surveyor
@@ -73,20 +75,40 @@ class Queries:
         """With `route` every link is followed that way; the answer is the same. `held_bytes` bounds what it may hold."""
         view = self._view(snapshot)
         checked, plan = self._plan(ask, view)
-        if checked.search is not None:
-            raise _unsupported(checked.search, ask.source)
-        try:
-            table = run(plan, view, watch=watch, route=route, held_bytes=held_bytes)
-        except ResourceLimitExceeded as error:
-            raise _placed(error, checked.tree, ask.source) from error
+        table = self._run(ask, checked, plan, view, watch=watch, route=route, held_bytes=held_bytes)
         return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
-    def explanation(self, ask: Ask, snapshot: Snapshot) -> Explanation:
+    def explanation(self, ask: Ask, snapshot: Snapshot, *, run_with: Watch | None = None) -> Explanation:
+        """The plan; with `run_with` it is run within those limits, and what each step did stands beside the guesses."""
         view = self._view(snapshot)
         with located(ask.source):
             types = self._check(ask, snapshot).types
         notes = self._surveyor.damage(snapshot, types)  # before the plan, which leaves a damaged index out
-        return explain(self._plan(ask, view)[1], notes=notes)
+        checked, plan = self._plan(ask, view)
+        if run_with is None:
+            return explain(plan, notes=notes)
+        recorder = Recorder()
+        self._run(ask, checked, plan, view, watch=run_with, recorder=recorder)
+        return explain(plan, notes=notes, measured=recorder.measured)
+
+    def _run(
+        self,
+        ask: Ask,
+        checked: Checked,
+        plan: ops.ReadPlan,
+        view: View,
+        *,
+        watch: Watch,
+        route: ops.Route | None = None,
+        held_bytes: int = HELD_BYTES,
+        recorder: Recorder | None = None,
+    ) -> pa.Table:
+        if checked.search is not None:
+            raise _unsupported(checked.search, ask.source)
+        try:
+            return run(plan, view, watch=watch, route=route, held_bytes=held_bytes, recorder=recorder)
+        except ResourceLimitExceeded as error:
+            raise _placed(error, checked.tree, ask.source) from error
 
     def _view(self, snapshot: Snapshot) -> View:
         key = (snapshot.branch.native, snapshot.version)
@@ -110,7 +132,7 @@ class Queries:
                 view.snapshot,
                 catalog,
                 types=checked.types,
-                adjacency_ready=view.adjacency_ready,
+                availability=view.availability,
                 spent_ms=view.spent_ms,
                 known=view.known_edges,
             )

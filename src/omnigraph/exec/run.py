@@ -6,6 +6,7 @@ Whoever needs all rows at once (an order, the right side of a join, the result) 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
@@ -15,15 +16,14 @@ import pyarrow as pa
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
-from omnigraph.exec.adjacent import Adjacent
 from omnigraph.exec.aggregate import Grouping, only_counts
 from omnigraph.exec.conditions import holding, repeated
 from omnigraph.exec.entities import Entities
 from omnigraph.exec.expand import Linked, connect, expand, fan_outs, is_bare
 from omnigraph.exec.join import equal_pairs, product, without_partner
-from omnigraph.exec.lookup import Billed, LookedUp
+from omnigraph.exec.measure import Recorder, Tally
 from omnigraph.exec.order import Key, places
-from omnigraph.exec.predicate import exact_sql
+from omnigraph.exec.route import Routed
 from omnigraph.exec.rows import BATCH, Numbers64, Rows, concat, gathered
 from omnigraph.exec.view import View
 from omnigraph.exec.watch import Watch
@@ -31,7 +31,6 @@ from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.plan.ops import Route
 from omnigraph.plan.spelling import Speller
-from omnigraph.plan.typed import Direction
 from omnigraph.store.arrays import Column, joined
 
 HELD_BYTES: Final = 4 << 30
@@ -42,9 +41,20 @@ NEGATED: Final = 16 * BATCH
 """Rows that a negation looks at together: what stands inside it runs once for all of them."""
 
 
-def run(plan: ops.ReadPlan, view: View, *, watch: Watch, route: Route | None = None, held_bytes: int = HELD_BYTES) -> pa.Table:
-    """All rows of the plan. With `route` every link is followed that way, whatever the plan chose: the answer is the same."""
-    return _Run(plan, view, watch, route, held_bytes).result()
+def run(
+    plan: ops.ReadPlan,
+    view: View,
+    *,
+    watch: Watch,
+    route: Route | None = None,
+    held_bytes: int = HELD_BYTES,
+    recorder: Recorder | None = None,
+) -> pa.Table:
+    """All rows of the plan. With `route` every link is followed that way, whatever the plan chose: the answer is the same.
+
+    A `recorder` learns what every operator did.
+    """
+    return _Run(plan, view, watch, route, held_bytes, recorder).result()
 
 
 class Clause(StrEnum):
@@ -81,11 +91,14 @@ class _Held:
 class _Run:
     """One run of one plan."""
 
-    def __init__(self, plan: ops.ReadPlan, view: View, watch: Watch, route: Route | None, held_bytes: int) -> None:
+    def __init__(
+        self, plan: ops.ReadPlan, view: View, watch: Watch, route: Route | None, held_bytes: int, recorder: Recorder | None
+    ) -> None:
         self._plan = plan
         self._view = view
         self._watch = watch
         self._route = route
+        self._recorder = recorder
         self._held = _Held(held_bytes)
         self._spell = Speller(plan.bindings)
         self._shown = ids_wanted(plan.root)
@@ -102,6 +115,15 @@ class _Run:
 
     def _columns(self, op: ops.Op) -> list[Column] | None:
         """The result columns of the operators above the match; None when there are no rows."""
+        if self._recorder is None:
+            return self._uncounted(op)
+        began = time.perf_counter()
+        columns = self._uncounted(op)
+        tally = self._recorder.of(op)
+        tally.rows, tally.ms = len(columns[0]) if columns else 0, (time.perf_counter() - began) * 1e3
+        return columns
+
+    def _uncounted(self, op: ops.Op) -> list[Column] | None:
         match op:
             case ops.Project(input_, outputs):
                 return self._project(input_, outputs)
@@ -142,17 +164,28 @@ class _Run:
     def _counted(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
         """Rows to be grouped, and how many each stands for: a link whose far end is only counted is not followed row by row."""
         if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and is_bare(input_):
-            linked = self._linked(input_.link, input_.choice)
-            for rows, times in fan_outs(input_, linked, self._rows(input_.input, None)):
-                if rows.count:
-                    yield rows, times
+            weighed = fan_outs(input_, self._linked(input_), self._rows(input_.input, None))
+            yield from ((rows, times) for rows, times in self._weighed(input_, weighed) if rows.count)
         else:
             yield from ((rows, None) for rows in self._rows(input_, None))
+
+    def _weighed(self, op: ops.Expand, weighed: Iterator[tuple[Rows, Numbers64]]) -> Iterator[tuple[Rows, Numbers64]]:
+        """The same, counted as the rows they stand for."""
+        tally, began = self._tally(op), time.perf_counter()
+        for rows, times in weighed:
+            tally.ms += (time.perf_counter() - began) * 1e3
+            tally.rows += int(times.sum())
+            yield rows, times
+            began = time.perf_counter()
+
+    def _tally(self, op: ops.Op) -> Tally:
+        return Tally() if self._recorder is None else self._recorder.of(op)
 
     # -- rows
 
     def _rows(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
-        for rows in self._unwatched(op, outer):
+        batches = self._unwatched(op, outer)
+        for rows in batches if self._recorder is None else self._recorder.of(op).over(batches):
             self._watch.check()
             if rows.count:
                 yield rows
@@ -165,9 +198,9 @@ class _Run:
                 assert outer is not None
                 return iter((outer,))
             case ops.Expand():
-                return expand(op, self._linked(op.link, op.choice), self._rows(op.input, outer))
+                return expand(op, self._linked(op), self._rows(op.input, outer))
             case ops.Connect():
-                return connect(op, self._linked(op.link, op.choice), self._rows(op.input, outer))
+                return connect(op, self._linked(op), self._rows(op.input, outer))
             case ops.CrossProduct(left, right):
                 what = self._product_of(left, right)
                 return self._bounded(product(self._rows(left, outer), self._all(right, outer, what)), what)
@@ -293,17 +326,11 @@ class _Run:
     def _entities(self, binding: int) -> Entities:
         return self._view.entities(self._plan.bindings[binding].type)
 
-    def _linked(self, link: ir.Link, choice: ops.RouteChoice) -> Linked:
-        edges = self._view.entities(link.edge)
+    def _linked(self, op: ops.Expand | ops.Connect) -> Linked:
+        link = op.link
         left, right = self._entities(link.left), self._entities(link.right)
-        if (self._route or choice.route) is Route.ADJACENCY:
-            return Linked(link, edges, left, right, Adjacent(self._view.adjacency(link.edge)), rest=link.where, watch=self._watch)
-        texts = [exact_sql(predicate) for predicate in link.where]
-        sources, targets = (right, left) if link.direction is Direction.IN else (left, right)
-        asked = LookedUp(edges, sources, targets, where=" AND ".join(f"({text})" for text in texts if text) or None, watch=self._watch)
-        ways = Billed(asked, partial(self._view.spend, link.edge))
-        rest = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
-        return Linked(link, edges, left, right, ways, rest=rest, watch=self._watch)
+        ways = Routed(link, op.choice, self._view, (left, right), forced=self._route, watch=self._watch, tally=self._tally(op))
+        return Linked(link, self._view.entities(link.edge), left, right, ways, watch=self._watch)
 
     def _product_of(self, left: ops.Op, right: ops.Op) -> str:
         return f"matching {self._names(left)} with {self._names(right)}"

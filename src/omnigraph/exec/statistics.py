@@ -15,7 +15,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import State, TableRow
 from omnigraph.manifest.read import Snapshot
-from omnigraph.plan.statistics import Statistics, statistics_of
+from omnigraph.plan.statistics import Availability, Statistics, statistics_of
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.index import BuiltIndex, IndexKind, existing
 from omnigraph.store.intact import damaged_indexes, passed_by
@@ -30,11 +30,11 @@ FEW_ROWS: Final = 40_000
 _SHARE: Final = 10
 """Of a large table one row in so many may be uncovered; the lookup is then still several times quicker than a scan."""
 
-AdjacencyReady = Callable[[TableRow], bool]
-"""Whether the adjacency of an edge table, as a snapshot shows it, is in memory."""
-SpentMs = Callable[[TableRow], float]
+AvailabilityOf = Callable[[TypeId], Availability]
+"""Where the adjacency of an edge type is, as a snapshot shows it."""
+SpentMs = Callable[[TypeId], float]
 """What following an edge type without its adjacency has cost so far."""
-KnownEdges = Callable[[TableRow], int]
+KnownEdges = Callable[[TypeId], int]
 """How many edges an older adjacency shares with the one that a snapshot needs."""
 
 
@@ -64,21 +64,21 @@ class Surveyor:
         catalog: Catalog,
         *,
         types: Iterable[TypeId],
-        adjacency_ready: AdjacencyReady = lambda _: False,
+        availability: AvailabilityOf = lambda _: Availability.MISSING,
         spent_ms: SpentMs = lambda _: 0.0,
         known: KnownEdges = lambda _: 0,
     ) -> Statistics:
         """What is known for planning a query on `types`; of other types only how many rows they have."""
         shown = live_tables(snapshot.state)
         asked = {type_: shown[type_] for type_ in types if type_ in shown}
-        links = {edge.id: asked[edge.id] for edge in catalog.edges if edge.id in asked}
+        links = [edge.id for edge in catalog.edges if edge.id in asked]
         return statistics_of(
             catalog,
             {type_: row.rows for type_, row in shown.items()},
             indexed={type_: self._survey(row.ref).usable_columns for type_, row in asked.items()},
-            adjacency=frozenset(edge for edge, row in links.items() if adjacency_ready(row)),
-            spent_ms={edge: spent_ms(row) for edge, row in links.items()},
-            known={edge: known(row) for edge, row in links.items()},
+            adjacency={edge: availability(edge) for edge in links},
+            spent_ms={edge: spent_ms(edge) for edge in links},
+            known={edge: known(edge) for edge in links},
         )
 
     def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:

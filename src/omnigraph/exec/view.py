@@ -17,6 +17,7 @@ from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef
+from omnigraph.plan.statistics import Availability
 from omnigraph.store.tables import HANDLES, TableRef, Tables
 
 
@@ -72,20 +73,20 @@ class View:
         """All edges of a type as integers: from memory, from a file, or built now."""
         return self._topology.adjacency(*self._between(edge.id))
 
-    def adjacency_ready(self, edge: TableRow) -> bool:
-        """Whether it need not be built."""
-        return self._topology.ready(*self._between(TypeId(edge.id.partition("-")[0])))
+    def availability(self, edge: TypeId) -> Availability:
+        """Where the adjacency of an edge type is."""
+        return self._topology.availability(*self._between(edge))
 
-    def spend(self, edge: TypeRef, ms: float) -> None:
+    def spend(self, edge: TypeId, ms: float) -> None:
         """A link was followed without its adjacency: often enough, and it pays to build it."""
-        self._topology.spend(self._row(edge), ms)
+        self._topology.spend(self._between(edge)[0], ms)
 
-    def spent_ms(self, edge: TableRow) -> float:
-        return self._topology.spent_ms(edge)
+    def spent_ms(self, edge: TypeId) -> float:
+        return self._topology.spent_ms(self._between(edge)[0])
 
-    def known_edges(self, edge: TableRow) -> int:
+    def known_edges(self, edge: TypeId) -> int:
         """How many edges need not be read to have the adjacency, thanks to an older one."""
-        return self._topology.known_edges(*self._between(TypeId(edge.id.partition("-")[0])))
+        return self._topology.known_edges(*self._between(edge))
 
     def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
         """The tables of an edge type and of the nodes at its ends."""

@@ -1,7 +1,7 @@
 """Nodes and a traversal -> the pairs it links: one hop with its edges, or the search of the language over several.
 
-`Ways` is what a running plan asks; an edge table asked by id (`omnigraph.exec.lookup`) and an adjacency in memory
-(`omnigraph.exec.adjacent`) both answer it, with the same pairs.
+`Ways` is what a running plan asks (`omnigraph.exec.route`). An edge table asked by id (`omnigraph.exec.lookup`) and an adjacency
+in memory (`omnigraph.exec.adjacent`) meet the same edges.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, assert_never
 
 import numpy as np
 
+from omnigraph.exec.adjacency.kernels import sorted_once
 from omnigraph.exec.rows import Mask, Numbers64, distinct, spread
 from omnigraph.exec.watch import Watch
 from omnigraph.plan.typed import Direction
@@ -81,7 +82,7 @@ def neighbours(ways: Ways, direction: Direction, nodes: Numbers64, *, size: int)
     """Whom each of these nodes has an edge with, however many there are between them."""
     found = ways.hops(direction, nodes)
     width = max(size, 1)
-    keys = np.unique(found.origin * width + found.reached)
+    keys = sorted_once(found.origin * width + found.reached)
     return Pairs(keys // width, keys % width)
 
 
@@ -106,12 +107,12 @@ def search(ways: Ways, reach: Reach, nodes: Numbers64, *, size: int, watch: Watc
         if hop == 1:
             looped[origin[itself]] = True
         loops = np.flatnonzero(looped[origin]) if reach.from_right else itself
-        new = np.setdiff1d(np.unique(origin[step] * width + other), visited, assume_unique=True)
+        new = np.setdiff1d(sorted_once(origin[step] * width + other), visited, assume_unique=True)
         if hop >= reach.low:
             emitted += [origin[loops] * width + at[loops], new]
         visited = np.concatenate([visited, new])
         origin, at = new // width, new % width
-    keys = np.unique(np.concatenate(emitted))
+    keys = sorted_once(np.concatenate(emitted))
     return Pairs(keys // width, keys % width)
 
 

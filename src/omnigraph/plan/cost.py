@@ -1,50 +1,130 @@
-"""Guesses in milliseconds: following a link by index or by adjacency, and finding nodes by predicate or by id.
+"""Guesses in milliseconds: following a link by lookups or by adjacency, and finding nodes by predicate or by id.
 
-Measured on two cores with warm files: one BTREE lookup takes about 1 ms and 0.046 ms per further key, a scan 24 ms per
-million rows, a lookup of a hundred ids 7 ms. Building an adjacency of two million edges between a hundred thousand nodes took
-1.2 s of CPU, searching it 20 ns for each pair met. Only the proportions matter, and a wrong one costs time, never an answer.
+Measured as CPU on two cores with warm files. A lookup in a BTREE takes about 1 ms, and 0.05 to 0.18 ms for each key; a scan of
+texts 30 ns a row, and 2 µs for each text it looks for. Building an adjacency of two million edges took 1.7 s between a hundred
+thousand nodes and 2.6 s between a million; mapping its file 2 ms; searching it 20 ns for each pair met. Only the proportions
+matter, and a wrong one costs time, never an answer.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
-from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.plan.ir import Compare, Link, OneOf, Predicate, Prefix, Scan
-from omnigraph.plan.ops import Restrict, Route, RouteChoice
-from omnigraph.plan.statistics import MOST_HOPS, NodeStatistics, Statistics, fan_out, scanned_rows, selectivity
+from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
+from omnigraph.plan.statistics import (
+    MOST_HOPS,
+    Availability,
+    EdgeStatistics,
+    NodeStatistics,
+    Statistics,
+    fan_out,
+    scanned_rows,
+    selectivity,
+)
+from omnigraph.plan.typed import Direction
 
 _CALL_MS: Final = 1.0
-_KEY_MS: Final = 0.046
-_SCAN_ROW_MS: Final = 2.4e-5
+_KEY_MS: Final = 0.05
+_SCAN_ROW_MS: Final = 3e-5
+_MATCH_MS: Final = 2e-3
+"""Telling whether rows that were scanned have one of many texts, for each of those texts."""
+_FEW: Final = 1_000
+"""So many texts fit into one filter, which an index answers if there is one."""
 _ID_MS: Final = 0.07
-_BUILD_EDGE_MS: Final = 6e-4
+_BUILD_EDGE_MS: Final = 7.5e-4
 """Reading both ends of an edge and sorting it into both directions."""
+_BUILD_NODE_MS: Final = 5e-4
+"""Reading and sorting the id of a node, and a hash table over the ids of its type."""
 _EXTEND_EDGE_MS: Final = 5e-5
 """Keeping an edge of an older adjacency: between 8 ns, when rows only came, and 0.2 µs, when some have moved or gone."""
 _WALK_MS: Final = 2e-5
-_READY_MS: Final = 0.05
+_MEMORY_MS: Final = 0.05
+_FILE_MS: Final = 2.0
 
 
-def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool) -> RouteChoice:
-    """Index while few nodes are asked about; adjacency when many are, when it is there already, or when so much has been
-    spent on asking the index that building it would have paid.
+def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool, far: Scan | None = None) -> RouteChoice:
+    """The cheapest route for the rows that are expected. An adjacency that has to be built costs its build, minus what
+    queries have already spent without it. `far` are the nodes that the link leads to, when they are not known otherwise.
     """
     edge = statistics.edge(link.edge.id)
-    degree = fan_out(_one_hop(link), statistics, from_left=from_left)
-    index_ms, walked, frontier = 0.0, 0.0, max(rows, 1.0)
-    for _ in range(min(link.high, MOST_HOPS)):
-        index_ms += _CALL_MS + (_KEY_MS * frontier if edge.indexed else _SCAN_ROW_MS * edge.rows)
-        index_ms += min(_KEY_MS * frontier * degree, _CALL_MS + _SCAN_ROW_MS * edge.rows)  # the ids of the far ends
-        walked += frontier * max(degree, 1.0)
-        frontier = min(max(frontier * degree, 1.0), float(max(edge.rows, 1)))
-    known = min(edge.adjacency_known, edge.rows)
-    build_ms = _CALL_MS + _BUILD_EDGE_MS * (edge.rows - known) + _EXTEND_EDGE_MS * known - edge.spent_ms
-    build_ms = _READY_MS if edge.adjacency_ready else max(_READY_MS, build_ms)
-    adjacency_ms = build_ms + _WALK_MS * walked
-    route = Route.INDEX if index_ms <= adjacency_ms else Route.ADJACENCY
-    return RouteChoice(route, index_ms, adjacency_ms, edge.adjacency_ready)
+    costs = _costs(link, statistics, from_left=from_left, far=far)
+    hops = min(link.high, MOST_HOPS)
+    asked_ms = lookup_ms(costs, rows, hops=hops)
+    walked_ms = max(costs.ready_ms - edge.spent_ms, _MEMORY_MS) + walk_ms(costs, rows, hops=hops)
+    lookup = lookup_route(costs, rows)
+    route = lookup if asked_ms <= walked_ms else Route.ADJACENCY
+    return RouteChoice(route, lookup, asked_ms, walked_ms, edge.adjacency, costs)
+
+
+def lookup_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
+    """What following a link from so many nodes costs without its adjacency."""
+    total = 0.0
+    for frontier in _frontiers(costs, nodes, hops):
+        near = _found_ms(frontier, costs.key_ms, costs.pass_ms)
+        far = _found_ms(frontier * costs.degree, costs.far_key_ms, costs.far_pass_ms)
+        total += costs.directions * (near + far)
+    return total
+
+
+def lookup_route(costs: LinkCosts, nodes: float) -> Route:
+    """Whether an index or a scan is the better way to the edges of so many nodes. A few are always asked for by name."""
+    if costs.key_ms is None:
+        return Route.SCAN
+    return Route.INDEX if nodes <= _FEW or costs.key_ms * nodes <= costs.pass_ms else Route.SCAN
+
+
+def walk_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
+    """What the same costs with an adjacency in memory."""
+    return sum(_WALK_MS * frontier * max(costs.degree, 1.0) for frontier in _frontiers(costs, nodes, hops))
+
+
+def _frontiers(costs: LinkCosts, nodes: float, hops: int) -> list[float]:
+    """The nodes that each hop starts from."""
+    found = [max(nodes, 1.0)]
+    while len(found) < hops:
+        found.append(min(max(found[-1] * costs.degree, 1.0), costs.most))
+    return found
+
+
+def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
+    """Finding the rows that have one of so many texts."""
+    scanned = pass_ms + _MATCH_MS * keys
+    return _CALL_MS + (scanned if key_ms is None else min(key_ms * keys, scanned))
+
+
+def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: Scan | None) -> LinkCosts:
+    edge = statistics.edge(link.edge.id)
+    reached = None if far is None else statistics.node(far.type.id)
+    far_rows = edge.ends / 2 if reached is None else reached.rows
+    return LinkCosts(
+        key_ms=_KEY_MS if edge.indexed else None,
+        pass_ms=_SCAN_ROW_MS * edge.rows,
+        far_key_ms=_KEY_MS if (reached is None and edge.indexed) or (reached is not None and ID in reached.indexed) else None,
+        far_pass_ms=_SCAN_ROW_MS * far_rows,
+        degree=fan_out(_one_hop(link), statistics, from_left=from_left),
+        directions=2 if link.direction is Direction.BOTH else 1,
+        most=float(max(edge.rows, 1)),
+        ready_ms=_ready_ms(edge),
+    )
+
+
+def _ready_ms(edge: EdgeStatistics) -> float:
+    """What it takes to have the adjacency."""
+    match edge.adjacency:
+        case Availability.MEMORY:
+            return _MEMORY_MS
+        case Availability.CACHE:
+            return _FILE_MS
+        case Availability.MISSING:
+            known = min(edge.adjacency_known, edge.rows)
+            read = edge.rows - known
+            nodes = _BUILD_NODE_MS * edge.ends if read else 0.0
+            return _CALL_MS + _BUILD_EDGE_MS * read + _EXTEND_EDGE_MS * known + nodes
+        case _:
+            assert_never(edge.adjacency)
 
 
 def _one_hop(link: Link) -> Link:

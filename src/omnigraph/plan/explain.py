@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Callable, Iterable
+from typing import Final, assert_never
 
 import msgspec
 
@@ -11,13 +11,42 @@ from omnigraph.plan import ir, ops
 from omnigraph.plan.spelling import Speller
 
 
+class RouteTaken(msgspec.Struct, frozen=True):
+    """How often a link was followed by one route, from how many nodes, and the time it took."""
+
+    route: str
+    calls: int
+    nodes: int
+    ms: float
+
+
+class Measured(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an operator did: the rows that left it, and the time until the last, that of its inputs included.
+
+    `adjacency_ms` is the time until the adjacency of its link could be walked: from memory, from the cache, or built.
+    """
+
+    rows: int
+    ms: float
+    routes: tuple[RouteTaken, ...] = ()
+    adjacency_ms: float = 0.0
+
+
+MeasuredOf = Callable[[ops.Op], Measured | None]
+"""An operator -> what it did, None if it did not run."""
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operator: its name, what there is to say of it, the rows expected of it, and the steps it draws from."""
+    """One operator: its name, what there is to say of it, the rows expected of it, and the steps it draws from.
+
+    `actual` is what it did when the plan ran.
+    """
 
     operator: str
     facts: dict[str, object]
     rows: float
     inputs: tuple[Step, ...] = ()
+    actual: Measured | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,49 +66,65 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
         return built
 
 
-def explain(plan: ops.ReadPlan, *, notes: Iterable[str] = ()) -> Explanation:
-    spell = Speller(plan.bindings)
-    return Explanation(plan.name, tuple(column.name for column in plan.columns), _step(plan.root, spell), tuple(notes))
+def explain(plan: ops.ReadPlan, *, notes: Iterable[str] = (), measured: MeasuredOf = lambda _: None) -> Explanation:
+    """With `measured` the facts stand beside the guesses."""
+    root = _Steps(Speller(plan.bindings), measured).step(plan.root)
+    return Explanation(plan.name, tuple(column.name for column in plan.columns), root, tuple(notes))
 
 
 def _lines(step: Step, depth: int) -> Iterable[str]:
     facts = "  ".join(f"{name}: {_shown(value)}" for name, value in step.facts.items())
-    yield f"{'  ' * (depth + 1)}{step.operator}{'  ' + facts if facts else ''}  (~{step.rows:.0f} rows)"
+    taken = f"  taken: {_taken(step.actual)}" if step.actual is not None and step.actual.routes else ""
+    actual = f"; {step.actual.rows} rows in {step.actual.ms:.1f} ms" if step.actual is not None else ""
+    yield f"{'  ' * (depth + 1)}{step.operator}{'  ' + facts if facts else ''}{taken}  (~{step.rows:.0f} rows{actual})"
     for input_ in step.inputs:
         yield from _lines(input_, depth + 1)
+
+
+def _taken(actual: Measured) -> str:
+    """The routes of a link, and the adjacency if it was needed."""
+    routes = [f"{route.route} from {route.nodes} nodes in {route.ms:.1f} ms" for route in actual.routes]
+    return ", ".join([*routes, *([f"adjacency at hand in {actual.adjacency_ms:.1f} ms"] if actual.adjacency_ms else [])])
 
 
 def _shown(value: object) -> str:
     return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
 
 
-def _step(op: ops.Op, spell: Speller) -> Step:
-    match op:
-        case ops.Scan():
-            return Step("scan", _scan_facts(op, spell), op.rows)
-        case ops.Argument(bindings):
-            return Step("outer rows", {"of": [spell.variable(binding) for binding in bindings]}, op.rows)
-        case ops.Expand():
-            return Step("expand", _expand_facts(op, spell), op.rows, (_step(op.input, spell),))
-        case ops.Connect(input_, link, choice):
-            return Step(
-                "connect", {"link": spell.link(link), **_edge_facts(link, spell), **_route(choice)}, op.rows, (_step(input_, spell),)
-            )
-        case ops.CrossProduct(left, right):
-            return Step("cross product", {}, op.rows, (_step(left, spell), _step(right, spell)))
-        case ops.Join(left, right, pairs):
-            equal = [f"{spell.expr(first)} = {spell.expr(second)}" for first, second in pairs]
-            return Step("join", {"on": equal}, op.rows, (_step(left, spell), _step(right, spell)))
-        case ops.AntiJoin(input_, inner, on):
-            facts: dict[str, object] = {"on": [spell.variable(binding) for binding in on]}
-            return Step("anti join", facts, op.rows, (_step(input_, spell), _step(inner, spell)))
-        case ops.Filter() | ops.Rank() | ops.Fetch() | ops.Aggregate() | ops.Project() | ops.Sort() | ops.Limit():
-            name, facts = _above(op, spell)
-            return Step(name, facts, op.rows, (_step(op.input, spell),))
-        case ops.Empty():
-            return Step("empty", {"why": "no row can satisfy the match"}, 0.0)
-        case _:
-            assert_never(op)
+class _Steps:
+    """Operators -> steps, with what they did if they ran."""
+
+    def __init__(self, spell: Speller, measured: MeasuredOf) -> None:
+        self._spell: Final = spell
+        self._measured: Final = measured
+
+    def step(self, op: ops.Op) -> Step:
+        name, facts, inputs = self._described(op)
+        return Step(name, facts, op.rows, tuple(self.step(input_) for input_ in inputs), self._measured(op))
+
+    def _described(self, op: ops.Op) -> tuple[str, dict[str, object], tuple[ops.Op, ...]]:
+        spell = self._spell
+        match op:
+            case ops.Scan():
+                return "scan", _scan_facts(op, spell), ()
+            case ops.Argument(bindings):
+                return "outer rows", {"of": [spell.variable(binding) for binding in bindings]}, ()
+            case ops.Expand():
+                return "expand", _expand_facts(op, spell), (op.input,)
+            case ops.Connect(input_, link, choice):
+                return "connect", {"link": spell.link(link), **_edge_facts(link, spell), **_route(choice)}, (input_,)
+            case ops.CrossProduct(left, right):
+                return "cross product", {}, (left, right)
+            case ops.Join(left, right, pairs):
+                return "join", {"on": [f"{spell.expr(first)} = {spell.expr(second)}" for first, second in pairs]}, (left, right)
+            case ops.AntiJoin(input_, inner, on):
+                return "anti join", {"on": [spell.variable(binding) for binding in on]}, (input_, inner)
+            case ops.Filter() | ops.Rank() | ops.Fetch() | ops.Aggregate() | ops.Project() | ops.Sort() | ops.Limit():
+                return *_above(op, spell), (op.input,)
+            case ops.Empty():
+                return "empty", {"why": "no row can satisfy the match"}, ()
+            case _:
+                assert_never(op)
 
 
 def _above(
@@ -140,6 +185,10 @@ def _edge_facts(link: ir.Link, spell: Speller) -> dict[str, object]:
 
 
 def _route(choice: ops.RouteChoice) -> dict[str, object]:
-    """Which way, and why: the two guesses side by side."""
-    state = "in memory" if choice.adjacency_ready else "to be built"
-    return {"route": choice.route.value, "why": f"index ~{choice.index_ms:.2g} ms, adjacency ({state}) ~{choice.adjacency_ms:.2g} ms"}
+    """Which way, and why: the guesses side by side."""
+    guesses = f"{choice.lookup} ~{_ms(choice.lookup_ms)} ms, adjacency ({choice.adjacency}) ~{_ms(choice.adjacency_ms)} ms"
+    return {"route": choice.route.value, "why": guesses}
+
+
+def _ms(guess: float) -> str:
+    return f"{guess:.2g}" if guess < 99 else f"{guess:.0f}"

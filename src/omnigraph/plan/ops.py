@@ -11,6 +11,7 @@ import msgspec
 
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Field, TypeRef
+from omnigraph.plan.statistics import Availability
 
 
 class _Op(msgspec.Struct, frozen=True, tag=True, tag_field="op"):
@@ -22,8 +23,10 @@ class Route(StrEnum):
 
     INDEX = "index"
     """Ask the index on `src` or `dst` for the edges of the rows at hand."""
+    SCAN = "scan"
+    """Read the edge table once and keep the edges of the rows at hand."""
     ADJACENCY = "adjacency"
-    """Multiply with the adjacency of the whole edge type, built first if it is not in memory."""
+    """Multiply with the adjacency of the whole edge type, built first if there is none."""
 
 
 class Restrict(StrEnum):
@@ -36,13 +39,36 @@ class Restrict(StrEnum):
     """Walk, then look at the nodes where it ended."""
 
 
+class LinkCosts(_Op, frozen=True):
+    """What following a link costs, in milliseconds. The nodes it starts from are only counted when it runs."""
+
+    key_ms: float | None
+    """The edges of one node, from an index; None without an index."""
+    pass_ms: float
+    """One pass over all edges."""
+    far_key_ms: float | None
+    """The row of one far end, from an index on its id."""
+    far_pass_ms: float
+    degree: float
+    directions: int
+    most: float
+    """More nodes than this are never reached by a hop."""
+    ready_ms: float
+    """Until the adjacency can be walked: building it, or mapping its file."""
+
+
 class RouteChoice(_Op, frozen=True):
-    """The cheaper of two guesses, in milliseconds."""
+    """The cheapest of the guesses, in milliseconds. `lookup` is the better way without an adjacency: an index or a scan.
+
+    The executor chooses again from `costs` when it knows the number of nodes.
+    """
 
     route: Route
-    index_ms: float
+    lookup: Route
+    lookup_ms: float
     adjacency_ms: float
-    adjacency_ready: bool
+    adjacency: Availability
+    costs: LinkCosts
 
 
 class Scan(_Op, frozen=True):

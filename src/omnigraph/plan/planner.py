@@ -112,7 +112,7 @@ class _Choices:
             not plan.from_left,
             target,
             choose_restriction(plan.target, reached, self._statistics),
-            choose_route(plan.link, below.rows, self._statistics, from_left=plan.from_left),
+            choose_route(plan.link, below.rows, self._statistics, from_left=plan.from_left, far=plan.target),
             min(reached * target.rows / total, _MOST_ROWS),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final, assert_never
 
 import msgspec
@@ -25,8 +26,16 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     unique: frozenset[str] = frozenset()
 
 
+class Availability(StrEnum):
+    """Where an adjacency is."""
+
+    MEMORY = "in memory"
+    CACHE = "in the cache"
+    MISSING = "to be built"
+
+
 class EdgeStatistics(msgspec.Struct, frozen=True):
-    """Degrees are averages over the nodes of that end. `adjacency_ready`: the adjacency is in memory already.
+    """Degrees are averages over the nodes of that end; `ends` is how many nodes both ends have together.
 
     `indexed`: both ends have an index; without one, asking for the edges of a node reads them all. `spent_ms`: what queries
     have spent without an adjacency. `adjacency_known`: how many edges an older adjacency shares, so that they need not be read.
@@ -35,10 +44,11 @@ class EdgeStatistics(msgspec.Struct, frozen=True):
     rows: int = 1000
     out_degree: float = 1.0
     in_degree: float = 1.0
-    adjacency_ready: bool = False
+    adjacency: Availability = Availability.MISSING
     indexed: bool = True
     spent_ms: float = 0.0
     adjacency_known: int = 0
+    ends: int = 2000
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -73,11 +83,11 @@ def statistics_of(
     rows: Mapping[TypeId, int],
     *,
     indexed: Mapping[TypeId, frozenset[str]],
-    adjacency: frozenset[TypeId] = frozenset(),
+    adjacency: Mapping[TypeId, Availability] = {},
     spent_ms: Mapping[TypeId, float] = {},
     known: Mapping[TypeId, int] = {},
 ) -> Statistics:
-    """Statistics from what a snapshot tells for free: row counts, built indexes, and the adjacencies in memory."""
+    """Statistics from what a snapshot tells for free: row counts, built indexes, and where adjacencies are."""
     nodes: dict[TypeId, NodeStatistics] = {}
     for node in catalog.nodes:
         single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
@@ -90,7 +100,7 @@ def statistics_of(
         ends = indexed.get(edge.id, frozenset()) >= ENDS
         degrees = count / max(1, sources), count / max(1, targets)
         past = spent_ms.get(edge.id, 0.0), known.get(edge.id, 0)
-        edges[edge.id] = EdgeStatistics(count, *degrees, edge.id in adjacency, ends, *past)
+        edges[edge.id] = EdgeStatistics(count, *degrees, adjacency.get(edge.id, Availability.MISSING), ends, *past, sources + targets)
     return Statistics(nodes, edges)
 
 

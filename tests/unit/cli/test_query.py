@@ -68,6 +68,14 @@ def test_the_plan_is_told_and_not_run(graph: str, call: Call) -> None:
     assert json.loads(query(call, graph, "--explain", "--json", text=text)[1])["plan"]["operator"] == "project"
 
 
+def test_the_plan_is_run_and_told_with_what_it_did(graph: str, call: Call) -> None:
+    code, out, _ = query(call, graph, "--analyze")
+    assert code == 0
+    assert out.startswith("query people -> name, p.born\n")
+    assert "(~1 rows; 1 rows in " in out
+    assert json.loads(query(call, graph, "--analyze", "--json")[1])["plan"]["actual"]["rows"] == 1
+
+
 def test_timing_goes_to_stderr(graph: str, call: Call) -> None:
     code, out, err = query(call, graph, "--timing", "--format", "csv")
     assert (code, out) == (0, "name,p.born\nAda,null\n")

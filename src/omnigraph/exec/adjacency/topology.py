@@ -22,6 +22,7 @@ from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored
 from omnigraph.exec.numbering import Numbers
 from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
+from omnigraph.plan.statistics import Availability
 from omnigraph.store.fragments import Fragment
 from omnigraph.store.tables import TableRef, Tables
 
@@ -154,10 +155,12 @@ class Topology:
         name = self._name(f"edges-{edge.id}-", edge, source, target)
         return _whole(self._adjacencies, name.full, lambda: self._make_adjacency(name, edge, source, target)).value
 
-    def ready(self, edge: TableRow, source: TableRow, target: TableRow) -> bool:
-        """Whether `adjacency` would answer at once: from memory, or from a file."""
+    def availability(self, edge: TableRow, source: TableRow, target: TableRow) -> Availability:
+        """Where `adjacency` would take its answer from."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
-        return name.full in self._adjacencies or self._folder.has(name.full)
+        if name.full in self._adjacencies:
+            return Availability.MEMORY
+        return Availability.CACHE if self._folder.has(name.full) else Availability.MISSING
 
     def known_edges(self, edge: TableRow, source: TableRow, target: TableRow) -> int:
         """How many edges an adjacency that is there already shares with the one asked for."""

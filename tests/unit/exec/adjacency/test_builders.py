@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from omnigraph.faults import ENVIRONMENT, Fault
+from omnigraph.plan.statistics import Availability
 
 from .test_topology import city, mapped
 from .town import Town
@@ -40,6 +41,6 @@ def test_a_builder_that_is_killed_costs_the_next_one_only_time(tmp_path: Path, a
     dead = builder(town, fault=f"{Fault.CACHE_BEFORE_RENAME}=kill:{arrival}")
     assert dead.communicate()[0] == ""
     assert dead.returncode == -signal.SIGKILL
-    assert not town.topology().ready(*town.rows())
+    assert town.topology().availability(*town.rows()) is Availability.MISSING
     town.check(town.topology())
     assert mapped(town.check(town.topology()))

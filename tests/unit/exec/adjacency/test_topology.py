@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency import topology as module
 from omnigraph.exec.adjacency.edges import Adjacency
+from omnigraph.plan.statistics import Availability
 
 from .town import Town
 
@@ -135,10 +136,10 @@ def test_whatever_happens_to_the_tables_the_adjacency_follows(steps: list[tuple[
 
 def test_a_new_process_maps_what_another_has_built(tmp_path: Path) -> None:
     town = city(tmp_path)
-    assert not town.topology().ready(*town.rows())
+    assert town.topology().availability(*town.rows()) is Availability.MISSING
     assert not mapped(town.check(town.topology()))
     later = town.topology()
-    assert later.ready(*town.rows())
+    assert later.availability(*town.rows()) is Availability.CACHE
     assert mapped(town.check(later))
 
 

@@ -66,6 +66,14 @@ def by_the_rules(rows: list[tuple[Any, ...]], keys: tuple[int, ...]) -> list[tup
     ]
 
 
+def test_many_groups_come_in_the_same_order_every_time() -> None:
+    """One thread merges them: several would each build a table of all groups, and hand them out as they finish."""
+    rows = [(f"k{at * 7919 % 200_003}", None, 1.0) for at in range(200_003)]
+    first = grouped(rows, (KEY,), 65_536)
+    assert len(first) == len(rows)
+    assert all(grouped(rows, (KEY,), 65_536) == first for _ in range(3))
+
+
 @settings(deadline=None)
 @given(st.lists(row, max_size=12), st.sampled_from([(), (0,), (1,), (0, 1)]), st.integers(1, 5))
 def test_groups_do_not_depend_on_batches(rows: list[tuple[Any, ...]], keys: tuple[int, ...], cuts: int) -> None:

@@ -1,0 +1,114 @@
+"""Branches, commits and snapshots: what depends on the history and the branches of a graph, and what depends on neither."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+
+from bench.growth import worlds
+from bench.growth.operation import Kind, Operation, Place, Preparation
+
+Work = Callable[[Place], object]
+
+COMMITS = 20
+BRANCHES = 5
+TYPES = 10
+
+
+def _open(place: Place) -> object:
+    import omnigraph as og
+
+    return og.open(place.uri).snapshot()
+
+
+def _init(place: Place) -> object:
+    import omnigraph as og
+
+    with tempfile.TemporaryDirectory(dir=place.folder) as folder:
+        return og.init(f"{folder}/graph.omni", schema=(place.folder / "schema.pg").read_text()).uri
+
+
+def _copy(place: Place) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        return place.graph.copy_to(f"{folder}/copy.omni").uri
+
+
+def _create(place: Place) -> object:
+    return place.graph.branches.create(f"new-{place.turn}")
+
+
+def _first_touch(place: Place) -> object:
+    _create(place)
+    return place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"}, branch=f"new-{place.turn}")
+
+
+def _remove(place: Place) -> object:
+    _create(place)
+    return place.graph.branches.delete(f"new-{place.turn}")
+
+
+def _flat(name: str, covers: tuple[str, ...], world: Preparation, run: Work, *, base: int = 10_000, changes: bool = False) -> Operation:
+    return Operation(
+        name=name, covers=covers, needs=(world,), run=run, kind=Kind.FLAT, base=base, times=10, changes=changes, repeatable=changes
+    )
+
+
+def _listing(name: str, covers: tuple[str, ...], world: Preparation, run: Work, *, base: int) -> Operation:
+    """Costs little for each entry: run often enough to be seen."""
+    return Operation(name=name, covers=covers, needs=(world,), run=run, base=base, times=20)
+
+
+CREATE = ("branches.create", "omnigraph branch")
+COMMIT = ("Graph.commits", "omnigraph commit")
+SNAPSHOT = ("Graph.snapshot", "omnigraph snapshot")
+OPERATIONS = (
+    _flat("open a graph of n rows", ("open",), worlds.people, _open),
+    _flat("open a graph of n commits", ("open",), worlds.history, _open, base=COMMITS),
+    Operation(name="init with n types", covers=("init", "omnigraph init"), needs=(worlds.schema_text,), run=_init, base=TYPES),
+    _flat("snapshot", SNAPSHOT, worlds.people, lambda place: place.graph.snapshot()),
+    _flat("snapshot after n commits", SNAPSHOT, worlds.history, lambda place: place.graph.snapshot(), base=COMMITS),
+    _flat("branch create, n rows", CREATE, worlds.people, _create, changes=True),
+    _flat("branch create, n commits", CREATE, worlds.history, _create, base=COMMITS, changes=True),
+    _flat("branch create and first touch, n rows", CREATE, worlds.indexed_people, _first_touch, changes=True),
+    _flat("branch create and delete, n rows", ("branches.delete", "omnigraph branch"), worlds.people, _remove, changes=True),
+    _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
+    _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
+    _listing("the newest of n commits", COMMIT, worlds.history, lambda place: place.graph.commits(limit=1), base=COMMITS),
+    _listing(
+        "one of n commits by id",
+        ("Graph.commit",),
+        worlds.history,
+        lambda place: place.graph.commit(place.graph.snapshot().commit_id),
+        base=COMMITS,
+    ),
+    _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
+    _listing(
+        "recoveries in n commits",
+        ("Graph.recoveries", "omnigraph recovery"),
+        worlds.history,
+        lambda place: place.graph.recoveries(),
+        base=COMMITS,
+    ),
+    Operation(
+        name="refresh of n branches",
+        covers=("Graph.refresh",),
+        needs=(worlds.branched,),
+        run=lambda place: place.graph.refresh(),
+        base=BRANCHES,
+        times=5,
+    ),
+    Operation(
+        name="verify of n commits",
+        covers=("Graph.verify",),
+        needs=(worlds.history,),
+        run=lambda place: place.graph.verify(),
+        base=COMMITS,
+    ),
+    Operation(
+        name="copy of n branches",
+        covers=("Graph.copy_to",),
+        needs=(worlds.branched,),
+        run=_copy,
+        base=BRANCHES,
+    ),
+)

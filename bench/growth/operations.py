@@ -1,0 +1,27 @@
+"""All operations of the benchmark, and the public names that need none, each with the reason. A new operation joins here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.growth import command_line, history, loads, mutations, on_spark, reads, upkeep
+from bench.growth.operation import Operation
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *loads.OPERATIONS,
+    *mutations.OPERATIONS,
+    *reads.OPERATIONS,
+    *upkeep.OPERATIONS,
+    *history.OPERATIONS,
+    *command_line.OPERATIONS,
+    *on_spark.OPERATIONS,
+)
+WITHOUT_GROWTH: Final = {
+    "Graph.uri": "a constant of the open graph",
+    "omnigraph lint": "reads a schema and queries, no graph; `bench.micro parse` has its costs",
+    "omnigraph version": "prints a constant",
+}
+
+
+def find(name: str) -> Operation:
+    return next(operation for operation in OPERATIONS if operation.name == name)

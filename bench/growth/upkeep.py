@@ -1,0 +1,117 @@
+"""Export, copies, checks, schema changes, indexes and recovery of a graph of n rows."""
+
+from __future__ import annotations
+
+from bench.growth import worlds
+from bench.growth.operation import Kind, Operation, Place, Preparation
+
+SCHEMA = worlds.SCHEMA
+ADDED = SCHEMA.replace("score: F64?", "score: F64?\n  note: String?")
+RENAMED = SCHEMA.replace("score: F64?", 'points: F64? @rename_from("score")')
+DROPPED = SCHEMA.replace("score: F64?", "")
+GROWN = SCHEMA + "node City { name: String @key }\nedge LivesIn: Person -> City"
+
+
+def _export(place: Place) -> None:
+    with (place.folder / "out.ndjson").open("w") as file:
+        file.writelines(line + "\n" for line in place.graph.export())
+
+
+def _copy(place: Place, *, branch: str | None = None) -> None:
+    place.graph.copy_to(place.folder / f"copy-{place.turn}.omni", branch=branch)
+
+
+def _verify(place: Place, *, deep: bool) -> None:
+    if found := place.graph.verify(deep=deep):
+        raise SystemExit(f"verify found {found[:3]}")
+
+
+def _apply(name: str, text: str, *, kind: Kind = Kind.FLAT, hard: bool = False) -> Operation:
+    return Operation(
+        name=name,
+        covers=("Graph.apply_schema", "omnigraph schema"),
+        needs=(worlds.people,),
+        run=lambda place: place.graph.apply_schema(text, allow_data_loss=hard),
+        kind=kind,
+        times=1 if kind is Kind.LINEAR else 3,
+        changes=True,
+    )
+
+
+def _heal(name: str, world: Preparation, *, rows: bool) -> Operation:
+    """The next writer opens the graph: what the dead one left is finished or undone, in a time that does not depend on its rows."""
+
+    def run(place: Place) -> object:
+        import omnigraph as og
+
+        found = og.open(place.uri).snapshot().table("Person")
+        if found is None or (found.rows > 0) != rows:
+            raise SystemExit(f"{name} left {found}")
+        return found
+
+    return Operation(
+        name=name, covers=("open", "Graph.recoveries"), needs=(world,), run=run, kind=Kind.FLAT, base=3_000, times=3, changes=True
+    )
+
+
+def _indexes(place: Place) -> None:
+    built = place.graph.ensure_indices()
+    if not built:
+        raise SystemExit("no index was built")
+
+
+OPERATIONS = (
+    Operation(name="export", covers=("Graph.export", "omnigraph export"), needs=(worlds.social,), run=_export, changes=True),
+    Operation(name="copy", covers=("Graph.copy_to", "omnigraph copy"), needs=(worlds.social,), run=_copy, changes=True),
+    Operation(
+        name="copy of a branch",
+        covers=("Graph.copy_to", "omnigraph copy"),
+        needs=(worlds.social,),
+        run=lambda place: _copy(place, branch="main"),
+        changes=True,
+    ),
+    Operation(
+        name="verify",
+        covers=("Graph.verify", "omnigraph verify"),
+        needs=(worlds.indexed_social,),
+        run=lambda place: _verify(place, deep=False),
+    ),
+    Operation(
+        name="verify, deep",
+        covers=("Graph.verify", "omnigraph verify"),
+        needs=(worlds.indexed_social,),
+        run=lambda place: _verify(place, deep=True),
+    ),
+    _apply("schema: add a property", ADDED),
+    _apply("schema: rename a property", RENAMED),
+    _apply("schema: drop a property", DROPPED),
+    _apply("schema: drop a property, hard", DROPPED, kind=Kind.LINEAR, hard=True),
+    _apply("schema: add types", GROWN),
+    Operation(
+        name="schema: plan",
+        covers=("Graph.plan_schema", "Graph.schema_of", "Graph.schema", "Graph.catalog"),
+        needs=(worlds.people,),
+        run=lambda place: place.graph.plan_schema(ADDED),
+        kind=Kind.FLAT,
+        times=10,
+    ),
+    Operation(
+        name="build indexes",
+        covers=("Graph.ensure_indices", "omnigraph ensure-indices"),
+        needs=(worlds.social,),
+        run=_indexes,
+        changes=True,
+    ),
+    Operation(
+        name="build indexes, all there",
+        covers=("Graph.ensure_indices", "omnigraph ensure-indices"),
+        needs=(worlds.indexed_social,),
+        run=lambda place: place.graph.ensure_indices(),
+        kind=Kind.FLAT,
+        times=10,
+        changes=True,
+        repeatable=True,
+    ),
+    _heal("recovery, finished", worlds.killed_before_publish, rows=True),
+    _heal("recovery, undone", worlds.killed_between_tables, rows=False),
+)

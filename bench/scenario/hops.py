@@ -1,0 +1,152 @@
+"""Hops from every node, and how they grow -> CPU and wall seconds, beside duckdb's joins of the same tables.
+
+`python -m bench.scenario hops [--nodes N ...]`. Every node has two edges. Three questions: one hop from every node, two hops
+counted by group, and the nodes without an edge. Each is asked with an empty cache (the adjacency is built), by a new reader
+with the cache filled, and again. duckdb has the rows that Lance holds as Arrow tables in memory. Answers are compared first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.report import save
+
+NODES = (37_000, 111_000, 333_000, 1_000_000)
+DEGREE = 2
+TEAMS = 100
+RUNS = 5
+SCHEMA = """
+node Person { name: String @key  team: String }
+edge Knows: Person -> Person
+"""
+
+
+class Question(NamedTuple):
+    """The same in both languages."""
+
+    ours: str
+    duck: str
+
+
+QUESTIONS = {
+    "one hop from every node": Question(
+        "query q() { match { $p: Person  $p knows $q } return { $p.name as a, $q.name as b } }",
+        "SELECT p.name AS a, q.name AS b FROM knows k JOIN person p ON p.name = k.src JOIN person q ON q.name = k.dst",
+    ),
+    "two hops, counted by group": Question(
+        "query q() { match { $p: Person  $p knows $q  $q knows $r } return { $p.team as a, count($r) as b } }",
+        "SELECT p.team AS a, count(*) AS b FROM person p JOIN knows k ON k.src = p.name JOIN knows l ON l.src = k.dst GROUP BY p.team",
+    ),
+    "nodes without an edge": Question(
+        "query q() { match { $p: Person  not { $p knows $_ } } return { $p.name as a } }",
+        "SELECT p.name AS a FROM person p ANTI JOIN knows k ON k.src = p.name",
+    ),
+}
+
+
+class Seconds(NamedTuple):
+    """What one run took."""
+
+    cpu: float
+    wall: float
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.scenario hops", description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="*", default=list(NODES))
+    chosen = parser.parse_args(arguments)
+    facts: dict[str, dict[str, dict[str, Seconds]]] = {question: {} for question in QUESTIONS}
+    with tempfile.TemporaryDirectory() as name:
+        for nodes in chosen.nodes:
+            for question, timings in _measured(Path(name) / str(nodes), nodes).items():
+                facts[question][str(nodes)] = timings
+    _show(facts)
+    save("scenario-hops", {"degree": DEGREE, "questions": {key: _plain(value) for key, value in facts.items()}})
+
+
+def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
+    import duckdb
+
+    import omnigraph as og
+
+    people, knows = _tables(nodes)
+    og.init(folder, schema=SCHEMA).load({"Person": people, "Knows": knows.rename_columns(["from", "to"])}, mode="append")
+    connection = duckdb.connect()
+    connection.register("person", people)
+    connection.register("knows", knows)
+    found = {}
+    for question, (ours, duck) in QUESTIONS.items():
+        cache = folder / "cache"
+        os.environ["OMNIGRAPH_CACHE"] = str(cache)
+        graph = og.open(folder)
+        first, answer = _timed(lambda text=ours, one=graph: one.query(text).to_arrow())
+        reader = og.open(folder)
+        mapped, _ = _timed(lambda text=ours, one=reader: one.query(text).to_arrow())
+        joined: Callable[[], pa.Table] = lambda text=duck: connection.sql(text).to_arrow_table()  # type: ignore[misc]  # noqa: E731
+        _agree(question, answer, joined())
+        again, theirs = [], []
+        for _ in range(RUNS):  # in turn, so that whatever else the machine does weighs on both alike
+            again.append(_timed(lambda text=ours, one=graph: one.query(text).to_arrow())[0])
+            theirs.append(_timed(joined)[0])
+        found[question] = {"first": first, "mapped": mapped, "again": min(again), "duckdb": min(theirs)}
+        shutil.rmtree(cache)
+    return found
+
+
+def _tables(nodes: int) -> tuple[pa.Table, pa.Table]:
+    """People and who knows whom; no two edges are parallel, so that pairs and edges count the same."""
+    chance = np.random.default_rng(7)
+    names = _labels("person-", np.arange(nodes), 8)
+    drawn = np.sort(chance.integers(0, nodes * nodes, 2 * DEGREE * nodes))
+    drawn = chance.permutation(drawn[np.append(True, drawn[1:] != drawn[:-1])])[: DEGREE * nodes]
+    people = pa.table({"name": names, "team": _labels("team-", chance.integers(0, TEAMS, nodes), 3)})
+    return people, pa.table({"src": names.take(pa.array(drawn // nodes)), "dst": names.take(pa.array(drawn % nodes))})
+
+
+def _labels(prefix: str, numbers: Any, width: int) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=width, padding="0"), "")
+
+
+def _timed(work: Callable[[], pa.Table]) -> tuple[Seconds, pa.Table]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    answer = work()
+    return Seconds(time.process_time() - cpu, time.perf_counter() - wall), answer
+
+
+def _agree(question: str, ours: pa.Table, theirs: pa.Table) -> None:
+    keys = [(name, "ascending") for name in ours.column_names]
+    mine, other = ours.sort_by(keys), theirs.cast(ours.schema).sort_by(keys)
+    assert mine.equals(other), f"{question}: the answers differ"
+
+
+def _show(facts: dict[str, dict[str, dict[str, Seconds]]]) -> None:
+    print(f"\n{'CPU seconds (wall)':30s}{'nodes':>10s}{'first run':>16s}{'cache filled':>16s}{'again':>16s}{'duckdb':>16s}  again/duckdb")
+    for question, sizes in facts.items():
+        for nodes, timings in sizes.items():
+            cells = "".join(f"{f'{one.cpu:.3f} ({one.wall:.3f})':>16s}" for one in timings.values())
+            print(f"{question:30s}{nodes:>10s}{cells}  {timings['again'].cpu / timings['duckdb'].cpu:.2f}")
+        if len(sizes) > 1:
+            cells = "".join(f"{f'n^{_growth(sizes, key):.2f}':>16s}" for key in ("first", "mapped", "again", "duckdb"))
+            print(f"{'':30s}{'growth':>10s}{cells}")
+
+
+def _growth(sizes: dict[str, dict[str, Seconds]], key: str) -> float:
+    """The slope of CPU over size in a log-log fit."""
+    logs = [(math.log(int(nodes)), math.log(max(timings[key].cpu, 1e-6))) for nodes, timings in sizes.items()]
+    return float(np.polyfit(*zip(*logs, strict=True), 1)[0])
+
+
+def _plain(sizes: dict[str, dict[str, Seconds]]) -> dict[str, dict[str, dict[str, float]]]:
+    return {nodes: {key: one._asdict() for key, one in timings.items()} for nodes, timings in sizes.items()}

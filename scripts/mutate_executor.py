@@ -19,7 +19,7 @@ SEEDS = 12
 ASK = """
 import sys, tempfile
 from pathlib import Path
-from omnigraph.testing.differential import check_seed
+from tests.harness.differential import check_seed
 for seed in range(int(sys.argv[1])):
     with tempfile.TemporaryDirectory() as folder:
         report = check_seed(seed, Path(folder) / "graph")

@@ -1,5 +1,5 @@
 # Sourced by ./demo and ./test: a virtual environment in .venv with everything installed. A second run takes a moment.
-# Needs Python 3.11 or newer and, for Spark, Java 17 or newer; installs the latter with apt when it may.
+# Needs Python 3.11 or newer (PYTHON=python3.13 chooses one) and, for Spark, Java 17 or newer, which it installs with apt when it may.
 
 say() { printf '%s\n' "$*" >&2; }
 stop() { say "$*"; exit 1; }
@@ -49,5 +49,9 @@ need_environment() {
 
 setup() {
   need_java
+  need_environment
+}
+
+setup_without_java() {
   need_environment
 }

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.testing.random.kinds import KINDS
 from tests.differential.seeds import FACTS, LEAST, SEEDS, WITH_ROWS
+from tests.harness.random.kinds import KINDS
 
 
 class Coverage:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.testing.differential import QUERIES, check_seed, told_small
 from tests.differential.seeds import FACTS, SEEDS
+from tests.harness.differential import QUERIES, check_seed, told_small
 
 SHRINK_SECONDS = 20
 

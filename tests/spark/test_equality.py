@@ -17,9 +17,8 @@ import omnigraph as og
 from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.graph import Graph, LoadReceipt
 from omnigraph.spark import GraphLoad
-from omnigraph.spark.intake import FilesIntake
+from omnigraph.spark.intake import FilesIntake, TablesIntake
 from omnigraph.spark.runner import Runner
-from omnigraph.spark.tables import TablesIntake
 from tests.loads import ndjson
 from tests.table_worlds import table_world
 from tests.unit.spark.here import loaded

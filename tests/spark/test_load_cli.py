@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.cli import loading
+from omnigraph.cli import load as loading
 from omnigraph.cli.main import run
 from omnigraph.graph import Graph
 from tests.loads import FIRST, SCHEMA, SECOND, ndjson, shown

@@ -10,10 +10,10 @@ import pytest
 from omnigraph.errors import InvalidInput, NotFound, OmniGraphError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.spark import register
-from omnigraph.spark.driver import PUSHDOWN
 from omnigraph.spark.options import read_options, write_options
-from omnigraph.spark.parts import groups
+from omnigraph.spark.sessions import PUSHDOWN
 from omnigraph.spark.source import OmniGraphSource
+from omnigraph.store.fragments import groups
 from tests.spark.world import link, make_world, stored
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_small_fragments_are_read_together(world: Graph) -> None:
     row = world._manifest.snapshot().state.table("node:Every")
     assert row is not None
     table = world._tables.open(row.ref)
-    alone, together = groups(table, part_rows=1), groups(table)
+    alone, together = groups(table, group_rows=1), groups(table)
     assert len(alone) > 2
     assert [part for group in alone for part in group.ids] == list(together[0].ids)
     assert sum(group.rows for group in alone) == together[0].rows == 59

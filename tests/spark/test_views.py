@@ -12,7 +12,7 @@ from omnigraph.errors import InvalidInput
 from omnigraph.ids import new_hex16
 from omnigraph.lang import parse_schema
 from omnigraph.spark import register_views
-from omnigraph.spark.views import view_names
+from omnigraph.spark.source import view_names
 from tests.spark.world import link, make_world
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 
@@ -13,10 +12,10 @@ import omnigraph as og
 from omnigraph.errors import ConflictError, KeyConflict, Kind
 from omnigraph.exec.problems import REPORTED
 from omnigraph.graph import Graph
+from omnigraph.spark.messages import StageFrame, encode_reply
 from omnigraph.spark.options import write_options
-from omnigraph.spark.tasks import Reply
-from omnigraph.spark.work import stage_rows
-from omnigraph.spark.writer import Told, TypeWriter, writer_of
+from omnigraph.spark.tasks import stage_rows
+from omnigraph.spark.writer import TaskMessage, TypeWriter, writer_of
 from tests.loads import SCHEMA, shown
 
 if TYPE_CHECKING:
@@ -113,15 +112,15 @@ def test_columns_that_do_not_fit_are_refused_before_any_task_runs(spark: SparkSe
 # -- the parts of a write, one by one
 
 
-def staged(graph: Graph, name: str = "Cyd") -> tuple[TypeWriter, Told]:
+def staged(graph: Graph, name: str = "Cyd") -> tuple[TypeWriter, TaskMessage]:
     """A writer and the answer of its one task, as they would be after the task ran."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     schema = StructType([StructField("name", StringType())])
     writer = writer_of(write_options({"graph": graph.uri, "type": "Person"}, overwrite=False), schema)
     batch = pa.record_batch({"name": [name]})
-    answer = stage_rows(writer._job, 0, "node:Person", [batch], limit=REPORTED)
-    return writer, Told(msgspec.json.encode(Reply(answer)).decode())
+    answer = stage_rows(StageFrame(writer._job, "node:Person", REPORTED), 0, [batch])
+    return writer, TaskMessage(encode_reply(answer))
 
 
 def test_a_failed_task_takes_the_files_of_the_others_with_it(graph: Graph) -> None:

@@ -17,7 +17,8 @@ import json
 import sys
 from pyspark.sql import SparkSession
 from omnigraph.spark import GraphLoad, export, register_views
-from omnigraph.spark.driver import is_connect, register
+from omnigraph.spark.runner import is_connect
+from omnigraph.spark.sessions import register
 
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
 assert is_connect(spark)

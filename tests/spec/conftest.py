@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from omnigraph.testing.collector import SpecPlugin
-from omnigraph.testing.files import cases_of, spec_files
-from omnigraph.testing.graphs import RealEngine
+from tests.harness.collector import SpecPlugin
+from tests.harness.files import cases_of, spec_files
+from tests.harness.graphs import RealEngine
 
 FOLDER: Final = Path(__file__).parent
 EXAMPLES: Final = FOLDER / "examples"

@@ -1,15 +1,24 @@
-"""Paths given on the command line -> their text, or an error that names the path."""
+"""Paths given on the command line -> their text; and a file that replaces its path only when it is complete."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.lang import Source
+from omnigraph.ids import new_hex16
+
+if TYPE_CHECKING:
+    from omnigraph.lang import Source
 
 
 def read_source(path: Path, *, what: str) -> Source:
     """The text of a file, under the name the user gave it, without a byte order mark. `what` is what the file should hold."""
+    from omnigraph.lang import Source  # here: help must not load the compiler
+
     try:
         return Source(path.read_text("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
@@ -24,3 +33,22 @@ def read_source(path: Path, *, what: str) -> Source:
 
 def _unreadable(path: Path, what: str, why: str) -> InvalidInput:
     return InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read {what} '{path}': {why}", path=str(path))
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to. It replaces `path` after all of it was flushed, and is removed when that fails."""
+    staged = path.parent / f".{path.name}.{new_hex16()}.tmp"
+    try:
+        if path.is_dir():
+            raise IsADirectoryError
+        with staged.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+    except OSError as error:
+        why = "a directory, not a file" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot write '{path}': {why}", path=str(path)) from error
+    finally:
+        staged.unlink(missing_ok=True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.flags import PATH, global_flags
-from omnigraph.cli.scope import LOCAL, admit
+from omnigraph.cli.scope import LOCAL, PATH, admit, global_flags
 from omnigraph.errors import InvalidInput, Kind, LanguageError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def lint(context: click.Context, *, query_file: Path, schema_file: Path | None, 
     if as_json:
         output.document(msgspec.to_builtins(report))
     else:
-        for line in _lines(report):
+        for line in _report_lines(report):
             output.line(line)
         for error in _language_errors(source, catalog):
             output.error(str(error))
@@ -51,7 +50,7 @@ def lint(context: click.Context, *, query_file: Path, schema_file: Path | None, 
         context.exit(1)
 
 
-def _lines(report: LintReport) -> Iterator[str]:
+def _report_lines(report: LintReport) -> Iterator[str]:
     labels = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}
     for result in report.results:
         if result.error is None:

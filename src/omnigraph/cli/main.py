@@ -14,25 +14,16 @@ import click
 
 from omnigraph import __version__
 from omnigraph.cli import output
-from omnigraph.cli.blob import blob
-from omnigraph.cli.branch import branch
-from omnigraph.cli.commit import commit
-from omnigraph.cli.copy import copy
-from omnigraph.cli.ensure_indices import ensure_indices
-from omnigraph.cli.export import export
-from omnigraph.cli.flags import Flags, global_flags
-from omnigraph.cli.info import info
-from omnigraph.cli.init import init
+from omnigraph.cli.data import blob, copy, export
+from omnigraph.cli.history import branch, commit, snapshot
 from omnigraph.cli.lint import lint
 from omnigraph.cli.load import load
 from omnigraph.cli.mutate import mutate
 from omnigraph.cli.query import query
-from omnigraph.cli.recovery import recovery
-from omnigraph.cli.schema import schema
-from omnigraph.cli.snapshot import snapshot
+from omnigraph.cli.schema import init, schema
+from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
-from omnigraph.cli.verify import verify
-from omnigraph.cli.version import version
+from omnigraph.cli.upkeep import ensure_indices, info, recovery, verify, version
 from omnigraph.errors import OmniGraphError, status_of
 from omnigraph.store.leaving import wait_for_work
 

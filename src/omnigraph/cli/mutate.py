@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
-from omnigraph.cli.scope import DATA, opened, resolve
+from omnigraph.cli.scope import DATA, PATH, Flags, global_flags, json_flag, opened, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import PreconditionFailed
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
-from omnigraph.cli.rows import FORMATS, printed
-from omnigraph.cli.scope import HISTORY, opened, resolve
+from omnigraph.cli.output import FORMATS, printed
+from omnigraph.cli.scope import HISTORY, PATH, Flags, global_flags, json_flag, opened, resolve
 from omnigraph.errors import InvalidInput, Kind
 
 if TYPE_CHECKING:

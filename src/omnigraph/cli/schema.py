@@ -1,4 +1,4 @@
-"""`omnigraph schema`: look at schemas, and change the one of a graph."""
+"""`omnigraph init` and `schema`: a schema file -> a new graph; the schema of a graph shown, checked, planned and changed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.flags import PATH, Flags, global_flags, json_flag
-from omnigraph.cli.scope import DATA, DIRECT, LOCAL, admit, confirm, echo_write, opened, resolve
+from omnigraph.cli.engine import without_pandas
+from omnigraph.cli.scope import (
+    BIRTH,
+    DATA,
+    DIRECT,
+    LOCAL,
+    PATH,
+    Flags,
+    admit,
+    confirm,
+    echo_write,
+    global_flags,
+    json_flag,
+    opened,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
@@ -27,12 +41,12 @@ def schema() -> None:
     """Look at schemas, and change the one of a graph."""
 
 
-@schema.command()
+@schema.command("check")
 @click.argument("file", type=PATH)
 @json_flag
 @global_flags
 @click.pass_obj
-def check(flags: Flags, *, file: Path, as_json: bool) -> None:
+def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
     """Say whether a schema file has a meaning, and if not, where it goes wrong."""
     admit(flags, "schema check", LOCAL)
     catalog = catalog_of(file)
@@ -43,13 +57,13 @@ def check(flags: Flags, *, file: Path, as_json: bool) -> None:
         output.line(f"OK    schema {file}: {', '.join(f'{count} {what}' for what, count in counts.items())}")
 
 
-@schema.command()
+@schema.command("show")
 @_uri
 @_branch
 @json_flag
 @global_flags
 @click.pass_obj
-def show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
+def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the accepted schema of a branch, as it was written."""
     with opened(resolve(flags, "schema show", DATA, uri=uri), mode="r") as graph:
         text = graph.schema_of(branch)
@@ -60,10 +74,10 @@ def show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
         output.line(line)
 
 
-schema.add_command(show, "get")
+schema.add_command(schema_show, "get")
 
 
-@schema.command()
+@schema.command("plan")
 @_uri
 @_file
 @_loss
@@ -71,7 +85,7 @@ schema.add_command(show, "get")
 @json_flag
 @global_flags
 @click.pass_obj
-def plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
+def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
     """Say what it would take to get to a schema. Changes nothing."""
     from omnigraph.cli.files import read_source
     from omnigraph.cli.texts import shown_in
@@ -88,7 +102,7 @@ def plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: b
     _print_steps(planned.steps)
 
 
-@schema.command()
+@schema.command("apply")
 @_uri
 @_file
 @_loss
@@ -96,7 +110,7 @@ def plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: b
 @json_flag
 @global_flags
 @click.pass_obj
-def apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
+def schema_apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
     """Make a schema the accepted one of a branch, in one commit, or refuse and change nothing."""
     from omnigraph.cli.files import read_source
     from omnigraph.cli.texts import shown_in
@@ -143,3 +157,27 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
         output.line(f"- {describe(step)}")
     if not steps:
         output.line("no schema changes")
+
+
+@click.command()
+@click.argument("uri")
+@click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The graph's schema (.pg).")
+@json_flag
+@global_flags
+@click.pass_obj
+def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
+    """Make a graph at URI, a place that holds none."""
+    from omnigraph.cli.files import read_source
+    from omnigraph.cli.texts import shown_in
+
+    target = resolve(flags, "init", BIRTH, uri=uri)
+    schema = read_source(schema_file, what="schema file")
+    with without_pandas():
+        from omnigraph.graph import init as make  # after the cheap ways to fail
+
+    with shown_in(schema):
+        graph = make(target.uri, schema=schema.text, storage_options=flags.storage_options)
+    if as_json:
+        output.document({"uri": target.uri, "graph_id": graph.info().graph_id})
+    else:
+        output.line(f"initialized {target.uri}")

@@ -16,8 +16,9 @@ from omnigraph.ids import TypeId
 from omnigraph.manifest.model import State, TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.statistics import Statistics, statistics_of
+from omnigraph.store.damage import IndexFiles
 from omnigraph.store.index import BuiltIndex, IndexKind, existing
-from omnigraph.store.intact import IndexFiles, damaged_indexes, passed_by
+from omnigraph.store.intact import damaged_indexes, passed_by
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, Tables
 

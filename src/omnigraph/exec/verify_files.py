@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from omnigraph.store.damage import IndexDamage
 from omnigraph.store.deep import Flaw, NamedFile, named_files, unreadable_blobs, unreadable_rows, unreadable_versions, untrue_index
-from omnigraph.store.intact import IndexDamage, damaged_indexes, record
+from omnigraph.store.intact import damaged_indexes, record
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table
 

@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from omnigraph.spark.driver import register, session
     from omnigraph.spark.exports import export
     from omnigraph.spark.load import GraphLoad
-    from omnigraph.spark.views import register_views
+    from omnigraph.spark.sessions import register, session
+    from omnigraph.spark.source import register_views
 
 __all__ = ["GraphLoad", "export", "register", "register_views", "session"]
 
-_MODULES: Final = {"GraphLoad": "load", "export": "exports", "register": "driver", "register_views": "views", "session": "driver"}
+_MODULES: Final = {"GraphLoad": "load", "export": "exports", "register": "sessions", "register_views": "source", "session": "sessions"}
 
 
 def __getattr__(name: str) -> object:

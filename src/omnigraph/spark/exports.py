@@ -18,10 +18,10 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.export import chosen_types
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, new_hex16
-from omnigraph.spark.options import At, Place, opened
-from omnigraph.spark.parts import groups
-from omnigraph.spark.runner import Runner, refuse
-from omnigraph.spark.unload import Format, Unload, UnloadPart
+from omnigraph.spark.messages import Format, Place, Unload, Unloaded, UnloadPart, results
+from omnigraph.spark.options import At, opened
+from omnigraph.spark.runner import Runner
+from omnigraph.store.fragments import groups
 from omnigraph.store.objects import Objects, open_objects, wrap_os_error
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def export(
     root = from_._manifest.root
     job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
     try:
-        replies = Runner(spark).on_parts("unload", job)
-        refuse(replies)
-        done = sorted((reply.unloaded for reply in replies if reply.unloaded is not None), key=lambda one: one.part)
+        done = sorted(results(Runner(spark).on_parts(job), Unloaded), key=lambda one: one.part)
         counts = {
             f"{entity.kind}:{entity.name}": sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found
         }

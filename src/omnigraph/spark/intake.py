@@ -1,13 +1,13 @@
-"""Files and data frames -> the rows of a load, read by executors: what a load in one process does in a loop is one task a part here.
+"""NDJSON files, tables (Parquet, CSV) and data frames -> the rows of a load, read by executors, one task a part.
 
-The checks that need all rows at once are the load's own and run on the driver, on the key columns of the files that the tasks wrote.
-What is wrong is told exactly as a load in one process tells it: in its order, with its places and its counts.
+The checks that need all rows at once are those of every load and run on the driver, on the key columns of the files that the tasks
+wrote. Problems are reported as a load in one process reports them: in the same order, with the same places and counts.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -16,15 +16,31 @@ import msgspec
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.load.load import Advance
-from omnigraph.exec.load.parts import PART_BYTES, Part, blocks_of, parts_of
+from omnigraph.exec.load.parts import PART_BYTES, Part, blocks_of, parts_of, pieces_of
 from omnigraph.exec.load.read import Report, read_batches
 from omnigraph.exec.load.staging import Origin, Staging, Target
-from omnigraph.exec.load.tabular import entity_named
+from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
+from omnigraph.exec.load.tabular import entity_named, wrong_columns
+from omnigraph.exec.problems import Problem
+from omnigraph.exec.validate.findings import label
 from omnigraph.ids import TypeId
-from omnigraph.spark.lines import Lines
-from omnigraph.spark.runner import PartTasks, Runner, refuse
-from omnigraph.spark.tasks import Payload, Reply
-from omnigraph.spark.work import Answer, Job
+from omnigraph.spark.messages import (
+    CountLines,
+    FindLines,
+    FindProblems,
+    Job,
+    LineNumbers,
+    Place,
+    Reply,
+    SliceProblems,
+    StagedPart,
+    StageFrame,
+    StageLines,
+    StageTables,
+    TypePart,
+    results,
+)
+from omnigraph.spark.runner import PartRunner, Runner
 from omnigraph.store.files import fragments_from_text
 from omnigraph.store.root import Root
 
@@ -32,13 +48,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BLOCKS_AT_ONCE: Final = 16
-"""How many blocks with something wrong are asked about together. Mostly the first has more to tell than anybody wants to hear."""
+"""How many blocks with problems are asked about in one job. Mostly the first one fills the report."""
 
 
 class FilesIntake:
     """NDJSON files, cut into parts."""
 
-    def __init__(self, runner: PartTasks, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, runner: PartRunner, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
         self._runner = runner
         self._root = root
         self._paths = tuple(paths)
@@ -57,24 +73,21 @@ class FilesIntake:
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
 
-        answers = taken(self._runner.on_parts("stage", Payload(job, tuple(parts)), on_done=on_done), staging, catalog)
-        lines = Lines(self._runner, job, parts)
+        staged_parts = taken(self._runner.on_parts(StageLines(job, tuple(parts)), on_done=on_done), staging, catalog)
+        lines = FirstLines(self._runner, parts)
         for staged in staging.types.values():
-            staged.places = PartPlaces(self._runner, job, lines, answers, staged.entity.id)
+            staged.places = LinePlaces(self._runner, job, lines, staged_parts, staged.entity.id)
         advance(total, total, sum(staged.rows for staged in staging.types.values()))
-        self._report(job, lines, [parts[answer.part] for answer in answers if answer.wrong], report)
+        self._report(job, lines, [parts[done.part] for done in staged_parts if done.refused], report)
 
-    def _report(self, job: Job, lines: Lines, wrong: Sequence[Part], report: Report) -> None:
-        """Ask again about the blocks that have problems, the first ones first, now that somebody must know their lines."""
-        blocks = list(dict.fromkeys(block for part in wrong for block in blocks_of(part)))
+    def _report(self, job: Job, lines: FirstLines, refused: Sequence[Part], report: Report) -> None:
+        """Read the blocks with problems once more, the first ones first, now with the numbers of their lines."""
+        blocks = list(dict.fromkeys(block for part in refused for block in blocks_of(part)))
         for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = tuple(map(lines.numbered, blocks[at : at + _BLOCKS_AT_ONCE]))
-            replies = self._runner.on_parts("problems", Payload(job, some, limit=report.limit))
-            refuse(replies)
-            for reply in replies:
-                assert reply.answer is not None
-                report.add(reply.answer.problems)
-                report.more += reply.answer.more
+            for found in results(self._runner.on_parts(FindProblems(job, some, report.limit)), StagedPart):
+                report.add(found.problems)
+                report.more += found.more
                 if report.full:
                     return
 
@@ -97,29 +110,56 @@ class FramesIntake:
             if self._suits(name, frame, catalog, report):
                 # Once anything is wrong nothing will land: the rest is read for its problems alone.
                 job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not report.problems)
-                replies = self._runner.on_rows(Payload(job, limit=report.limit), name, frame)
+                replies = self._runner.on_rows(StageFrame(job, name, report.limit), frame)
                 take_frame(staging, catalog, entity, replies, report)
             advance(0, None, sum(staged.rows for staged in staging.types.values()))
             if report.full:
                 return
 
     def _suits(self, name: str, frame: DataFrame, catalog: Catalog, report: Report) -> bool:
-        """Whether the columns are those of the type: what is wrong with them is told once, and not by every task."""
+        """Whether the columns are those of the type: a wrong column is reported once, and not by every task."""
         before = len(report.problems)
         for _ in read_batches({name: frame.limit(0).toArrow()}, catalog, report):
             pass
         return len(report.problems) == before
 
 
-class PartPlaces:
-    """The lines of rows that tasks wrote: asked of the parts that have the rows, which are read once more. Only refusals ask."""
+class FirstLines:
+    """The numbers of the first lines of parts, counted by one job a file when the first of them is asked for."""
 
-    def __init__(self, runner: PartTasks, job: Job, lines: Lines, answers: Sequence[Answer], type_id: TypeId) -> None:
+    def __init__(self, runner: PartRunner, parts: Sequence[Part]) -> None:
+        self._runner = runner
+        self.parts = tuple(parts)
+        self._firsts: dict[str, dict[int, int]] = {}
+
+    def numbered(self, part: Part) -> Part:
+        """A part with the number of its first line. Where it begins, a part or a block of one begins."""
+        if part.start == 0:
+            return part
+        if part.path not in self._firsts:
+            self._firsts[part.path] = self._count(part.path)
+        return msgspec.structs.replace(part, first_line=self._firsts[part.path][part.start])
+
+    def _count(self, path: str) -> dict[int, int]:
+        parts = tuple(part for part in self.parts if part.path == path)
+        replies = results(self._runner.on_parts(CountLines(parts)), LineNumbers)
+        firsts, line = {}, 1
+        for part, reply in zip(parts, replies, strict=True):
+            for piece, lines in zip(pieces_of(part), reply.lines, strict=True):
+                firsts[piece.start] = line
+                line += lines
+        return firsts
+
+
+class LinePlaces:
+    """The lines of rows that tasks wrote. Only a refusal needs them; the parts that have the rows are then read once more."""
+
+    def __init__(self, runner: PartRunner, job: Job, lines: FirstLines, parts: Sequence[StagedPart], type_id: TypeId) -> None:
         self._runner = runner
         self._job = job
         self._lines = lines
         self._type_id = type_id
-        rows = [dict(answer.types)[type_id].rows if type_id in dict(answer.types) else 0 for answer in answers]
+        rows = [dict(part.types)[type_id].rows if type_id in dict(part.types) else 0 for part in parts]
         self._firsts = [0, *accumulate(rows)]
 
     def of(self, rows: Sequence[int]) -> list[Origin]:
@@ -128,9 +168,8 @@ class PartPlaces:
             number = bisect_right(self._firsts, row) - 1
             asked.setdefault(number, []).append(row - self._firsts[number])
         parts = tuple(self._lines.numbered(self._lines.parts[number]) for number in asked)
-        payload = Payload(self._job, parts, type_id=self._type_id, rows=tuple(map(tuple, asked.values())))
-        replies = self._runner.on_parts("lines", payload)
-        refuse(replies)
+        task = FindLines(self._job, parts, self._type_id, tuple(map(tuple, asked.values())))
+        replies = results(self._runner.on_parts(task), LineNumbers)
         found = {
             self._firsts[number] + row: Origin(part.name, line, None)
             for (number, of_part), part, reply in zip(asked.items(), parts, replies, strict=True)
@@ -149,22 +188,21 @@ class FramePlaces(msgspec.Struct, frozen=True):
 
 
 def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
-    targets: dict[TypeId, Target] = {entity.id: staging.target_of(entity) for entity in _entities(catalog)}
-    return Job(root.uri, root.storage_options, encode(catalog), targets)
+    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
+    targets: dict[TypeId, Target] = {entity.id: staging.target_of(entity) for entity in entities}
+    return Job(Place(root.uri, root.storage_options), encode(catalog), targets)
 
 
-def taken(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[Answer]:
-    """Name the files that tasks wrote, in the order of their parts, which is that of the records; then raise what any of them failed of."""
-    answers = named(replies, staging, catalog)
-    refuse(replies)
-    return answers
+def taken(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[StagedPart]:
+    """Name the files that tasks wrote, in the order of their parts, which is that of the records; then raise the first failure."""
+    named(replies, staging, catalog)
+    return sorted(results(replies, StagedPart), key=lambda part: part.part)
 
 
-def named(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[Answer]:
-    """Name the files that tasks wrote: they are the load's now, which removes them when it is refused."""
-    answers = sorted((reply.answer for reply in replies if reply.answer is not None), key=lambda answer: answer.part)
-    for answer in answers:
-        for type_id, wrote in answer.types:
+def named(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> None:
+    """Name the files that tasks wrote: from now on the load removes them when it is refused."""
+    for part in sorted((reply for reply in replies if isinstance(reply, StagedPart)), key=lambda part: part.part):
+        for type_id, wrote in part.types:
             entity = catalog.by_id(type_id)
             assert entity is not None, "the tasks had the same schema"
             staged = staging.of(entity)
@@ -173,21 +211,129 @@ def named(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[
             staged.rows += wrote.rows
             staged.minted = staged.minted and wrote.minted
             staged.keys = None
-    return answers
 
 
 def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: Sequence[Reply], report: Report) -> None:
-    """What tasks wrote of one data frame, and what is wrong with its records, numbered in the order of its partitions."""
+    """Name the files of one data frame, and report its problems with records numbered in the order of its partitions."""
     before = 0
-    for answer in taken(replies, staging, catalog):
+    for part in taken(replies, staging, catalog):
         report.add(
             msgspec.structs.replace(problem, record=problem.record + before) if problem.record is not None else problem
-            for problem in answer.problems
+            for problem in part.problems
         )
-        report.more += answer.more
-        before += answer.records
+        report.more += part.more
+        before += part.records
     staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")  # a frame without rows names its type all the same
 
 
-def _entities(catalog: Catalog) -> tuple[EntityType, ...]:
-    return (*catalog.nodes, *catalog.edges)
+# -- Parquet and CSV: a task reads whole slices, and their problems are put together in the order of the slices
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """One file: its type, and its parts, or why its columns do not suit the type."""
+
+    entity: EntityType
+    name: str
+    size: int
+    parts: tuple[TablePart, ...]
+    wrong: tuple[Problem, ...]
+
+
+class TablesIntake:
+    """Tables, cut into parts where they can be."""
+
+    def __init__(
+        self,
+        runner: PartRunner,
+        root: Root,
+        tables: Mapping[str, str],
+        *,
+        part_bytes: int = PART_BYTES,
+        slice_rows: int = SLICE_ROWS,
+    ) -> None:
+        self._runner = runner
+        self._root = root
+        self._tables = dict(tables)
+        self._part_bytes = part_bytes
+        self._slice_rows = slice_rows
+
+    @property
+    def rereadable(self) -> bool:
+        return True
+
+    def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
+        tables = [self._opened(name, path, catalog) for name, path in self._tables.items()]
+        total = sum(table.size for table in tables)
+        advance(0, total, 0)
+        parts = tuple(TypePart(label(table.entity), part) for table in tables for part in table.parts)
+
+        def on_done(tasks: int) -> None:
+            advance(total * tasks // len(parts), total, 0)
+
+        # Once anything is wrong nothing will land: the rest is read for its problems alone.
+        job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not any(table.wrong for table in tables))
+        replies = self._runner.on_parts(StageTables(job, parts, report.limit), on_done=on_done)
+        named(replies, staging, catalog)
+        advance(total, total, sum(staged.rows for staged in staging.types.values()))
+        _report_tables(tables, replies, report)
+        for staged in staging.types.values():
+            staged.places = TablePlaces(_sources(staged.entity, tables, replies))
+
+    def _opened(self, name: str, path: str, catalog: Catalog) -> _Table:
+        """A wrong column is reported once, and not by every task."""
+        entity = entity_named(name, catalog)
+        parts = table_parts(path, part_bytes=self._part_bytes, slice_rows=self._slice_rows)
+        opened = open_table(parts[0])
+        problems = wrong_columns(entity, opened.schema, text=opened.text)
+        wrong = tuple(msgspec.structs.replace(problem, source=opened.source) for problem in problems)
+        return _Table(entity, path, parts[0].size or 0, () if wrong else tuple(parts), wrong)
+
+
+class TablePlaces:
+    """Rows are numbered through the tables of their type, mostly one. In a load that is not refused none is passed over."""
+
+    def __init__(self, tables: Sequence[tuple[str, int]]) -> None:
+        self._names = [name for name, _ in tables]
+        self._firsts = [0, *accumulate(rows for _, rows in tables)]
+
+    def of(self, rows: Sequence[int]) -> list[Origin]:
+        return [self._of(row) for row in rows]
+
+    def _of(self, row: int) -> Origin:
+        number = bisect_right(self._firsts, row) - 1
+        return Origin(self._names[number], None, row - self._firsts[number] + 1)
+
+
+def _report_tables(tables: Sequence[_Table], replies: Sequence[Reply], report: Report) -> None:
+    """Report problems in the order of the tables until the report is full. A failed task is raised at its place in that order."""
+    for found in _found(tables, replies):
+        report.add(found.problems)
+        report.more += found.more
+        if report.full:
+            return
+
+
+def _found(tables: Sequence[_Table], replies: Sequence[Reply]) -> Iterator[SliceProblems]:
+    for table, of_table in _by_table(tables, replies):
+        if table.wrong:
+            yield SliceProblems(table.wrong, 0)
+        for reply in of_table:
+            for part in results([reply], StagedPart):
+                yield from part.slices
+
+
+def _sources(entity: EntityType, tables: Sequence[_Table], replies: Sequence[Reply]) -> list[tuple[str, int]]:
+    """The tables of a type, and how many rows each has."""
+    return [
+        (table.name, sum(wrote.rows for reply in of_table if isinstance(reply, StagedPart) for _, wrote in reply.types))
+        for table, of_table in _by_table(tables, replies)
+        if table.entity.id == entity.id
+    ]
+
+
+def _by_table(tables: Sequence[_Table], replies: Sequence[Reply]) -> Iterator[tuple[_Table, Sequence[Reply]]]:
+    """Each table with the replies of its tasks: replies come in the order of the parts."""
+    at = 0
+    for table in tables:
+        yield table, replies[at : at + len(table.parts)]
+        at += len(table.parts)

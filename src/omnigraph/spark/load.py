@@ -11,9 +11,8 @@ from omnigraph.exec.load.load import Intake, OnProgress
 from omnigraph.exec.problems import REPORTED
 from omnigraph.graph import Graph, LoadReceipt, open_
 from omnigraph.ids import MAIN
-from omnigraph.spark.intake import FilesIntake, FramesIntake
+from omnigraph.spark.intake import FilesIntake, FramesIntake, TablesIntake
 from omnigraph.spark.runner import Runner
-from omnigraph.spark.tables import TablesIntake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

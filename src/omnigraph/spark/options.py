@@ -1,36 +1,29 @@
-"""Options of `spark.read` and `spark.write` -> what is to be read or written, checked; what is wrong is told in our words."""
+"""Options of `spark.read` and `spark.write` -> what is to be read or written, checked; a wrong option -> one line that says so."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, OmniGraphError
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.graph import Graph, open_
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN
+from omnigraph.spark.messages import Place
 
 STORAGE: Final = "storage."
 """What comes before the name of a storage option: `storage.aws_region`."""
 
 _READ: Final = ("graph", "type", "branch", "at", "columns")
 _WRITE: Final = ("graph", "type", "branch", "mode", "actor", "token", "message")
+_HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 At = str | int | datetime
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Which graph."""
-
-    uri: str
-    storage_options: Mapping[str, str]
-
-    def __repr__(self) -> str:
-        return f"Place({self.uri!r})"  # the options may hold secrets, and a repr may end in a log
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
@@ -125,3 +118,16 @@ def _required(given: Mapping[str, str], name: str) -> str:
 
 def _invalid(message: str) -> InvalidInput:
     return InvalidInput(Kind.INVALID_ARGUMENT, message)
+
+
+@contextmanager
+def without_traceback() -> Iterator[None]:
+    """Make Spark show an error of ours as one line, without the traceback through this package.
+
+    Spark starts a process to plan or to commit one read or write; it ends with it, so that no other error is shortened.
+    """
+    try:
+        yield
+    except OmniGraphError:
+        os.environ[_HIDE_TRACEBACK] = "1"
+        raise

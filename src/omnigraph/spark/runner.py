@@ -1,4 +1,4 @@
-"""A session and tasks -> their replies; what went wrong on the way as an error of ours."""
+"""A Spark session and a task -> the replies of all parts; failures of Spark itself as typed errors. Stops the tasks at an interrupt."""
 
 from __future__ import annotations
 
@@ -7,32 +7,46 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import omnigraph
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
+from omnigraph.ids import new_ulid
 from omnigraph.spark import shipped
-from omnigraph.spark.driver import attempts_of
-from omnigraph.spark.tasks import Payload, Reply, TablePayload, encode_payload
-from omnigraph.spark.unload import Unload
-from omnigraph.spark.watched import OnDone, collected
+from omnigraph.spark.messages import (
+    Assignment,
+    MissingModule,
+    OtherRelease,
+    PartTask,
+    Reply,
+    StageFrame,
+    Task,
+    Unload,
+    decode_reply,
+    encode_assignment,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _REMEDY: Final = "install omnigraph[spark] in the Python that they run (PYSPARK_PYTHON)"
+_ATTEMPTS: Final = "4"
+"""Spark's own default."""
+_SECONDS_BETWEEN: Final = 0.2
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
 
-class PartTasks(Protocol):
-    """Somebody who runs tasks over parts of files."""
+OnDone = Callable[[int], None]
+"""Called with the number of tasks that are done."""
 
-    def on_parts(self, doing: str, payload: Payload | TablePayload, *, on_done: OnDone | None = None) -> list[Reply]:
-        """One task a part, their replies in the order of the parts. A reply may be a failure: see `refuse`."""
+
+class PartRunner(Protocol):
+    """Runs a task over its parts."""
+
+    def on_parts(self, task: PartTask, *, on_done: OnDone | None = None) -> list[Reply]:
+        """One reply a part, in the order of the parts. A reply may be a `Failure`: see `messages.results`."""
         ...
 
 
@@ -47,43 +61,44 @@ class Runner:
         self._attempts: Final = attempts_of(spark)
         self._shipped = False
 
-    def on_parts(self, doing: str, payload: Payload | TablePayload | Unload, *, on_done: OnDone | None = None) -> list[Reply]:
-        """See `PartTasks`."""
-        count = len(payload.parts)
+    def on_parts(self, task: PartTask, *, on_done: OnDone | None = None) -> list[Reply]:
+        """See `PartRunner`."""
+        count = len(task.parts)
         if not count:
             return []
         # A range is cut evenly: each number is a partition of its own, and nothing is shuffled.
         frame = self._spark.range(0, count, 1, count)
-        return self._replies(frame, shipped.for_parts(doing, self._encoded(payload), omnigraph.__version__), on_done)
+        return self._replies(frame, shipped.for_parts(self._encoded(task), omnigraph.__version__), on_done)
 
-    def on_rows(self, payload: Payload, type_name: str, frame: DataFrame) -> list[Reply]:
-        """One task a partition of the frame. A reply may be a failure: see `refuse`."""
-        return self._replies(frame, shipped.for_rows(self._encoded(payload), type_name, omnigraph.__version__), None)
+    def on_rows(self, task: StageFrame, frame: DataFrame) -> list[Reply]:
+        """One reply a partition of the frame."""
+        return self._replies(frame, shipped.for_rows(self._encoded(task), omnigraph.__version__), None)
 
-    def _encoded(self, payload: Payload | TablePayload | Unload) -> bytes:
-        return encode_payload(payload if isinstance(payload, Unload) else msgspec.structs.replace(payload, attempts=self._attempts))
+    def _encoded(self, task: Task) -> bytes:
+        # A failed export removes its whole folder, so its tasks may raise at every attempt.
+        return encode_assignment(Assignment(task, None if isinstance(task, Unload) else self._attempts))
 
     def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         replies = self._run(frame, task, on_done)
-        if any(reply.missing == "omnigraph" for reply in replies) and not self._shipped:
+        if not self._shipped and MissingModule("omnigraph") in replies:
             self._ship()
             replies = self._run(frame, task, on_done)
         for reply in replies:
-            if reply.missing is not None:
-                raise Unsupported(Kind.UNSUPPORTED, f"the executors have no module {reply.missing!r}; {_REMEDY}", module=reply.missing)
-            if reply.release is not None:
+            if isinstance(reply, MissingModule):
+                raise Unsupported(Kind.UNSUPPORTED, f"the executors have no module {reply.module!r}; {_REMEDY}", module=reply.module)
+            if isinstance(reply, OtherRelease):
                 others = f"the executors have omnigraph {reply.release}, this is {omnigraph.__version__}; {_REMEDY}"
                 raise Unsupported(Kind.UNSUPPORTED, others, release=reply.release)
         return replies
 
     def _run(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         try:
-            rows = collected(self._spark, frame.mapInArrow(task, shipped.ANSWER), on_done)
+            rows = collected(self._spark, frame.mapInArrow(task, shipped.SCHEMA), on_done)
         except OmniGraphError:
             raise
-        except Exception as error:  # whatever Spark, Java or a socket says: it becomes one error of ours
+        except Exception as error:  # whatever Spark, Java or a socket raises becomes one typed error
             raise _error(error) from error
-        return [msgspec.json.decode(row.answer, type=Reply) for row in rows]
+        return [decode_reply(row[shipped.COLUMN]) for row in rows]
 
     def _ship(self) -> None:
         """Send our own source after the tasks. What it needs besides must be there: those are compiled packages."""
@@ -98,13 +113,6 @@ def _archive() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(omnigraph.__file__).parent
     return shutil.make_archive(f"{folder}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
-
-
-def refuse(replies: Sequence[Reply]) -> None:
-    """Raise the first failure among the replies. Whoever calls this has taken over the files of the others, and removes them."""
-    for reply in replies:
-        if reply.failure is not None:
-            raise reply.failure.raised()
 
 
 def _error(error: Exception) -> OmniGraphError:
@@ -127,3 +135,55 @@ def _raised(text: str) -> str:
     _, _, trace = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in trace.partition("SQLSTATE")[0].splitlines() if line and not line[0].isspace()]
     return lines[-1] if lines else text.partition("\n")[0]
+
+
+def attempts_of(spark: SparkSession) -> int:
+    """How often Spark tries a task: `local[n]` once, `local[n,f]` f times, a cluster as often as it is told."""
+    master = spark.conf.get("spark.master", "") or ""
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        told = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
+        return int(told[1]) if told is not None else 1
+    return int(spark.conf.get("spark.task.maxFailures", _ATTEMPTS) or _ATTEMPTS)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """A session of Spark Connect has no JVM here: no context, no status tracker."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def collected(spark: SparkSession, frame: DataFrame, on_done: OnDone | None) -> list[Any]:
+    """The rows of a frame. The work runs on a thread of its own, so that this one can count tasks, and stop them at an interrupt."""
+    from pyspark import InheritableThread
+
+    tag, rows, failed = f"omnigraph-{new_ulid()}", [], []
+
+    def work() -> None:
+        spark.addTag(tag)
+        try:
+            if not is_connect(spark):
+                spark.sparkContext.setJobGroup(tag, "omnigraph")
+            rows.extend(frame.collect())
+        except BaseException as error:  # noqa: BLE001  # it is raised again in the thread that waits
+            failed.append(error)
+
+    thread = InheritableThread(target=work, session=spark)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_SECONDS_BETWEEN)
+            if on_done is not None and not is_connect(spark):
+                on_done(_done(spark, tag))
+    except BaseException:
+        spark.interruptTag(tag)
+        raise
+    if failed:
+        raise failed[0]
+    return rows
+
+
+def _done(spark: SparkSession, group: str) -> int:
+    """How many tasks of the last stages are done, as far as Spark remembers."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(max(job.stageIds)) for job in jobs if job is not None and job.stageIds]
+    return sum(stage.numCompletedTasks for stage in stages if stage is not None)

@@ -1,6 +1,6 @@
-"""The functions that Spark carries to its executors, whole: they find the rest of us there, or say what is missing.
+"""The functions that Spark pickles by value and sends to its executors: they import the package there, or reply what is missing.
 
-This module is pickled by value. It imports nothing of ours at the top, so that an executor without the package can still tell.
+This module imports nothing of the package at the top, so that it also runs where the package is not installed.
 """
 
 from __future__ import annotations
@@ -9,39 +9,43 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-ANSWER = "answer string"
-"""The schema of what comes back: one JSON text an answer."""
+COLUMN = "reply"
+SCHEMA = f"{COLUMN} string"
+"""The schema of what comes back: one JSON text a reply."""
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-def for_parts(doing: str, payload: bytes, version: str) -> Task:
-    """A task over numbers of parts: each is handed to `doing`, a function of `omnigraph.spark.tasks`, with the job's payload."""
+def for_parts(assignment: bytes, version: str) -> Task:
+    """A task over numbers of parts: each is handed to `omnigraph.spark.tasks.run_part` with the assignment."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _said(version, partial(_do, doing, payload, number))
+                yield _reply(version, partial(_run_part, assignment, number))
 
     return task
 
 
-def _do(doing: str, payload: bytes, number: int, tasks: Any) -> str:
-    said: str = getattr(tasks, doing)(payload, number)
-    return said
+def _run_part(assignment: bytes, number: int, tasks: Any) -> str:
+    reply: str = tasks.run_part(assignment, number)
+    return reply
 
 
-def for_rows(payload: bytes, type_name: str, version: str) -> Task:
+def for_rows(assignment: bytes, version: str) -> Task:
     """A task over the rows of one partition of a data frame."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
-        yield _said(version, lambda tasks: tasks.rows(payload, type_name, batches))
+        yield _reply(version, lambda tasks: tasks.run_rows(assignment, batches))
 
     return task
 
 
-def _said(version: str, work: Callable[[Any], str]) -> Any:
-    """What the tasks say; or that they are not there, or are those of another release, whose words we might misread."""
+def _reply(version: str, work: Callable[[Any], str]) -> Any:
+    """The reply of a task; or that the package is missing here, or is another release, whose messages might be misread.
+
+    The two replies are written out by hand: without the package there is no encoder for them (`messages.MissingModule`, `OtherRelease`).
+    """
     import json
 
     import pyarrow as pa
@@ -52,9 +56,9 @@ def _said(version: str, work: Callable[[Any], str]) -> Any:
         if omnigraph.__version__ == version:
             from omnigraph.spark import tasks
 
-            said = work(tasks)
+            reply = work(tasks)
         else:
-            said = json.dumps({"release": omnigraph.__version__})
+            reply = json.dumps({"type": "OtherRelease", "release": omnigraph.__version__})
     except ImportError as missing:
-        said = json.dumps({"missing": missing.name or str(missing)})
-    return pa.RecordBatch.from_arrays([pa.array([said], pa.string())], ["answer"])
+        reply = json.dumps({"type": "MissingModule", "module": missing.name or str(missing)})
+    return pa.RecordBatch.from_arrays([pa.array([reply], pa.string())], [COLUMN])

@@ -1,4 +1,4 @@
-"""`spark.read.format("omnigraph")` and `df.write.format("omnigraph")`: one type of a graph as a data frame, and back in one commit.
+"""`spark.read.format("omnigraph")`, `df.write.format("omnigraph")` and views: one type of a graph as a data frame, and back in one commit.
 
 Spark makes one of these objects in a Python process of its own when `load` is called; that process opens the graph and pins the version
 that every task will read, whatever is committed meanwhile. It then travels, pickled, to the process that plans and to the executors.
@@ -6,8 +6,10 @@ that every task will read, whatever is committed meanwhile. It then travels, pic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -15,19 +17,23 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.load.tabular import entity_named
-from omnigraph.graph import open_
+from omnigraph.graph import Graph, open_
+from omnigraph.ids import MAIN
 from omnigraph.spark.columns import as_spark, spark_schema
 from omnigraph.spark.filters import pushed
-from omnigraph.spark.options import Place, read_options, write_options
-from omnigraph.spark.parts import FragmentGroup, groups
-from omnigraph.spark.plainly import plainly
-from omnigraph.spark.work import tables_of
+from omnigraph.spark.handles import tables_of
+from omnigraph.spark.messages import Place
+from omnigraph.spark.options import STORAGE, At, opened, read_options, without_traceback, write_options
 from omnigraph.spark.writer import TypeWriter, writer_of
+from omnigraph.store.fragments import FragmentGroup, groups
 from omnigraph.store.tables import TableRef
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME: Final = "omnigraph"
 BATCH_ROWS: Final = 32_768
@@ -62,7 +68,7 @@ class OmniGraphSource(DataSource):
 
     def schema(self) -> StructType:
         """Opens the graph and pins what will be read: called once, by `load`."""
-        with plainly():
+        with without_traceback():
             asked = read_options(self.options)
             graph = open_(asked.place.uri, mode="r", storage_options=asked.place.storage_options)
             snapshot = graph._snapshot(asked.branch, asked.at)
@@ -74,11 +80,11 @@ class OmniGraphSource(DataSource):
         return TypeReader(self._what(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TypeWriter:  # noqa: FBT001 - Spark calls it
-        with plainly():
+        with without_traceback():
             return writer_of(write_options(self.options, overwrite=overwrite), schema)
 
     def _what(self) -> Pinned:
-        with plainly():
+        with without_traceback():
             if self._pinned is None:
                 given = "a graph has its own schema: leave .schema(...) out, and name columns with .option('columns', 'a,b')"
                 raise InvalidInput(Kind.INVALID_ARGUMENT, given)
@@ -101,9 +107,8 @@ class TypeReader(DataSourceReader):
         self._where: str | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        with plainly():
-            place = self._pinned.place
-            return [Rows(group) for group in groups(tables_of(place.uri, place.storage_options).open(self._pinned.ref))]
+        with without_traceback():
+            return [Rows(group) for group in groups(tables_of(self._pinned.place).open(self._pinned.ref))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: Arrow batches of exactly the columns that Spark was told of."""
@@ -111,7 +116,7 @@ class TypeReader(DataSourceReader):
         pinned, names = self._pinned, self._schema.fieldNames()
         if not partition.group.ids:
             return
-        table = tables_of(pinned.place.uri, pinned.place.storage_options).open(pinned.ref)
+        table = tables_of(pinned.place).open(pinned.ref)
         heavy = set(names) & set(blob_properties(pinned.entity))
         schema = to_arrow_schema(self._schema, timezone="UTC")
         batch_rows = BLOB_BATCH_ROWS if heavy else BATCH_ROWS
@@ -125,3 +130,47 @@ class PushingReader(TypeReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         self._where, left = pushed(filters, self._pinned.entity)
         return left
+
+
+# -- views
+
+
+def register_views(
+    spark: SparkSession,
+    graph: str | os.PathLike[str] | Graph,
+    *,
+    branch: str = MAIN,
+    at: At | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Make a view of every type; the answer says what each is called: `{"node:Person": "Person"}`.
+
+    A node and an edge type of one name, which Spark would not tell apart, become `Likes_node` and `Likes_edge`. All views show one
+    snapshot; later commits do not reach them until this is called again.
+    """
+    from_ = opened(graph, storage_options)
+    snapshot = from_._snapshot(branch, at)
+    names = view_names(from_._catalog(snapshot))
+    for alias, name in names.items():
+        reader = spark.read.format(NAME).option("graph", from_.uri).option("type", alias).option("at", snapshot.commit)
+        for key, value in from_._manifest.root.storage_options.items():
+            reader = reader.option(f"{STORAGE}{key}", value)
+        reader.load().createOrReplaceTempView(name)
+    return names
+
+
+def view_names(catalog: Catalog) -> dict[str, str]:
+    """What the view of each type is called, by alias. Spark folds the case of names, so only what is left then tells two apart."""
+    entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
+    times = Counter(entity.name.lower() for entity in entities)
+    names = {
+        f"{entity.kind}:{entity.name}": entity.name if times[entity.name.lower()] == 1 else f"{entity.name}_{entity.kind}"
+        for entity in entities
+    }
+    folded = Counter(name.lower() for name in names.values())
+    for alias, name in names.items():
+        if folded[name.lower()] > 1:
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT, f"Spark cannot tell the view of {alias} from another one called {name}; read the types one by one"
+            )
+    return names

@@ -1,164 +1,249 @@
-"""A task's payload and number -> its answer as JSON text: what `shipped` calls on an executor.
+"""An assignment and the number of a part -> a reply, as bytes and text: what `shipped` calls on an executor.
 
-Refusals travel as answers, and so does the failure of a last attempt: a Spark job that fails tells nobody which files its other tasks
-wrote, so ours end well whenever they can, and the driver removes the files and raises.
+A task reads its part of the input with the reader of every load, checks each row with the validation of every load, and writes data
+files that no commit names yet. Only the reply of the attempt that Spark counts reaches the driver, so files of other attempts stay unnamed.
+
+Spark tries a failed task again. A task therefore raises while an attempt is left and the error may go away, and otherwise replies with
+the failure, so that the driver can raise the same error.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import assert_never
 
 import msgspec
 import pyarrow as pa
 
-from omnigraph import errors
-from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, StorageError
+from omnigraph.catalog.model import EntityType
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.load.parts import Part, count_lines, pieces_of
-from omnigraph.exec.load.tablefiles import TablePart
+from omnigraph.exec.load.read import Batch, Report, read_batches
+from omnigraph.exec.load.staging import Staging, Target
+from omnigraph.exec.problems import Problem
+from omnigraph.exec.validate.values import check_values
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
-from omnigraph.spark.unload import Unload, Unloaded, unload_part
-from omnigraph.spark.work import Answer, Job, lines_of, problems_of, stage_part, stage_rows, stage_table
+from omnigraph.spark.handles import catalog_of, tables_of
+from omnigraph.spark.messages import (
+    CountLines,
+    Failure,
+    FindLines,
+    FindProblems,
+    Job,
+    LineNumbers,
+    PartTask,
+    Reply,
+    Result,
+    SliceProblems,
+    StagedPart,
+    StageFrame,
+    StageLines,
+    StageTables,
+    TypePart,
+    TypeRows,
+    Unload,
+    decode_assignment,
+    encode_reply,
+)
+from omnigraph.spark.unload import unload_part
+from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
 
 
-class Payload(msgspec.Struct, frozen=True):
-    """What all tasks of one Spark job are told. `attempts` is how often Spark tries a task, if that is known."""
-
-    job: Job
-    parts: tuple[Part, ...] = ()
-    limit: int = 0
-    attempts: int | None = None
-    type_id: TypeId | None = None
-    rows: tuple[tuple[int, ...], ...] = ()
-    """Of each part those that are asked about."""
+def run_part(assignment: bytes, number: int) -> str:
+    """The reply of one task over a part."""
+    told = decode_assignment(assignment)
+    task = told.task
+    assert not isinstance(task, StageFrame), "a data frame has partitions, not parts"
+    return _replied(told.attempts, lambda: _run(task, number))
 
 
-class TypePart(msgspec.Struct, frozen=True):
-    """A part of the table of one type."""
-
-    type_: str
-    part: TablePart
-
-
-class TablePayload(msgspec.Struct, frozen=True):
-    """What all tasks of a job over tables are told."""
-
-    job: Job
-    parts: tuple[TypePart, ...]
-    limit: int
-    attempts: int | None = None
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """An error of ours on its way from an executor to the driver."""
-
-    error: str
-    kind: str
-    message: str
-    facts: dict[str, str | int | float | bool | None]
-
-    def raised(self) -> OmniGraphError:
-        """The same error here."""
-        class_: type[OmniGraphError] = getattr(errors, self.error)
-        kind, facts = Kind(self.kind), dict(self.facts)
-        if issubclass(class_, StorageError):
-            return class_(kind, self.message, outcome=Outcome(str(facts.pop("outcome"))), **facts)
-        return class_(kind, self.message, **facts)
-
-
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of these."""
-
-    answer: Answer | None = None
-    lines: tuple[int, ...] = ()
-    unloaded: Unloaded | None = None
-    failure: Failure | None = None
-    missing: str | None = None
-    """The module an executor does not have."""
-    release: str | None = None
-    """The other release of ours that an executor has."""
-
-
-def encode_payload(payload: Payload | TablePayload | Unload) -> bytes:
-    return msgspec.msgpack.encode(payload)
-
-
-def stage(payload: bytes, number: int) -> str:
-    """Read, check and write one part."""
-    told = _told(payload)
-    return _reply(told.attempts, lambda: Reply(_written(stage_part(told.job, number, told.parts[number]))))
-
-
-def table(payload: bytes, number: int) -> str:
-    """Read, check and write one part of a table."""
-    told = msgspec.msgpack.decode(payload, type=TablePayload)
-    type_, part = told.parts[number].type_, told.parts[number].part
-    return _reply(told.attempts, lambda: Reply(_written(stage_table(told.job, number, type_, part, limit=told.limit))))
-
-
-def count(payload: bytes, number: int) -> str:
-    """Count the lines of each block of a part."""
-    told = _told(payload)
-    return _reply(told.attempts, lambda: Reply(lines=tuple(map(count_lines, pieces_of(told.parts[number])))))
-
-
-def problems(payload: bytes, number: int) -> str:
-    """Say what is wrong with one block."""
-    told = _told(payload)
-    return _reply(told.attempts, lambda: Reply(problems_of(told.job, told.parts[number], limit=told.limit)))
-
-
-def lines(payload: bytes, number: int) -> str:
-    """Say in which lines of a part some rows of a type are."""
-    told = _told(payload)
-    assert told.type_id is not None
-    type_id = told.type_id
-    return _reply(told.attempts, lambda: Reply(lines=tuple(lines_of(told.job, told.parts[number], type_id, told.rows[number]))))
-
-
-def rows(payload: bytes, type_name: str, batches: Iterator[pa.RecordBatch]) -> str:
-    """Check and write the rows of one partition of a data frame."""
+def run_rows(assignment: bytes, batches: Iterator[pa.RecordBatch]) -> str:
+    """The reply of one task over the rows of one partition of a data frame."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None, "Spark runs this"
     number = context.partitionId()
-    told = _told(payload)
-    return _reply(told.attempts, lambda: Reply(_written(stage_rows(told.job, number, type_name, batches, limit=told.limit))))
+    told = decode_assignment(assignment)
+    task = told.task
+    assert isinstance(task, StageFrame), "only a data frame has rows"
+    return _replied(told.attempts, lambda: _written(stage_rows(task, number, batches)))
 
 
-def unload(payload: bytes, number: int) -> str:
-    """Write one part of an export. Its driver clears the whole folder if it fails, so an attempt may fail like any task."""
-    job = msgspec.msgpack.decode(payload, type=Unload)
-    return _reply(None, lambda: Reply(unloaded=unload_part(job, number)))
+def _run(task: PartTask, number: int) -> Result:
+    match task:
+        case StageLines(job, parts):
+            return _written(stage_lines(job, number, parts[number]))
+        case StageTables(job, parts, limit):
+            return _written(stage_table(job, number, parts[number], limit=limit))
+        case CountLines(parts):
+            return LineNumbers(tuple(map(count_lines, pieces_of(parts[number]))))
+        case FindProblems(job, parts, limit):
+            return problems_of(job, parts[number], limit=limit)
+        case FindLines(job, parts, type_id, rows):
+            return LineNumbers(tuple(lines_of(job, parts[number], type_id, rows[number])))
+        case Unload():
+            return unload_part(task, number)
+        case _:
+            assert_never(task)
 
 
-def _told(payload: bytes) -> Payload:
-    return msgspec.msgpack.decode(payload, type=Payload)
+# -- loads
 
 
-def _written(answer: Answer) -> Answer:
+def stage_lines(job: Job, number: int, part: Part) -> StagedPart:
+    """Read, check and write one part of a file. The first problem ends it: the driver asks for all of them when lines have numbers."""
+    report = Report(1)
+    staging = _staging(job)
+    with _discarded_on_failure(staging):
+        for batch in read_batches(part, catalog_of(job.catalog), report, check=check_values):
+            if not report.problems:
+                staging.add(batch)
+        if report.problems:
+            staging.discard()
+            return StagedPart(number, refused=True)
+        staging.finish()
+    return StagedPart(number, _type_rows(staging))
+
+
+def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedPart:
+    """Check and write one part of a table. Problems are reported slice by slice, so that the driver can stop at the slice where a
+    reader of the whole table would.
+    """
+    report, slices = Report(limit), list[SliceProblems]()
+    staging = _staging(job)
+    with _discarded_on_failure(staging):
+        for batch in read_batches({what.type_: what.part}, catalog_of(job.catalog), report, check=check_values):
+            if report.problems:
+                slices.append(_since(report, slices))
+            elif job.writes:
+                staging.add(batch)
+        if report.problems:
+            staging.discard()
+            slices.append(_since(report, slices))  # columns that do not suit have no batch
+            return StagedPart(number, refused=True, slices=tuple(slices))
+        staging.finish()
+    return StagedPart(number, _type_rows(staging))
+
+
+def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch]) -> StagedPart:
+    """Check and write the rows of one partition of a data frame. All are read, and all problems counted."""
+    job, catalog, whole = task.job, catalog_of(task.job.catalog), Report(task.limit)
+    staging, records = _staging(job), 0
+    with _discarded_on_failure(staging):
+        for rows in batches:
+            report = Report(task.limit)
+            for batch in read_batches({task.type_name: rows}, catalog, report, check=check_values):
+                if job.writes and not report.problems and not whole.problems:
+                    staging.add(batch)
+            whole.add(_moved(report.problems, by=records))
+            whole.more += report.more
+            records += rows.num_rows
+        if whole.problems:
+            staging.discard()
+            return StagedPart(number, refused=True, records=records, problems=tuple(whole.problems), more=whole.more)
+        staging.finish()
+    return StagedPart(number, _type_rows(staging), records=records)
+
+
+def problems_of(job: Job, block: Part, *, limit: int) -> StagedPart:
+    """The problems of the records in a block, now that the number of its first line is known."""
+    report = Report(limit)
+    for _ in read_batches(block, catalog_of(job.catalog), report, check=check_values):
+        pass
+    return StagedPart(0, refused=bool(report.problems), problems=tuple(report.problems), more=report.more)
+
+
+def lines_of(job: Job, part: Part, type_id: TypeId, rows: Sequence[int]) -> list[int]:
+    """The lines of some rows of one type, by their numbers in the part from 0, in ascending order."""
+    found: list[int] = []
+    before = 0
+    for batch in read_batches(part, catalog_of(job.catalog), Report()):
+        if batch.entity.id == type_id:
+            found += _lines(batch, [row - before for row in rows[len(found) :] if row - before < len(batch.lines)])
+            before += len(batch.lines)
+    return found
+
+
+def discard(job: Job, parts: Iterable[StagedPart]) -> None:
+    """Remove what tasks wrote: no commit will name it."""
+    for part in parts:
+        for type_id, wrote in part.types:
+            target = job.targets[type_id]
+            shelf = Shelf(tables_of(job.place).open(target.row.ref), native=target.native)
+            shelf.fragments += fragments_from_text(wrote.fragments)
+            shelf.clear()
+
+
+def _lines(batch: Batch, rows: Sequence[int]) -> list[int]:
+    lines: list[int] = batch.lines.take(pa.array(rows, pa.int64())).to_pylist()
+    return lines
+
+
+def _since(report: Report, slices: Sequence[SliceProblems]) -> SliceProblems:
+    """What a report has beyond the problems of the slices before."""
+    reported, more = sum(len(before.problems) for before in slices), sum(before.more for before in slices)
+    return SliceProblems(tuple(report.problems[reported:]), report.more - more)
+
+
+def _moved(problems: Iterable[Problem], *, by: int) -> list[Problem]:
+    """The same problems, their records so many later."""
+    return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
+
+
+@contextmanager
+def _discarded_on_failure(staging: Staging) -> Iterator[None]:
+    """Remove what was written when the work in here fails. The files of a killed task stay until cleanup: no commit names them."""
+    try:
+        yield
+    except Exception:
+        with suppress(OmniGraphError):  # the storage that failed may fail again; the first failure is the one to report
+            staging.discard()
+        raise
+
+
+def _staging(job: Job) -> Staging:
+    def target(entity: EntityType) -> Target:
+        return job.targets[entity.id]
+
+    return Staging(tables_of(job.place), target, write=True, key_bytes=0)
+
+
+def _type_rows(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:
+    return tuple(
+        (staged.entity.id, TypeRows(staged.rows, staged.minted, tuple(fragments_to_text(staged.shelf.fragments))))
+        for staged in staging.types.values()
+        if staged.shelf is not None
+    )
+
+
+# -- replies
+
+
+def _written(part: StagedPart) -> StagedPart:
     if not _attempt():  # another attempt of the same task, in a process where the point is armed again, must be able to pass
         reach(Fault.SPARK_TASK_WRITTEN)
-    return answer
+    return part
 
 
-def _reply(attempts: int | None, work: Callable[[], Reply]) -> str:
+def _replied(attempts: int | None, work: Callable[[], Result]) -> str:
     last = attempts is not None and _attempt() + 1 >= attempts
     try:
-        reply = work()
+        reply: Reply = work()
     except StorageError as error:
         if not last:
             raise  # Spark tries the task again, here or elsewhere
-        reply = Reply(failure=_failure(error))
+        reply = Failure.of(error)
     except OmniGraphError as error:  # trying again would not mend it
-        reply = Reply(failure=_failure(_of_executor(error)))
+        reply = Failure.of(_on_executor(error))
     except Exception as error:
         if not last:
             raise
-        reply = Reply(failure=_failure(StorageError(Kind.STORAGE, f"a task failed: {type(error).__name__}: {error}")))
-    return msgspec.json.encode(reply).decode()
+        reply = Failure.of(StorageError(Kind.STORAGE, f"a task failed: {type(error).__name__}: {error}"))
+    return encode_reply(reply)
 
 
 def _attempt() -> int:
@@ -168,14 +253,9 @@ def _attempt() -> int:
     return context.attemptNumber() if context is not None else 0
 
 
-def _of_executor(error: OmniGraphError) -> OmniGraphError:
+def _on_executor(error: OmniGraphError) -> OmniGraphError:
     """The driver could read the file, or there would be no task."""
     if isinstance(error, NotFound | InvalidInput) and "path" in error.facts:
         where = f"{error.message} on {socket.gethostname()}: all executors must see the files under the same paths"
         return type(error)(error.kind, f"{where}; nothing was written", **error.facts)
     return error
-
-
-def _failure(error: OmniGraphError) -> Failure:
-    facts = {name: fact for name, fact in error.facts.items() if fact is None or isinstance(fact, str | int | float | bool)}
-    return Failure(type(error).__name__, error.kind.value, error.message, facts)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Final, assert_never
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,50 +14,16 @@ from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.json_lines import json_lines
-from omnigraph.ids import TypeId, new_hex16
-from omnigraph.spark.options import Place
-from omnigraph.spark.work import catalog_of, tables_of
+from omnigraph.ids import new_hex16
+from omnigraph.spark.handles import catalog_of, tables_of
+from omnigraph.spark.messages import Format, Unload, Unloaded, UnloadPart
 from omnigraph.store.objects import open_objects
-from omnigraph.store.tables import TableRef
 
 FILE_BYTES: Final = 64 << 20
 """A file is put when its rows have about this many bytes in memory."""
 BATCH_ROWS: Final = 32_768
 BLOB_BATCH_ROWS: Final = 64
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
-
-
-class Format(StrEnum):
-    """What an export is written as."""
-
-    NDJSON = "ndjson"
-    PARQUET = "parquet"
-
-
-class UnloadPart(msgspec.Struct, frozen=True):
-    """What one task writes: some fragments of the table of one type."""
-
-    type_id: TypeId
-    ref: TableRef
-    fragments: tuple[int, ...]
-
-
-class Unload(msgspec.Struct, frozen=True):
-    """What every task of an export knows."""
-
-    graph: Place
-    catalog: bytes
-    target: Place
-    format: Format
-    parts: tuple[UnloadPart, ...]
-
-
-class Unloaded(msgspec.Struct, frozen=True):
-    """What one task wrote: its rows and the names of its files."""
-
-    part: int
-    rows: int
-    files: tuple[str, ...]
 
 
 def unload_part(job: Unload, number: int) -> Unloaded:
@@ -83,7 +47,7 @@ def _tables(job: Unload, part: UnloadPart, entity: EntityType) -> Iterator[pa.Ta
     schema = table_schema(entity)
     waiting: list[pa.RecordBatch] = []
     held, put = 0, False
-    table = tables_of(job.graph.uri, job.graph.storage_options).open(part.ref)
+    table = tables_of(job.graph).open(part.ref)
     batch_rows = BLOB_BATCH_ROWS if blob_properties(entity) else BATCH_ROWS
     for batch in table.scan(schema.names, batch_rows=batch_rows, fragments=part.fragments) if part.fragments else ():
         waiting.append(batch)

@@ -1,6 +1,6 @@
 """A data frame of one type -> data files written by tasks, and one commit of them: a load whose rows Spark brings.
 
-The three parts run in three processes. The first decides where files go; tasks check their rows, write them, and answer with the names of
+The three parts run in three processes. The first decides where files go; tasks check their rows, write them, and reply with the names of
 the files; the last hands those to the same `Load` as any other load, which checks keys and endpoints and runs the write protocol. If the
 branch moved meanwhile, it checks again; nothing is written twice.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -27,20 +26,19 @@ from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
 from omnigraph.ids import BranchName
 from omnigraph.spark.intake import take_frame
-from omnigraph.spark.options import WriteOptions
-from omnigraph.spark.plainly import plainly
-from omnigraph.spark.tasks import Payload, Reply, encode_payload, rows
-from omnigraph.spark.work import Job, discard
+from omnigraph.spark.messages import Assignment, Job, Place, Reply, StagedPart, StageFrame, decode_reply, encode_assignment
+from omnigraph.spark.options import WriteOptions, without_traceback
+from omnigraph.spark.tasks import discard, run_rows
 
 
-class Told(WriterCommitMessage):
-    """What one task answered, as JSON text."""
+class TaskMessage(WriterCommitMessage):
+    """The reply of one task, as JSON text."""
 
     def __init__(self, reply: str) -> None:
         self.reply = reply
 
 
-class AnswersIntake:
+class StagedIntake:
     """Rows that tasks have written already. The files lie where `job` said."""
 
     def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply]) -> None:
@@ -73,14 +71,15 @@ class TypeWriter(DataSourceArrowWriter):
         self._entity = entity
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: check and write the rows of one partition. Bad rows are told in the answer, for one report of them all."""
-        return Told(rows(encode_payload(Payload(self._job, limit=REPORTED)), f"{self._entity.kind}:{self._entity.name}", iterator))
+        """On an executor: check and write the rows of one partition. Problems travel in the reply, for one report of them all."""
+        task = StageFrame(self._job, f"{self._entity.kind}:{self._entity.name}", REPORTED)
+        return TaskMessage(run_rows(encode_assignment(Assignment(task)), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when every task has answered: the rows land, whole or not at all."""
-        with plainly():
+        with without_traceback():
             replies = _replies(messages)
-            intake = AnswersIntake(self._job, self._entity, replies)
+            intake = StagedIntake(self._job, self._entity, replies)
             options = self._options
             try:
                 graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
@@ -106,7 +105,7 @@ class TypeWriter(DataSourceArrowWriter):
             self._discard(_replies(messages))
 
     def _discard(self, replies: Sequence[Reply]) -> None:
-        discard(self._job, [reply.answer for reply in replies if reply.answer is not None])
+        discard(self._job, [reply for reply in replies if isinstance(reply, StagedPart)])
 
 
 def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
@@ -117,9 +116,9 @@ def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
     entity = entity_named(options.type, catalog)
     if problems := list(wrong_columns(entity, to_arrow_schema(schema, timezone="UTC"), text=False)):
         raise error(problems)
-    job = Job(graph.uri, options.place.storage_options, encode(catalog), {entity.id: target_of(snapshot, entity)})
+    job = Job(Place(graph.uri, options.place.storage_options), encode(catalog), {entity.id: target_of(snapshot, entity)})
     return TypeWriter(options, job, entity)
 
 
 def _replies(messages: Sequence[WriterCommitMessage | None]) -> list[Reply]:
-    return [msgspec.json.decode(message.reply, type=Reply) for message in messages if isinstance(message, Told)]
+    return [decode_reply(message.reply) for message in messages if isinstance(message, TaskMessage)]

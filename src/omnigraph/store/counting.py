@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.store.objects import Names, Objects
+    from omnigraph.store.objects import Objects
+from omnigraph.store.paths import Names
 
 
 class CountingObjects:

@@ -16,8 +16,8 @@ from lance.file import LanceFileReader
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.store.blobs import blob_names
+from omnigraph.store.damage import IndexFiles
 from omnigraph.store.failure import raised_by_lance
-from omnigraph.store.intact import IndexFiles
 from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, open_dataset
 from omnigraph.store.take import blob_sizes, read_blob, take
 

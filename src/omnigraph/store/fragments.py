@@ -12,6 +12,8 @@ from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.tables import Table
 
 _BATCH: Final = 65_536
+GROUP_ROWS: Final = 131_072
+"""Small fragments are read together up to about this many rows; a larger one is a group of its own."""
 
 
 class Fragment(msgspec.Struct, frozen=True, array_like=True):
@@ -54,3 +56,22 @@ def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[st
         yield from scanner.to_reader()
     except raised_by_lance() as error:
         raise table.failed(error, doing="scan") from error
+
+
+class FragmentGroup(msgspec.Struct, frozen=True):
+    """Some fragments of a table, in their order: the work of one task."""
+
+    ids: tuple[int, ...]
+    rows: int
+
+
+def groups(table: Table, *, group_rows: int = GROUP_ROWS) -> list[FragmentGroup]:
+    """Neighbouring fragments together. A table without rows is one group without fragments."""
+    found: list[FragmentGroup] = []
+    for part in fragments(table):
+        live = part.rows - (part.deletions[2] if part.deletions is not None else 0)
+        if found and found[-1].rows + live <= group_rows:
+            found[-1] = FragmentGroup((*found[-1].ids, part.id), found[-1].rows + live)
+        else:
+            found.append(FragmentGroup((part.id,), live))
+    return found or [FragmentGroup((), 0)]

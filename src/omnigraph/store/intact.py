@@ -14,76 +14,49 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final, Protocol, TypeVar
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.store.damage import IndexDamage, IndexFiles
 from omnigraph.store.failure import raised_by_lance
-
-if TYPE_CHECKING:
-    from omnigraph.store.root import Root
-    from omnigraph.store.tables import Table, TableRef
+from omnigraph.store.root import Root
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_SCALAR: Final = frozenset({"BTree", "Bitmap"})
-"""The kinds that filters and keyed writes ask."""
-
 _WORKSHOP: Final = "staging"
 """A folder in that of a full-text index where its parts are put together; what a dead builder left there belongs to nothing."""
 
 
-class IndexFiles(msgspec.Struct, frozen=True):
-    """One segment of an index: where its files lie, and how many bytes they have together, by the table's version file."""
-
-    name: str
-    column: str
-    kind: str
-    uuid: str
-    folder: str
-    size_bytes: int | None
-    fragments: frozenset[int]
-    """Those that it covers; some may be gone since."""
+class Indexed(Protocol):
+    """A table, as far as its indexes go."""
 
     @property
-    def is_scalar(self) -> bool:
-        return self.kind in _SCALAR
-
-
-class IndexDamage(msgspec.Struct, frozen=True):
-    """An index that cannot be used, and why. `hidden`: its files have the right sizes, so that others do not see it at once."""
-
-    index: IndexFiles
-    reason: str
-    hidden: bool = False
+    def root(self) -> Root: ...
 
     @property
-    def remedy(self) -> str:
-        removed = f"remove the folder {self.index.folder}; " if self.hidden else ""
-        return f"{removed}`ensure_indices` builds it anew"
+    def indexes(self) -> tuple[IndexFiles, ...]: ...
 
 
-def index_files(dataset: Any, ref: TableRef) -> tuple[IndexFiles, ...]:
+def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]:
     """The files of every index of an open version. From the version file alone: nothing is read."""
     bases: dict[int, Any] = {}
     found = []
     for index in dataset.describe_indices():
         for segment in index.segments:
-            home = ref.home
+            place = home
             if segment.base_id is not None:  # inherited from the native branch that this one was made from
                 bases = bases or dataset.base_paths()
-                path = str(bases[segment.base_id].path)
-                home = path[path.rindex(ref.path) :]
-            folder = f"{home}/_indices/{segment.uuid}"
+                base = str(bases[segment.base_id].path)
+                place = base[base.rindex(path) :]
+            folder = f"{place}/_indices/{segment.uuid}"
             about = index.name, index.field_names[0], index.index_type
             found.append(IndexFiles(*about, str(segment.uuid), folder, segment.size_bytes, frozenset(segment.fragment_ids)))
     return tuple(found)
 
 
-def damaged_indexes(table: Table, *, anew: bool = False) -> tuple[IndexDamage, ...]:
+def damaged_indexes(table: Indexed, *, anew: bool = False) -> tuple[IndexDamage, ...]:
     """The indexes of a table that cannot be used. What was found whole before is looked at again only `anew`."""
     return tuple(_damages(table.root, table.indexes, anew=anew))
 
@@ -119,7 +92,7 @@ class Access(StrEnum):
     BY_SCAN = "by_scan"
 
 
-def by_index(table: Table, ask: Callable[[Access], T], *, on: object) -> T:
+def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
     """What `ask` gives, by the table's indexes; without them when one is damaged, or turns out to be.
 
     `on` is the filter, or the column, that the question is about. `ask` may be called twice: nobody must see an effect of it.
@@ -134,7 +107,7 @@ def by_index(table: Table, ask: Callable[[Access], T], *, on: object) -> T:
         return without_index(table, ask, on=on, error=error)
 
 
-def without_index(table: Table, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:
+def without_index(table: Indexed, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:
     """The same question once more, after `error`. It is raised again when no index can be to blame for it."""
     if on is None or not _scalar(table) or "KeyboardInterrupt" in str(error):
         raise error
@@ -143,11 +116,11 @@ def without_index(table: Table, ask: Callable[[Access], T], *, on: object, error
     return answer
 
 
-def _scalar(table: Table) -> list[IndexFiles]:
+def _scalar(table: Indexed) -> list[IndexFiles]:
     return [index for index in table.indexes if index.is_scalar]
 
 
-def _blame(table: Table, on: object, error: BaseException) -> None:
+def _blame(table: Indexed, on: object, error: BaseException) -> None:
     """An index failed a question that went well without it: find out which one, and use it no more."""
     if list(_damages(table.root, _scalar(table), anew=True)):
         return

@@ -6,17 +6,14 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.errors import Kind, NotFound, Outcome, ResourceLimitExceeded, StorageError
 from omnigraph.ids import content_hash
 from omnigraph.store import folders
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.lock_proof import prove_locks
-from omnigraph.store.paths import check_path, check_prefix
-
-if TYPE_CHECKING:
-    from omnigraph.store.objects import Names, Objects
+from omnigraph.store.paths import Names, check_path, check_prefix
 
 # How often a write starts over when its folder is deleted under it.
 _ATTEMPTS: Final = 20
@@ -208,11 +205,9 @@ class LocalObjects:
             raise wrap_os_error(error, doing="flush", path=folder, outcome=Outcome.UNKNOWN) from error
 
 
-def probe_local(objects: Objects) -> None:
+def probe_folder(root: str) -> None:
     """Refuse a root whose file system has no hard links, or no locks that exclude, before anything is claimed there (A-11)."""
-    if not objects.is_local:
-        return
-    folder = objects.uri
+    folder = root
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     try:
@@ -220,7 +215,7 @@ def probe_local(objects: Objects) -> None:
             other = folders.staging_name()
             folders.hard_link(descriptor, staged, other)
             os.unlink(other, dir_fd=descriptor)
-        prove_locks(folder, graph=objects.uri)
+        prove_locks(folder, graph=root)
     except OSError as error:
         raise wrap_os_error(error, doing="write below", path=folder) from error
 

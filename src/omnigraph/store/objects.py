@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from omnigraph.store.foreign import wrap_os_error
-from omnigraph.store.local import LocalObjects, probe_local
-from omnigraph.store.paths import canonical_uri, is_local
+from omnigraph.store.local import LocalObjects, probe_folder
+from omnigraph.store.paths import Names, canonical_uri, is_local
 
 __all__ = ["Objects", "canonical_uri", "open_objects", "probe_local", "wrap_os_error"]
-
-Names = list[str]
 
 
 class Objects(Protocol):
@@ -72,3 +70,9 @@ def open_objects(uri: str, *, storage_options: Mapping[str, str] | None = None) 
     from omnigraph.store.remote import open_remote  # obstore is loaded only where it is needed
 
     return open_remote(canonical, storage_options=storage_options or {})
+
+
+def probe_local(objects: Objects) -> None:
+    """Refuse a folder on a file system that cannot hold a graph. Other stores have nothing to probe."""
+    if objects.is_local:
+        probe_folder(objects.uri)

@@ -11,6 +11,9 @@ from omnigraph.errors import InvalidInput, Kind, Unsupported, redacted
 # What an interrupted local write leaves behind ends in this; no object may, so that a listing can tell them apart.
 RESIDUE: Final = ".omnigraph-tmp"
 
+Names = list[str]
+"""What a listing returns. A class with a method `list` cannot write that type."""
+
 _S3: Final = "s3://"
 _MEMORY: Final = "memory://"
 

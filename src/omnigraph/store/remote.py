@@ -20,13 +20,11 @@ from obstore.store import MemoryStore, S3Store
 from omnigraph.errors import Kind, NotFound, ResourceLimitExceeded, StorageError
 from omnigraph.faults import Fault, reach
 from omnigraph.store.foreign import evidence, never_applied, wrap_obstore_error
-from omnigraph.store.paths import RESIDUE, check_path, check_prefix, s3_place
+from omnigraph.store.paths import RESIDUE, Names, check_path, check_prefix, s3_place
 
 if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
-
-    from omnigraph.store.objects import Names
 
 # Keys that only Lance reads, and what they are for us: another name, a retry setting, or nothing.
 _RENAMED: Final = {"request_timeout": "timeout"}

@@ -6,16 +6,14 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lance.lance import _Session as Session
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.store.damage import IndexDamage
 from omnigraph.store.objects import Objects, open_objects
 from omnigraph.store.process import refuse_forked_child
-
-if TYPE_CHECKING:
-    from omnigraph.store.intact import IndexDamage
 
 FSYNC_ENVIRONMENT: Final = "OMNIGRAPH_FSYNC"
 SIDE_BY_SIDE: Final = 4

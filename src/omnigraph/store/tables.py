@@ -20,9 +20,10 @@ from lance.debug import list_transactions
 from omnigraph.errors import InvalidInput, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
+from omnigraph.store.damage import IndexFiles
 from omnigraph.store.durable import is_newest, is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
-from omnigraph.store.intact import Access, IndexFiles, by_index, index_files, without_index
+from omnigraph.store.intact import Access, by_index, index_files, without_index
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 
@@ -88,7 +89,7 @@ class Table:
     def indexes(self) -> tuple[IndexFiles, ...]:
         """The files of its indexes, by the version file."""
         try:
-            return index_files(self.dataset, self.ref)
+            return index_files(self.dataset, path=self.ref.path, home=self.ref.home)
         except raised_by_lance() as error:
             raise self.failed(error, doing="list the indexes of") from error
 

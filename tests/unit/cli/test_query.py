@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnigraph.cli.rows import printed
+from omnigraph.cli.output import printed
 from tests.unit.cli.calls import Call
 
 PEOPLE = "query people() { match { $p: Person } return { $p.name as name, $p.born } order { name } }"

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from omnigraph.cli.flags import Flags
-from omnigraph.cli.scope import BIRTH, DATA, DIRECT, HISTORY, LOCAL, Capability, Target, admit, confirm, echo_write, resolve
+from omnigraph.cli.scope import BIRTH, DATA, DIRECT, HISTORY, LOCAL, Capability, Flags, Target, admit, confirm, echo_write, resolve
 from omnigraph.errors import InvalidInput
 from tests.unit.cli.calls import Call
 

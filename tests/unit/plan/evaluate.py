@@ -12,7 +12,7 @@ from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field
 from omnigraph.plan.rules.fold_constants import COMPARE
 from omnigraph.plan.typed import Direction
-from omnigraph.testing.brute.text import bm25, distances, fused, text_matches
+from tests.harness.brute.text import bm25, distances, fused, text_matches
 
 Row = dict[Any, Any]
 """Binding -> id, and `("score", slot)` -> number."""

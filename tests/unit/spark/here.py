@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from omnigraph.exec.load.load import Intake
 from omnigraph.graph import Graph, LoadReceipt
-from omnigraph.spark import tasks
-from omnigraph.spark.tasks import Payload, Reply, TablePayload, encode_payload
-from omnigraph.spark.watched import OnDone
+from omnigraph.spark.messages import Assignment, PartTask, Reply, decode_reply, encode_assignment
+from omnigraph.spark.runner import OnDone
+from omnigraph.spark.tasks import run_part
 
 
 class Here:
     """Runs tasks in this process, with everything that would travel made into bytes and back."""
 
-    def on_parts(self, doing: str, payload: Payload | TablePayload, *, on_done: OnDone | None = None) -> list[Reply]:
-        encoded = encode_payload(payload)
-        return [msgspec.json.decode(getattr(tasks, doing)(encoded, number), type=Reply) for number in range(len(payload.parts))]
+    def on_parts(self, task: PartTask, *, on_done: OnDone | None = None) -> list[Reply]:
+        encoded = encode_assignment(Assignment(task))
+        return [decode_reply(run_part(encoded, number)) for number in range(len(task.parts))]
 
 
 def loaded(graph: Graph, intake: Intake, mode: str, *, branch: str, report_errors: int) -> LoadReceipt:

@@ -15,7 +15,7 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.problems import Code
 from omnigraph.graph import Graph
-from omnigraph.spark.tables import TablesIntake
+from omnigraph.spark.intake import TablesIntake
 from tests.loads import ndjson
 from tests.table_worlds import TableWorld, table_world
 from tests.unit.spark.here import Here, loaded

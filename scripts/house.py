@@ -1,0 +1,165 @@
+"""`python -m scripts.house`: the source tree -> its modules, their sizes and importers, import cycles and lines by package.
+
+An import counts wherever it stands: at the top of a module, inside a function or under TYPE_CHECKING. A cycle that is hidden
+by a lazy import is a cycle. Exit code 1 when a limit is broken.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent / "src"
+PACKAGE = "omnigraph"
+SMALL_LINES = 60
+SMALL_LIMIT = 20
+"""So many modules under SMALL_LINES may have one importer only: contracts, and enums that many packages would otherwise not share."""
+
+
+class Module(NamedTuple):
+    """One source file. `imports` are the modules of ours that it names, lazily or not."""
+
+    name: str
+    lines: int
+    documented: bool
+    is_package: bool
+    imports: frozenset[str]
+
+
+class House(NamedTuple):
+    """The tree as numbers."""
+
+    modules: int
+    median_lines: int
+    largest: tuple[str, int]
+    single_importer: tuple[str, ...]
+    cycles: tuple[tuple[str, ...], ...]
+    lines_by_package: dict[str, int]
+    undocumented: tuple[str, ...]
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The limits that do not hold."""
+        found = []
+        if len(self.single_importer) > SMALL_LIMIT:
+            found.append(f"{len(self.single_importer)} modules under {SMALL_LINES} lines have one importer; at most {SMALL_LIMIT} may")
+        if self.cycles:
+            found.append(f"{len(self.cycles)} import cycles")
+        if self.undocumented:
+            found.append(f"{len(self.undocumented)} modules without a docstring")
+        return tuple(found)
+
+
+def read(root: Path = ROOT) -> dict[str, Module]:
+    """Every module below the root, by its dotted name."""
+    files = {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
+    modules = {}
+    for name, path in files.items():
+        text = path.read_text()
+        tree = ast.parse(text)
+        imports = frozenset(target for target in _targets(tree, frozenset(files)) if target != name)
+        modules[name] = Module(name, text.count("\n"), ast.get_docstring(tree) is not None, path.name == "__init__.py", imports)
+    return modules
+
+
+def measure(modules: dict[str, Module]) -> House:
+    """The numbers of the tree."""
+    importers: dict[str, set[str]] = {name: set() for name in modules}
+    for module in modules.values():
+        for target in module.imports:
+            importers[target].add(module.name)
+    largest = max(modules.values(), key=lambda module: module.lines)
+    by_package: dict[str, int] = {}
+    for module in modules.values():
+        package = module.name if module.is_package else module.name.rpartition(".")[0]
+        by_package[package] = by_package.get(package, 0) + module.lines
+    return House(
+        modules=len(modules),
+        median_lines=int(statistics.median(module.lines for module in modules.values())),
+        largest=(largest.name, largest.lines),
+        single_importer=tuple(
+            f"{module.name} ({module.lines}), used by {next(iter(importers[module.name]))}"
+            for module in modules.values()
+            if module.lines < SMALL_LINES and not module.is_package and len(importers[module.name]) == 1
+        ),
+        cycles=tuple(_cycles({name: module.imports for name, module in modules.items()})),
+        lines_by_package=dict(sorted(by_package.items())),
+        undocumented=tuple(module.name for module in modules.values() if not module.documented),
+    )
+
+
+def _dotted(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _targets(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
+    """The modules that a file imports: `from a import b` names `a.b` where that is a module, else `a`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else node.module
+
+
+def _cycles(graph: dict[str, frozenset[str]]) -> Iterator[tuple[str, ...]]:
+    """Strongly connected components of more than one module (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[tuple[str, ...]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in graph[name]:
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            component = []
+            while not component or component[-1] != name:
+                component.append(stack.pop())
+            if len(component) > 1:
+                found.append(tuple(sorted(component)))
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return iter(sorted(found))
+
+
+def main() -> int:
+    house = measure(read())
+    if "--json" in sys.argv[1:]:
+        print(json.dumps(house._asdict()))
+        return 1 if house.broken else 0
+    print(f"modules                {house.modules}")
+    print(f"median lines           {house.median_lines}")
+    print(f"largest                {house.largest[0]} ({house.largest[1]})")
+    print(f"without a docstring    {len(house.undocumented)}")
+    print(f"single importer, small {len(house.single_importer)}")
+    for line in house.single_importer:
+        print(f"  {line}")
+    print(f"import cycles          {len(house.cycles)}")
+    for cycle in house.cycles:
+        print(f"  {' '.join(cycle)}")
+    print(f"lines                  {sum(house.lines_by_package.values())}")
+    for package, lines in house.lines_by_package.items():
+        print(f"  {lines:6d} {package}")
+    for line in house.broken:
+        print(f"BROKEN: {line}")
+    return 1 if house.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""`omnigraph export`, `copy` and `blob`: a graph -> NDJSON, a second graph, or the bytes of one property."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from omnigraph.cli import output
+from omnigraph.cli.files import whole_file
+from omnigraph.cli.progress import Line
+from omnigraph.cli.scope import COPYING, DATA, HISTORY, PATH, F, Flags, Target, echo_write, global_flags, json_flag, opened, resolve
+
+if TYPE_CHECKING:
+    from omnigraph.exec.blobs import Blob
+
+_LINES_AT_ONCE: Final = 1_000
+
+
+@click.command()
+@click.argument("uri", required=False)
+@click.option("--branch", default="main", show_default=True, help="The branch to export.")
+@click.option("--at", metavar="COMMIT_ID", help="This commit, of whatever branch, instead of the newest.")
+@click.option("--type", "types", multiple=True, metavar="NAME", help="Only the node and edge type of this name. May be given many times.")
+@click.option("--output", "path", type=PATH, metavar="FILE", help="Write to a file instead of stdout. It is replaced when all is there.")
+@click.option("--jsonl", is_flag=True, hidden=True)
+@global_flags
+@click.pass_obj
+def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types: tuple[str, ...], path: Path | None, jsonl: bool) -> None:
+    """Print one snapshot as NDJSON: edges, then nodes, by type and id."""
+    if jsonl:
+        output.note("warning: --jsonl is deprecated; an export is always NDJSON")
+    target = resolve(flags, "export", DATA, uri=uri)
+    with opened(target, mode="r") as graph:
+        lines = graph.export(branch, at=at, types=types or None)
+        if path is None:
+            for data, _ in _line_blocks(lines):
+                output.raw(data)
+            return
+        rows = 0
+        with whole_file(path) as file, Line(quiet=flags.quiet) as line:
+            for data, count in _line_blocks(lines):
+                file.write(data)
+                rows += count
+                line.draw(f"export: {rows:,} records, {file.tell() / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
+    output.note(f"exported {rows} records to {path}")
+
+
+def _line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
+    """Some lines as the bytes of a file, and how many they are."""
+    while block := list(islice(lines, _LINES_AT_ONCE)):
+        yield ("\n".join(block) + "\n").encode(), len(block)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@click.option(
+    "--branch", help="Copy only what this branch shows; it becomes the copy's main. Every branch is copied unless told otherwise."
+)
+@json_flag
+@global_flags
+@click.pass_obj
+def copy(flags: Flags, *, source: str, target: str, branch: str | None, as_json: bool) -> None:
+    """Copy a graph, with its branches and without its history, to an empty place."""
+    there = resolve(flags, "copy", COPYING, uri=source, spelled="SOURCE")
+    place = resolve(flags, "copy", COPYING, uri=target, spelled="TARGET")
+    echo_write(Target(place.uri, flags), "copy")
+    with opened(there, mode="r") as graph:
+        made = graph.copy_to(place.uri, branch=branch, storage_options=flags.storage_options)
+    info = made.info()
+    if as_json:
+        output.document({"uri": place.uri, "source": there.uri, "graph_id": info.graph_id, "branches": made.branches.list()})
+    else:
+        output.line(f"copied {there.uri} to {place.uri}: {info.branches} branches, {sum(info.tables.values())} entities on main")
+
+
+_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+_MOST: Final = 2**63 - 1
+
+
+@click.group()
+@global_flags
+def blob() -> None:
+    """Read Blob properties, one at a time."""
+
+
+def _selector(command: F) -> F:
+    """Which blob of which graph, and when."""
+    for part in (
+        click.argument("entity", type=click.Choice(["node", "edge"])),
+        click.argument("type_", metavar="TYPE"),
+        click.argument("id_", metavar="ID"),
+        click.argument("property_", metavar="PROPERTY"),
+        click.option("--uri", metavar="URI", help="The graph."),
+        click.option("--branch", help="The branch to read; main unless told otherwise."),
+        click.option("--snapshot", metavar="COMMIT_ID", help="Main as it was at this commit, instead of a branch as it is."),
+    )[::-1]:
+        command = part(command)
+    return command
+
+
+@blob.command("get")
+@_selector
+@click.option("--offset", type=click.IntRange(0, _MOST), default=0, help="Where to begin, in bytes.")
+@click.option("--length", type=click.IntRange(1, _MOST), help="How many bytes at most; all that follow unless told otherwise.")
+@click.option("--out", type=PATH, metavar="PATH", help="Write to a file instead of stdout.")
+@global_flags
+@click.pass_obj
+def blob_get(
+    flags: Flags,
+    *,
+    entity: str,
+    type_: str,
+    id_: str,
+    property_: str,
+    uri: str | None,
+    branch: str | None,
+    snapshot: str | None,
+    offset: int,
+    length: int | None,
+    out: Path | None,
+) -> None:
+    """Print the bytes of a blob, as they are."""
+    end = None if length is None else offset + length
+    if end is not None and end > _MOST:
+        raise click.UsageError(f"--offset {offset} and --length {length} end beyond any blob")
+    target = resolve(flags, "blob get", HISTORY, uri=uri, spelled="--uri")
+    with opened(target, mode="r") as graph:
+        found = graph.blob(entity, type_, id_, property_, branch=_branch_of(branch, snapshot), at=snapshot)
+        parts = _parts(found, offset, end)
+        if out is None:
+            for part in parts:
+                output.raw(part)
+            return
+        first = next(parts)  # before the file is touched
+        with whole_file(out) as file:
+            file.write(first)
+            for part in parts:
+                file.write(part)
+
+
+@blob.command("stat")
+@_selector
+@json_flag
+@global_flags
+@click.pass_obj
+def blob_stat(
+    flags: Flags,
+    *,
+    entity: str,
+    type_: str,
+    id_: str,
+    property_: str,
+    uri: str | None,
+    branch: str | None,
+    snapshot: str | None,
+    as_json: bool,
+) -> None:
+    """Print the size and the tag of a blob. No byte of it is read."""
+    target = resolve(flags, "blob stat", HISTORY, uri=uri, spelled="--uri")
+    on = _branch_of(branch, snapshot)
+    with opened(target, mode="r") as graph:
+        resolved = graph.snapshot(on, at=snapshot).commit_id
+        found = graph.blob(entity, type_, id_, property_, branch=on, at=resolved)
+    selector = {"entity": entity, "type": type_, "id": id_, "property": property_}
+    asked = {"branch": on} if snapshot is None else {"snapshot": snapshot}
+    if as_json:
+        shown = {"kind": "managed", "size": found.size, "etag": found.etag}
+        output.document({"selector": selector, **shown, "target": {**asked, "resolved_snapshot": resolved}})
+    else:
+        output.fields({**selector, "kind": "managed", "size": found.size, "etag": found.etag, **asked, "resolved_snapshot": resolved})
+
+
+def _branch_of(branch: str | None, snapshot: str | None) -> str:
+    if branch is not None and snapshot is not None:
+        raise click.UsageError("--branch and --snapshot are mutually exclusive")
+    return branch or "main"
+
+
+def _parts(found: Blob, start: int, end: int | None) -> Iterator[bytes]:
+    """The bytes asked for, some megabytes a time; one part at least, which may be empty."""
+    stop = found.size if end is None else min(end, found.size)
+    yield found.read(start, min(start + _BYTES_AT_ONCE, stop) if start < stop else None)
+    for at in range(start + _BYTES_AT_ONCE, stop, _BYTES_AT_ONCE):
+        yield found.read(at, min(at + _BYTES_AT_ONCE, stop))

@@ -1,0 +1,141 @@
+"""`omnigraph branch`, `commit` and `snapshot`: branches made, listed and removed; commits; what a branch shows, table by table."""
+
+from __future__ import annotations
+
+import click
+
+from omnigraph.cli import output
+from omnigraph.cli.scope import DATA, HISTORY, Flags, Target, confirm, echo_write, global_flags, json_flag, opened, resolve
+from omnigraph.cli.shapes import commit_document, snapshot_document
+
+_graph = click.option("--uri", metavar="URI", help="The graph.")
+
+
+@click.group()
+@global_flags
+def branch() -> None:
+    """Make, list and remove branches."""
+
+
+@branch.command("create")
+@click.argument("name")
+@click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch it starts as.")
+@_graph
+@json_flag
+@global_flags
+@click.pass_obj
+def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
+    """Make a branch. Nothing is copied."""
+    target = _target(flags, uri)
+    echo_write(target, "branch create")
+    with opened(target, mode="rw") as graph:
+        made = graph.branches.create(name, from_=from_)
+    if as_json:
+        output.document({"uri": target.uri, "from": from_, "name": made, "actor_id": flags.actor})
+    else:
+        output.line(f"created branch {made} from {from_}")
+
+
+@branch.command("list")
+@_graph
+@json_flag
+@global_flags
+@click.pass_obj
+def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
+    """Print the names of all branches, sorted."""
+    with opened(_target(flags, uri), mode="r") as graph:
+        names = sorted(graph.branches.list())
+    if as_json:
+        output.document({"branches": names})
+    else:
+        for name in names:
+            output.line(name)
+
+
+@branch.command("delete")
+@click.argument("name")
+@_graph
+@json_flag
+@global_flags
+@click.pass_obj
+def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
+    """Remove a branch and the versions of tables that only it has."""
+    target = _target(flags, uri)
+    echo_write(target, "branch delete")
+    confirm(target, "branch delete", as_json=as_json)
+    with opened(target, mode="rw") as graph:
+        graph.branches.delete(name)
+    if as_json:
+        output.document({"uri": target.uri, "name": name, "actor_id": flags.actor})
+    else:
+        output.line(f"deleted branch {name}")
+
+
+def _target(flags: Flags, uri: str | None) -> Target:
+    return resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
+
+
+@click.group()
+@global_flags
+def commit() -> None:
+    """Look at the history of a graph."""
+
+
+@commit.command("list")
+@click.argument("uri", required=False)
+@click.option("--branch", default="main", show_default=True, help="Whose history.")
+@json_flag
+@global_flags
+@click.pass_obj
+def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
+    """Print the commits of a branch, the newest first."""
+    with opened(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
+        commits = graph.commits(branch)
+    if as_json:
+        output.document({"commits": [commit_document(found) for found in commits]})
+        return
+    for found in commits:
+        actor = f" actor={found.actor}" if found.actor is not None else ""
+        output.line(f"{found.id} graph_branch={found.branch} graph_manifest_version={found.manifest_version}{actor}")
+
+
+@commit.command("show")
+@click.argument("commit_id")
+@_graph
+@json_flag
+@global_flags
+@click.pass_obj
+def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
+    """Print one commit, of any branch."""
+    with opened(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+        found = graph.commit(commit_id)
+    if as_json:
+        output.document(commit_document(found))
+        return
+    output.fields({**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat()})
+
+
+@click.command()
+@click.argument("uri", required=False)
+@click.option("--branch", default="main", show_default=True, help="The branch to look at.")
+@json_flag
+@global_flags
+@click.pass_obj
+def snapshot(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
+    """Print which version of every table a branch shows, and how much is in it."""
+    target = resolve(flags, "snapshot", DATA, uri=uri)
+    from omnigraph.manifest.model import FORMAT
+
+    with opened(target, mode="r") as graph:
+        found = snapshot_document(graph.snapshot(branch), format_number=FORMAT)
+    if as_json:
+        output.document(found)
+        return
+    datasets = found.pop("datasets")
+    output.fields(found)
+    assert isinstance(datasets, list)
+    for dataset in datasets:
+        output.line(
+            f"{dataset['entity_kind']} type '{dataset['type_name']}' published_dataset_version={dataset['published_dataset_version']} "
+            f"native_dataset_branch={dataset['native_dataset_branch'] or 'main'} entities={dataset['entity_count']}"
+        )

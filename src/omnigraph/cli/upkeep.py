@@ -1,0 +1,155 @@
+"""`omnigraph ensure-indices`, `verify`, `recovery`, `info` and `version`: indexes built, a graph checked, and facts about it."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph import __version__
+from omnigraph.cli import output
+from omnigraph.cli.progress import Line
+from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, echo_write, global_flags, json_flag, opened, resolve
+from omnigraph.cli.shapes import indexes_document, recovery_document
+
+if TYPE_CHECKING:
+    from omnigraph.exec.indices import ColumnIndex, IndexProgress
+
+
+@click.command("ensure-indices")
+@click.argument("uri", required=False)
+@click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
+@json_flag
+@global_flags
+@click.pass_obj
+def ensure_indices(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
+    """Build the indexes that the schema asks for and the tables lack."""
+    target = resolve(flags, "ensure-indices", DATA, uri=uri)
+    echo_write(target, "ensure-indices")
+    with opened(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
+        found = graph.ensure_indices(branch, on_progress=lambda progress: line.draw(_index_progress(progress)))
+    if as_json:
+        output.document({"uri": target.uri, **indexes_document(found)})
+        return
+    output.line(
+        f"indexes of {target.uri} on branch {branch}: {len(found.built)} built, {len(found.present)} present, {len(found.pending)} pending"
+    )
+    for index in found.indexes:
+        output.line(_index_line(index))
+
+
+def _index_progress(progress: IndexProgress) -> str:
+    return f"{progress.at} of {progress.of}: {progress.table} ({', '.join(progress.columns)}), {progress.rows:,} rows"
+
+
+def _index_line(index: ColumnIndex) -> str:
+    line = f"{index.state:<7} {index.kind:<9} {index.table}.{index.column}"
+    if index.reason is not None:
+        return f"{line}: {index.reason.text}"
+    if index.damage is not None:
+        return f"{line}: instead of a damaged one ({index.damage})"
+    return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line
+
+
+@click.command()
+@click.argument("uri", required=False)
+@click.option("--deep", is_flag=True, help="Read every byte that a branch shows: rows, blobs, indexes, versions.")
+@json_flag
+@global_flags
+@click.pass_context
+def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool) -> None:
+    """Check every branch and every table of a graph. Reads only."""
+    flags: Flags = context.obj
+    target = resolve(flags, "verify", DIRECT, uri=uri)
+    with opened(target, mode="r") as graph, Line(quiet=flags.quiet) as line:
+        findings = graph.verify(deep=deep, on_progress=lambda progress: line.draw(f"{progress.at} of {progress.of}: {progress.where}"))
+    errors = sum(finding.severity == "error" for finding in findings)
+    if as_json:
+        shown = [{"severity": f.severity.value, "code": f.code, "message": f.message, "where": f.where} for f in findings]
+        output.document({"uri": target.uri, "ok": errors == 0, "findings": shown})
+    else:
+        for finding in findings:
+            output.line(f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}")
+        output.line(f"verified {target.uri}: {errors} errors, {len(findings) - errors} warnings")
+    if errors:
+        context.exit(1)
+
+
+@click.group()
+@global_flags
+def recovery() -> None:
+    """Look at interrupted writes, and what became of them."""
+
+
+@recovery.command("list")
+@click.argument("uri", required=False)
+@json_flag
+@global_flags
+@click.pass_obj
+def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
+    """Print the interrupted writes that somebody finished or undid, the newest first."""
+    with opened(resolve(flags, "recovery", DIRECT, uri=uri), mode="r") as graph:
+        found = graph.recoveries()
+    if as_json:
+        output.document({"recoveries": [recovery_document(one) for one in found]})
+        return
+    for one in found:
+        actor = f" actor={one.actor}" if one.actor is not None else ""
+        output.line(
+            f"{one.at.isoformat()} {one.outcome} {one.writer} graph_branch={one.branch} "
+            f"commit={one.commit_id} operation={one.operation_id}{actor}"
+        )
+    if not found:
+        output.line("(no interrupted writes)")
+
+
+@click.command()
+@click.argument("uri", required=False)
+@json_flag
+@global_flags
+@click.pass_obj
+def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
+    """Print where a graph is, its format, and how much it holds on main."""
+    with opened(resolve(flags, "info", DIRECT, uri=uri), mode="r") as graph:
+        found = graph.info()
+    facts = {
+        "uri": found.uri,
+        "graph_id": found.graph_id,
+        "format": found.format,
+        "fsync": found.fsync,
+        "branches": found.branches,
+        "commits": found.commits,
+        "python": found.python,
+    }
+    tables = dict(sorted(found.tables.items()))
+    if as_json:
+        output.document({**facts, "tables": tables})
+        return
+    output.fields({**facts, **tables})
+
+
+STANDS_ON = ("pylance", "pyarrow", "obstore", "pyspark")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the versions of what omnigraph stands on.")
+@global_flags
+@click.pass_obj
+def version(flags: Flags, *, as_json: bool) -> None:
+    """Print the version."""
+    admit(flags, "version", LOCAL)
+    if not as_json:
+        output.line(f"omnigraph {__version__}")
+        return
+    packages = {name: found for name in STANDS_ON if (found := _installed(name)) is not None}
+    output.document({"version": __version__, "python": platform.python_version(), "packages": packages})
+
+
+def _installed(name: str) -> str | None:
+    from importlib import metadata  # 25 ms that only --json needs
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

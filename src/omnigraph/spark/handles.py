@@ -1,0 +1,26 @@
+"""A place or an encoded schema -> its tables or its catalog, kept open from task to task of one process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from omnigraph.catalog import Catalog, decode
+from omnigraph.spark.messages import Place
+from omnigraph.store.root import open_root
+from omnigraph.store.tables import Tables
+
+
+def tables_of(place: Place) -> Tables:
+    """The tables of a graph."""
+    return _tables(place.uri, tuple(sorted(place.storage_options.items())))
+
+
+@lru_cache(maxsize=4)
+def catalog_of(stored: bytes) -> Catalog:
+    """The schema that a job carries, decoded."""
+    return decode(stored)
+
+
+@lru_cache(maxsize=4)
+def _tables(uri: str, options: tuple[tuple[str, str], ...]) -> Tables:
+    return Tables(open_root(uri, storage_options=dict(options)))

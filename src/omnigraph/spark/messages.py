@@ -1,0 +1,243 @@
+"""What the driver and the tasks of a Spark job say to each other: a task out, a reply back. Plain data, encoded on both ways.
+
+Both directions are closed unions with a tag, so that a message names what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+from omnigraph import errors
+from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError
+from omnigraph.exec.load.parts import Part
+from omnigraph.exec.load.staging import Target
+from omnigraph.exec.load.tablefiles import TablePart
+from omnigraph.exec.problems import Problem
+from omnigraph.ids import TypeId
+from omnigraph.store.tables import TableRef
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a graph or an export lies, and the options of its storage."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Place({self.uri!r})"  # the options may hold secrets, and a repr may end in a log
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What every task of a load knows: the graph, its schema, where the files of each type go, and whether files are written."""
+
+    place: Place
+    catalog: bytes
+    targets: Mapping[TypeId, Target]
+    writes: bool = True
+
+
+# -- tasks: one message a job. A task of it works on the part whose number it gets.
+
+
+class StageLines(msgspec.Struct, frozen=True, tag=True):
+    """Read, check and write each part of NDJSON files."""
+
+    job: Job
+    parts: tuple[Part, ...]
+
+
+class CountLines(msgspec.Struct, frozen=True, tag=True):
+    """Count the lines in each block of the parts."""
+
+    parts: tuple[Part, ...]
+
+
+class FindProblems(msgspec.Struct, frozen=True, tag=True):
+    """Report at most `limit` problems of each block."""
+
+    job: Job
+    parts: tuple[Part, ...]
+    limit: int
+
+
+class FindLines(msgspec.Struct, frozen=True, tag=True):
+    """Report the lines of some rows of one type; `rows` holds their numbers, part by part."""
+
+    job: Job
+    parts: tuple[Part, ...]
+    type_id: TypeId
+    rows: tuple[tuple[int, ...], ...]
+
+
+class TypePart(msgspec.Struct, frozen=True):
+    """A part of the table of one type."""
+
+    type_: str
+    part: TablePart
+
+
+class StageTables(msgspec.Struct, frozen=True, tag=True):
+    """Read, check and write each part of Parquet and CSV files."""
+
+    job: Job
+    parts: tuple[TypePart, ...]
+    limit: int
+
+
+class StageFrame(msgspec.Struct, frozen=True, tag=True):
+    """Check and write the rows of a data frame, one task a partition of it."""
+
+    job: Job
+    type_name: str
+    limit: int
+
+
+class Format(StrEnum):
+    """What an export is written as."""
+
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+
+
+class UnloadPart(msgspec.Struct, frozen=True):
+    """Some fragments of the table of one type."""
+
+    type_id: TypeId
+    ref: TableRef
+    fragments: tuple[int, ...]
+
+
+class Unload(msgspec.Struct, frozen=True, tag=True):
+    """Write each part of a snapshot to files."""
+
+    graph: Place
+    catalog: bytes
+    target: Place
+    format: Format
+    parts: tuple[UnloadPart, ...]
+
+
+PartTask = StageLines | CountLines | FindProblems | FindLines | StageTables | Unload
+Task = PartTask | StageFrame
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """A task, and how often Spark tries it, if that is known."""
+
+    task: Task
+    attempts: int | None = None
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    return msgspec.msgpack.encode(assignment)
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    return msgspec.msgpack.decode(data, type=Assignment)
+
+
+# -- replies
+
+
+class TypeRows(msgspec.Struct, frozen=True):
+    """The rows and files of one type that a task wrote."""
+
+    rows: int
+    minted: bool
+    fragments: tuple[str, ...]
+
+
+class SliceProblems(msgspec.Struct, frozen=True):
+    """The problems of the records in one slice of a table, and how many more it has."""
+
+    problems: tuple[Problem, ...]
+    more: int
+
+
+class StagedPart(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """What a task wrote, by type, in the order in which the types came first; or nothing, because records are `refused`."""
+
+    part: int
+    types: tuple[tuple[TypeId, TypeRows], ...] = ()
+    refused: bool = False
+    records: int = 0
+    problems: tuple[Problem, ...] = ()
+    more: int = 0
+    slices: tuple[SliceProblems, ...] = ()
+
+
+class LineNumbers(msgspec.Struct, frozen=True, tag=True):
+    """Counts of lines, or the lines of rows."""
+
+    lines: tuple[int, ...]
+
+
+class Unloaded(msgspec.Struct, frozen=True, tag=True):
+    """The rows that a task of an export wrote, and the names of its files."""
+
+    part: int
+    rows: int
+    files: tuple[str, ...]
+
+
+class MissingModule(msgspec.Struct, frozen=True, tag=True):
+    """An executor cannot import a module."""
+
+    module: str
+
+
+class OtherRelease(msgspec.Struct, frozen=True, tag=True):
+    """An executor has another release of this package."""
+
+    release: str
+
+
+class Failure(msgspec.Struct, frozen=True, tag=True):
+    """A typed error, on its way from an executor to the driver."""
+
+    error: str
+    kind: str
+    message: str
+    facts: dict[str, str | int | float | bool | None]
+
+    @classmethod
+    def of(cls, error: OmniGraphError) -> Failure:
+        facts = {name: fact for name, fact in error.facts.items() if fact is None or isinstance(fact, str | int | float | bool)}
+        return cls(type(error).__name__, error.kind.value, error.message, facts)
+
+    def raised(self) -> OmniGraphError:
+        """The same error on this side."""
+        class_: type[OmniGraphError] = getattr(errors, self.error)
+        kind, facts = Kind(self.kind), dict(self.facts)
+        if issubclass(class_, StorageError):
+            return class_(kind, self.message, outcome=Outcome(str(facts.pop("outcome"))), **facts)
+        return class_(kind, self.message, **facts)
+
+
+Result = StagedPart | LineNumbers | Unloaded
+Reply = Result | Failure | MissingModule | OtherRelease
+R = TypeVar("R", StagedPart, LineNumbers, Unloaded)
+
+
+def encode_reply(reply: Reply) -> str:
+    return msgspec.json.encode(reply).decode()
+
+
+def decode_reply(text: str) -> Reply:
+    reply: Reply = msgspec.json.decode(text, type=Reply)  # a union is no class: msgspec types its result as Any
+    return reply
+
+
+def results(replies: Iterable[Reply], kind: type[R]) -> list[R]:
+    """The replies as results of one kind. The first failure among them is raised: its files, if any, are the caller's to remove."""
+    found: list[R] = []
+    for reply in replies:
+        if isinstance(reply, Failure):
+            raise reply.raised()
+        assert isinstance(reply, kind), f"a task replied {type(reply).__name__} where {kind.__name__} was due"
+        found.append(reply)
+    return found

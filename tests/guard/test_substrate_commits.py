@@ -1,6 +1,5 @@
 """Two writers from one base: which pairs pylance refuses, which it lets through, and with which error."""
 
-import json
 import pickle
 
 import lance
@@ -252,12 +251,3 @@ def test_latest_version_sees_the_commits_of_another_process(tmp_path):
     table = born(tmp_path / "t", "a")
     assert in_processes(append_once, (table.uri,)) == [2]
     assert (table.latest_version, table.version, ids(table)) == (2, 1, ["a"])
-
-
-def test_each_commit_notes_its_version_in_a_file(tmp_path):
-    """The probe on a disk reads this note, and asks Lance when it is not there. Without it every probe lists all versions."""
-    table = born(tmp_path / "t", "a")
-    for expected in (2, 3):
-        table = commit(table, append(table, str(expected)))
-        assert table.version == expected
-        assert json.loads((tmp_path / "t" / "_versions" / "latest_version_hint.json").read_text()) == {"version": expected}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Final
@@ -15,6 +16,9 @@ from tests.s3 import CountingProxy, S3Server, start_server
 from tests.samples import is_whole
 
 LONGEST_PART: Final = 60
+
+# A shell starts background processes with interrupts ignored, and every process that a test interrupts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: what fails, fails for everybody. `./test --all` looks for new ones, and prints the seed of what fails.
 settings.register_profile("omnigraph", derandomize=not is_whole())

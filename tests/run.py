@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -71,8 +70,6 @@ class Row(NamedTuple):
 
 
 def main() -> int:
-    # Started in the background of a shell we would ignore interrupts, and so would every process that a test interrupts.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes are started: each would compile all of us again
     options = _options()
     if options.all:

@@ -105,7 +105,12 @@ def _scrub(error: BaseException | None) -> None:
 
 
 class OmniGraphError(Exception):
-    """The root. `kind` is for programs, `message` for people, `facts` are the data behind the message."""
+    """The root. `kind` is for programs, `message` for people, `facts` are the data behind the message.
+
+    `outcome` says what became of the effect that was asked for. Most errors are raised before any.
+    """
+
+    outcome: Outcome = Outcome.DID_NOT_HAPPEN
 
     def __init__(self, kind: Kind, message: str, **facts: object) -> None:
         super().__init__(message)
@@ -196,7 +201,11 @@ class ResourceLimitExceeded(LimitError):
 
 
 class RecoveryRequired(OmniGraphError):
-    """A write is half way and could not be resolved here: fact `operation_id`."""
+    """A write is half way and could not be resolved here: fact `operation_id`. Its own caller gets the outcome "unknown"."""
+
+    def __init__(self, kind: Kind, message: str, *, outcome: Outcome = Outcome.DID_NOT_HAPPEN, **facts: object) -> None:
+        super().__init__(kind, message, outcome=outcome.value, **facts)
+        self.outcome = outcome
 
 
 class StorageError(OmniGraphError):
@@ -208,7 +217,7 @@ class StorageError(OmniGraphError):
     def __init__(self, kind: Kind, message: str, *, outcome: Outcome = Outcome.DID_NOT_HAPPEN, **facts: object) -> None:
         clean = {name: redacted(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
         super().__init__(kind, redacted(message), outcome=outcome.value, **clean)
-        self.outcome: Final = outcome
+        self.outcome = outcome
 
 
 class FormatError(OmniGraphError):

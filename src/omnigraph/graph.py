@@ -32,6 +32,7 @@ from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.plan.check import check_mutation
 from omnigraph.plan.explain import Explanation
 from omnigraph.plan.params import bind_parameters
+from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
@@ -67,6 +68,7 @@ QUERY_NAME: Final = "query.gq"
 """What messages call a text that was given without a name."""
 
 
+@waited_for
 def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
     """Make a graph with a schema (`.pg` text) at a place that holds none."""
     from omnigraph.exec.migrate import new_table
@@ -79,6 +81,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     return Graph(create_graph(root, schema=text, tables=tables, actor=actor), mode="rw", actor=actor)
 
 
+@waited_for
 def open_(
     uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Graph:
@@ -97,6 +100,7 @@ def open_(
     return graph
 
 
+@waited_for_methods
 class Graph:
     """One open graph. Safe to use from many threads; every read sees the newest commit unless told otherwise."""
 
@@ -313,7 +317,7 @@ class Graph:
             with self._manifest.reading(snapshot, past=at is not None):
                 yield from lines
 
-        return read()
+        return waited_for_steps(read())
 
     def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
         """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
@@ -454,6 +458,7 @@ def _recovery(commit: Commit, audit: Audit) -> Recovery:
     )
 
 
+@waited_for_methods
 class Branches:
     """The branches of a graph."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.errors import Kind, OmniGraphError, RecoveryRequired, StorageError
+from omnigraph.errors import OmniGraphError
 from omnigraph.graph import Graph
 from tests.crash.failing import GRAPH, NEXT, WRITERS, Heard, Writer
 
@@ -80,12 +80,8 @@ def world(writer: Writer, folder: Path) -> Graph | None:
 
 
 def heard(error: OmniGraphError) -> Heard:
-    """What an error says about the effect. Whoever says nothing says that nothing happened."""
-    if isinstance(error, StorageError):
-        return Heard(error.outcome.value)
-    if isinstance(error, RecoveryRequired) or error.kind is Kind.INITIALIZATION_INDETERMINATE:
-        return Heard.UNKNOWN
-    return Heard.HAPPENED if error.kind is Kind.INITIALIZATION_COMMITTED else Heard.DID_NOT_HAPPEN
+    """What an error says about the effect."""
+    return Heard(error.outcome.value)
 
 
 def go_on(graph: Graph) -> str | None:

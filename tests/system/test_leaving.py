@@ -33,6 +33,29 @@ threading.Thread(target=work, daemon=True).start()
 started.wait()
 print("done")
 """
+OTHER_CALLS = """
+import sys, threading
+import omnigraph as og
+graph = og.open(sys.argv[1])
+work = {
+    "export": lambda: list(graph.export()),
+    "load": lambda: graph.load({"P": sys.argv[1] + ".csv"}),
+    "verify": lambda: graph.verify(deep=True),
+    "open": lambda: og.open(sys.argv[1]).info(),
+    "branches": lambda: (graph.branches.create("b"), graph.branches.delete("b")),
+}[sys.argv[2]]
+begun = threading.Event()
+def repeat():
+    while True:
+        begun.set()
+        try:
+            work()
+        except Exception:  # Python's own pools of threads take no more work: the call ends with an error, as a killed one would
+            return
+threading.Thread(target=repeat, daemon=True).start()
+begun.wait()
+print("done")
+"""
 EXPORTED = """
 import sys
 import omnigraph as og
@@ -75,6 +98,17 @@ def test_a_process_that_ends_while_a_scan_is_under_way_ends_well(place: Path, pr
         command = [sys.executable, "-c", program, str(place / "graph.omni"), more]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{said}\n", "")
+
+
+@pytest.mark.parametrize("call", ["export", "load", "verify", "open", "branches"])
+def test_a_process_that_ends_during_any_call_on_a_daemon_thread_ends_well(place: Path, call: str) -> None:
+    (place / "graph.omni.csv").write_text("name,bio\nextra,text\n")
+    for _ in range(SELDOM):
+        command = [sys.executable, "-c", OTHER_CALLS, str(place / "graph.omni"), call]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    graph = og.open(place / "graph.omni")
+    assert [finding for finding in graph.verify() if finding.severity == "error"] == []
 
 
 def test_a_command_that_ran_out_of_time_leaves_at_once_with_its_code(place: Path) -> None:

@@ -439,6 +439,7 @@ def _unresolved(intent: Intent, error: Exception, worse: Exception) -> RecoveryR
         Kind.RECOVERY_REQUIRED,
         f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({reason}); "
         "the next write, refresh or read-write open will resolve it",
+        outcome=Outcome.UNKNOWN,
         operation_id=intent.operation,
         branch=intent.branch.name,
     )

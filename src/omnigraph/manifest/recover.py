@@ -90,8 +90,7 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: 
         reason: RecoveryRequired | None = None
         for intent in waiting:
             try:
-                lives = _lives(manifest, intent)
-                audit = resolve(manifest, tables, intent, grant=grant) if lives else _discard(manifest, intent, branch, grant=grant)
+                audit = _settle(manifest, tables, intent, branch, grant=grant)
             except RecoveryRequired as error:
                 blocked.append(intent)
                 reason = reason or error
@@ -101,6 +100,22 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: 
             raise reason
         waiting = blocked
     return done
+
+
+def _settle(manifest: Manifest, tables: Tables, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
+    """One intent of a dead writer, resolved or discarded. Lack of memory leaves it as it is, for the next attempt."""
+    try:
+        if _lives(manifest, intent):
+            return resolve(manifest, tables, intent, grant=grant)
+        return _discard(manifest, intent, branch, grant=grant)
+    except (MemoryError, RuntimeError) as error:
+        raise RecoveryRequired(
+            Kind.RECOVERY_REQUIRED,
+            f"an interrupted write to branch {intent.branch.name!r} could not be resolved ({str(error) or type(error).__name__}); "
+            "nothing else was written, and the next write, refresh or read-write open will try again",
+            operation_id=intent.operation,
+            branch=intent.branch.name,
+        ) from error
 
 
 def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, grant: Grant) -> Audit | None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from omnigraph import errors
-from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError
+from omnigraph.errors import Kind, OmniGraphError, Outcome, RecoveryRequired, StorageError
 from omnigraph.exec.load.parts import Part
 from omnigraph.exec.load.staging import Target
 from omnigraph.exec.load.tablefiles import TablePart
@@ -213,7 +213,7 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
         """The same error on this side."""
         class_: type[OmniGraphError] = getattr(errors, self.error)
         kind, facts = Kind(self.kind), dict(self.facts)
-        if issubclass(class_, StorageError):
+        if issubclass(class_, StorageError | RecoveryRequired):
             return class_(kind, self.message, outcome=Outcome(str(facts.pop("outcome"))), **facts)
         return class_(kind, self.message, **facts)
 

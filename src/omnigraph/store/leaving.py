@@ -11,7 +11,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import wraps
+from types import FunctionType
+from typing import Final, ParamSpec, TypeVar
 
 LONGEST_SECONDS: Final = 10.0
 """A call into storage that takes longer is left to its fate: a process that was told to end must end."""
@@ -20,6 +22,12 @@ LONGEST_SECONDS: Final = 10.0
 _changed: Final = threading.Condition()
 _leaving: Final = threading.Event()
 _under_way: Final[dict[object, Callable[[], None]]] = {}
+_calls: Final = threading.local()
+"""`depth`: how many calls this thread is in. Only the outermost can come too late: an inner one lets the outer end."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 @contextmanager
@@ -28,17 +36,51 @@ def under_way(stop: Callable[[], None]) -> Iterator[None]:
     and lets no daemon thread begin more of it."""
     key = object()
     with _changed:
-        too_late = _leaving.is_set() and threading.current_thread().daemon
+        too_late = _leaving.is_set() and threading.current_thread().daemon and not _depth()
         if not too_late:
             _under_way[key] = stop
     if too_late:
         threading.Event().wait()  # for ever: what begins now would not end in time, and here the thread can be ended safely
+    _calls.depth = _depth() + 1
     try:
         yield
     finally:
+        _calls.depth -= 1
         with _changed:
             _under_way.pop(key, None)  # a forked child has forgotten it
             _changed.notify_all()
+
+
+def _depth() -> int:
+    return getattr(_calls, "depth", 0)
+
+
+def waited_for(call: Callable[P, R]) -> Callable[P, R]:
+    """The same call; made on a daemon thread, it ends before the process does. Python itself waits for other threads."""
+
+    @wraps(call)
+    def waited(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not threading.current_thread().daemon:
+            return call(*args, **kwargs)
+        with under_way(stop=lambda: None):
+            return call(*args, **kwargs)
+
+    return waited
+
+
+def waited_for_steps(items: Iterator[T]) -> Iterator[T]:
+    """The same items, the making of each waited for. Between two of them the process may end."""
+    step = waited_for(lambda: next(items, None))
+    while (item := step()) is not None:
+        yield item
+
+
+def waited_for_methods(cls: type[T]) -> type[T]:
+    """The class, every public method of it waited for."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, waited_for(method))
+    return cls
 
 
 def wait_for_work() -> None:

@@ -130,6 +130,7 @@ def test_a_foreign_commit_on_top_of_ours_is_not_touched(graph: Manifest) -> None
         with pytest.raises(RecoveryRequired) as caught:
             attempt()
         assert row.path in caught.value.message
+        assert caught.value.outcome is Outcome.DID_NOT_HAPPEN
     assert len(intents.pending(graph.root.objects)) == 1
     assert head(graph, PERSON) == row.version + 2
     upsert(graph, "elsewhere", branch=WORK)  # REC-19
@@ -231,11 +232,29 @@ def test_whatever_keeps_a_writer_from_resolving_its_intent_is_told_by_an_error_o
     misfit = Upsert(people("new").drop_columns(["n"]))  # on a first touch rows meet their columns only after the intent is armed
     with armed(Fault.RECOVER_BEFORE_RESTORE, failure=worse), pytest.raises(RecoveryRequired) as told:
         put(graph, {PERSON: misfit}, branch=WORK)
+    assert told.value.outcome is Outcome.UNKNOWN
     assert "lack the columns n" in told.value.message
     assert (str(worse) or type(worse).__name__) in told.value.message
     assert intents.pending(graph.root.objects)
     upsert(graph, "next", branch=WORK)
     assert ids_in(graph, branch=WORK) == {"old", "next"}
+    assert intents.pending(graph.root.objects) == []
+
+
+@pytest.mark.parametrize("worse", [MemoryError(), RuntimeError("strange")], ids=["memory", "runtime"])
+@pytest.mark.parametrize("point", [Fault.RECOVER_FOUND, Fault.RECOVER_BEFORE_RESTORE, Fault.RECOVER_AFTER_PUBLISH], ids=lambda at: at.value)
+def test_a_recovery_that_runs_out_of_memory_raises_an_error_of_ours(graph: Manifest, point: Fault, worse: Exception) -> None:
+    """The write of a dead process is resolved by another one: what fails there did not happen to the caller's own write."""
+    die(graph, Fault.WRITE_BETWEEN_TABLES)
+    for attempt in (lambda: mend(graph), lambda: upsert(graph, "next")):
+        with armed(point, failure=worse), pytest.raises(RecoveryRequired) as caught:
+            attempt()
+        assert caught.value.outcome is Outcome.DID_NOT_HAPPEN
+        assert (str(worse) or type(worse).__name__) in caught.value.message
+        if point is Fault.RECOVER_AFTER_PUBLISH:
+            break  # it was undone; only its intent is left
+    upsert(graph, "next")
+    assert ids_in(graph) == {"old", "next"}
     assert intents.pending(graph.root.objects) == []
 
 

@@ -65,10 +65,12 @@ def test_a_request_of_our_own_objects_does_not_show_it_either(closed: str) -> No
         ("aws_endpoint", f"http://user:{SECRET}@ho st"),
         ("aws_endpoint", f"http://user:{SECRET}@host:port"),
         ("endpoint_url", f"http://user:{SECRET}@"),
+        ("aws_endpoint", f"http://host/?token={SECRET}"),
+        ("aws_endpoint", f"http://host/#{SECRET}"),
         ("aws_access_key_id", f"{SECRET}\n"),
         ("aws_session_token", f"{SECRET}\0"),
     ],
-    ids=["no scheme", "space", "port", "no host", "newline", "nul"],
+    ids=["no scheme", "space", "port", "no host", "query", "fragment", "newline", "nul"],
 )
 def test_a_setting_that_no_request_can_carry_is_refused_by_its_name(option: str, value: str) -> None:
     error = refusal("s3://bucket/graph", **{option: value})

@@ -53,7 +53,7 @@ class _Image:
         self.entity = entity
         self.row = row
         self.schema: Final[pa.Schema] = table_schema(entity)
-        self._layers: list[pa.Table] = [self.schema.empty_table()]
+        self._layers: list[pa.Table] = []
         self.deleted: pa.ChunkedArray = joined([], pa.string())
         self.all_new = True
         """Every pending row has an id minted here, so none can be there already."""
@@ -75,7 +75,7 @@ class _Image:
             places = pa.table({ID: rows.column(ID), "place": pa.array(np.arange(len(rows)))})
             last = places.group_by(ID, use_threads=False).aggregate([("place", "max")])
             self._layers = [rows.take(last.column("place_max"))]
-        return self._layers[0]
+        return self._layers[0] if self._layers else self.schema.empty_table()
 
     def remove(self, ids: Column) -> int:
         """Add ids to those that go, and count them: they come from a scan that shows none of those (W-21)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait
 from functools import partial
 from itertools import takewhile
 from pathlib import PurePosixPath
@@ -22,6 +23,7 @@ from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.root import Root
 
 _NEWEST: Final = 2**64 - 1
+_HINT: Final = "_versions/latest_version_hint.json"
 
 
 class NewFile(msgspec.Struct, frozen=True):
@@ -44,6 +46,28 @@ def newest_version(names: Iterable[str]) -> int | None:
     """The newest version among the names of a `_versions` folder."""
     numbered = (name.rpartition("/")[2].removesuffix(VERSION_SUFFIX) for name in names if name.endswith(VERSION_SUFFIX))
     return max((_NEWEST - int(number) for number in numbered if len(number) == 20 and number.isdigit()), default=None)
+
+
+class _Hint(msgspec.Struct):
+    version: int
+
+
+def is_newest(root: Root, home: str, version: int) -> bool:
+    """Is it certain that no version of a table on a disk follows this one? False says: ask Lance, which lists all versions there are.
+
+    Each commit takes the next number, and then notes it in a file. So the next version is not there; and no later one, whose
+    predecessors may have been removed since, is noted. Whoever removes the newest version leaves a note that is ahead, and Lance is asked.
+    """
+    if not root.is_local:
+        return False
+    folder = os.path.join(root.uri, home)
+    try:
+        if os.path.lexists(os.path.join(folder, version_file(version + 1))):
+            return False
+        with open(os.path.join(folder, _HINT), "rb", buffering=0) as file:
+            return msgspec.json.decode(file.readall(), type=_Hint).version <= version
+    except (OSError, msgspec.DecodeError):
+        return False
 
 
 def settle(root: Root, files: Iterable[NewFile]) -> None:
@@ -90,12 +114,22 @@ def _each(root: Root, files: list[NewFile], *, outcome: Outcome) -> None:
 
 
 def _all(root: Root, steps: list[Callable[[], None]]) -> None:
-    """In no order: nothing rests on any of them before all are done. A journaling file system makes one flush of several."""
-    if len(steps) == 1:
-        steps[0]()
+    """In no order: nothing rests on any of them before all are done. A journaling file system makes one flush of several.
+
+    Without flushes there is nothing to wait for on a disk, and another thread would only cost time.
+    """
+    if root.is_local and not root.sync:
+        for step in steps:
+            step()
         return
-    for _ in root.pool.map(lambda step: step(), steps):
-        pass
+    others = [root.pool.submit(step) for step in steps[1:]]
+    try:
+        for step in steps[:1]:
+            step()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
 
 
 def _check_stored(root: Root, file: NewFile) -> None:

@@ -7,8 +7,9 @@ one, so of two swaps from one base exactly one lands, at base + 1. What the rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import lance
@@ -151,12 +152,13 @@ class Ledger:
 
     def _write(self, facts: pa.Table, state: pa.Table) -> list[Any]:
         """Both fragments, written side by side; the state last, because ids follow this order and the newest is the state."""
-        attempts = [self._root.pool.submit(write_fragments, rows, self._dataset) for rows in (facts, state) if len(rows)]
+        beside = [self._root.pool.submit(write_fragments, facts, self._dataset)] if len(facts) else []
+        attempts: list[Callable[[], Any]] = [partial(write_fragments, state, self._dataset), *(attempt.result for attempt in beside)]
         written: list[Any] = []
         failed: BaseException | None = None
         for attempt in attempts:
             try:
-                written += attempt.result()
+                written[:0] = attempt()
             except raised_by_lance() as error:
                 failed = error
         if failed is not None:

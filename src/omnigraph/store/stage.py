@@ -96,8 +96,7 @@ def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
     """Add rows whose keys are known to be new. None when there are none."""
     if not len(rows):
         return None
-    fragments = _write(table, fitted(table, rows))
-    operation = _taking_along(table, LanceOperation.Append(list(fragments)))
+    operation = _adding(table, fitted(table, rows), without=np.empty(0, dtype=np.uint64))
     return _staged(table, operation, Counts(inserted=len(rows)), uuid)
 
 
@@ -144,7 +143,12 @@ def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
     """Replace rows whose key exists, add the others: one transaction, never a delete and an add (W-01). None for no rows."""
     if not len(rows):
         return None
-    operation, stats = _merge(table, fitted(table, rows))
+    checked = fitted(table, rows)
+    if len(checked) <= IN_LIST:  # looking keys up takes a third of what planning a merge does
+        replaced = _addresses_of(table, checked.column(KEY))
+        counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced))
+        return _staged(table, _adding(table, checked, without=replaced), counts, uuid)
+    operation, stats = _merge(table, checked)
     counts = Counts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
     return _staged(table, _taking_along(table, operation), counts, uuid)
 
@@ -169,12 +173,9 @@ def upsert_and_delete(table: Table, rows: pa.Table, keys: Column, *, uuid: str |
     replaced, removed = (_addresses_of(table, HeldKeys(some)) for some in (checked.column(KEY), keys))
     if not len(removed):
         return upsert(table, rows, uuid=uuid)
-    touched, gone = _without(table, np.concatenate([replaced, removed]))
-    operation = LanceOperation.Update(
-        removed_fragment_ids=gone, updated_fragments=touched, new_fragments=_write(table, checked), update_mode="rewrite_rows"
-    )
+    operation = _adding(table, checked, without=np.concatenate([replaced, removed]))
     counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced), deleted=len(removed))
-    return _staged(table, _taking_along(table, operation), counts, uuid)
+    return _staged(table, operation, counts, uuid)
 
 
 def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged:
@@ -298,24 +299,48 @@ def fence(table: Table, transaction: Any) -> Any:
 # -- parts
 
 
-def _taking_along(table: Table, operation: Any) -> Any:
-    """The operation, which adds rows, with a few small fragments rewritten as one on the way."""
-    change = operation if isinstance(operation, LanceOperation.Update) else _as_update(table, operation)
-    touched = {*change.removed_fragment_ids, *(fragment.id for fragment in change.updated_fragments)}
+def _adding(table: Table, rows: pa.Table, *, without: Any) -> Any:
+    """The operation that adds these rows and takes away those at the addresses `without`: a few small fragments are rewritten
+    with the new rows, as one.
+    """
+    touched, removed = _without(table, without)
+    group, folded = _small(table, touched={*removed, *(fragment.id for fragment in touched)})
+    parts = [rows] if folded is None else [folded, rows]
+    if len(parts) > 1 and not blob_names(table.schema):  # blobs are bound to the file they were written to
+        parts = [pa.concat_tables(parts)]
+    return LanceOperation.Update(
+        removed_fragment_ids=[*removed, *group],
+        updated_fragments=touched,
+        new_fragments=[fragment for part in parts for fragment in _write(table, part)],
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=_every_field(table),
+    )
+
+
+def _taking_along(table: Table, change: Any) -> Any:
+    """An update whose new rows are written already, with a few small fragments rewritten as one on the way."""
+    group, folded = _small(table, touched={*change.removed_fragment_ids, *(fragment.id for fragment in change.updated_fragments)})
+    if folded is None:
+        return change
+    return dataclasses.replace(
+        change,
+        removed_fragment_ids=[*change.removed_fragment_ids, *group],
+        new_fragments=[*change.new_fragments, *_write(table, folded)],
+    )
+
+
+def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | None]:
+    """Ids of the small fragments to rewrite now, and their rows; none when there are too few, or their blobs are many."""
     group = fold(foldable(table.dataset, touched=touched), incoming=1)
     if not group:
-        return operation
+        return [], None
     try:
         if not light(table.dataset, group, blob_names(table.schema)):
-            return operation
+            return [], None
         rows = stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
     except raised_by_lance() as error:
         raise table.failed(error, doing="fold small fragments of") from error
-    return dataclasses.replace(
-        change,
-        removed_fragment_ids=[*change.removed_fragment_ids, *(fragment.fragment_id for fragment in group)],
-        new_fragments=[*change.new_fragments, *_write(table, rows)],
-    )
+    return [fragment.fragment_id for fragment in group], rows
 
 
 def _as_update(table: Table, operation: Any) -> Any:

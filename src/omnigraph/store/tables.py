@@ -22,7 +22,7 @@ from omnigraph.ids import new_ulid
 from omnigraph.store.arrays import Column, joined
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
-from omnigraph.store.durable import is_torn, newest_version, settle_visible, version_file
+from omnigraph.store.durable import is_newest, is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
 from omnigraph.store.intact import Access, by_index, index_files, without_index
 from omnigraph.store.membership import Members, others
@@ -107,7 +107,9 @@ class Table:
             raise self.failed(error, doing="count rows of") from error
 
     def head(self) -> int:
-        """One probe: the newest version of this native branch, whoever committed it."""
+        """One probe: the newest version of this native branch, whoever committed it. On a disk it does not grow with the history."""
+        if is_newest(self.root, self.ref.home, self.ref.version):
+            return self.ref.version
         try:
             return int(self.dataset.latest_version)
         except raised_by_lance() as error:

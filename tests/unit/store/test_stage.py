@@ -172,6 +172,27 @@ def test_many_keys_are_looked_up_by_a_pass_over_the_table_with_the_same_result(t
     assert content(stage.commit(both)) == {"b": 2, "c": 3, "d": 4, **renewed, **kept}
 
 
+@pytest.mark.parametrize("extra", [-1, 0, 1], ids=["fewer", "exactly", "more"])
+def test_an_upsert_of_many_rows_does_what_one_of_few_does(tmp_path: Path, extra: int) -> None:
+    """Keys are looked up, or merged by Lance: both replace what is there, add what is not, and count the same."""
+    many = IN_LIST + extra
+    table = added(with_deletions(place(tmp_path)), {f"k{i}": i for i in range(many)})
+    renewed = {f"k{i}": -i for i in range(500, many + 500)}
+    staged = some(stage.upsert(table, rows(renewed)))
+    assert staged.counts == Counts(inserted=500, updated=many - 500)
+    assert content(stage.commit(staged)) == {**FOUR, **{f"k{i}": i for i in range(500)}, **renewed}
+
+
+def test_a_small_upsert_writes_one_file_also_when_it_takes_small_fragments_along(tmp_path: Path) -> None:
+    table = empty(place(tmp_path))
+    for n in range(12):
+        staged = some(stage.upsert(table, rows({f"k{n}": n})))
+        assert len(staged.transaction.operation.new_fragments) == 1
+        table = stage.commit(staged)
+    assert content(table) == {f"k{n}": n for n in range(12)}
+    assert len(table.dataset.get_fragments()) < 6
+
+
 def test_deletes_take_a_pyarrow_expression_too(tmp_path: Path) -> None:
     table = two_fragments(place(tmp_path))
     staged = some(stage.delete_where(table, (pc.field("nickName") == "a-1") | (pc.field("n") > 3)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, StorageError
 from omnigraph.store import maintain, stage
+from omnigraph.store.durable import is_newest, version_file
 from omnigraph.store.index import IndexKind, IndexSpec, build
 from omnigraph.store.refs import create_ref
 from omnigraph.store.tables import (
@@ -453,3 +455,46 @@ def test_an_overlay_reads_like_its_commit(
 
 
 _law: Table | None = None
+
+
+# -- the probe for the newest version
+
+
+def versions(table: Table) -> Path:
+    return Path(table.root.of(table.ref.home)) / "_versions"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_probe_sees_every_commit_and_lists_nothing_while_there_is_none(tmp_path: Path, shape: str) -> None:
+    table = added(SHAPES[shape](place(tmp_path)), {"x": 1})
+    assert is_newest(table.root, table.ref.home, table.ref.version)
+    other = added(reopened(table, table.ref.version), {"y": 2})
+    assert not is_newest(table.root, table.ref.home, table.ref.version)
+    assert is_newest(other.root, other.ref.home, other.ref.version)
+    assert (table.head(), other.head()) == (other.ref.version, other.ref.version)
+
+
+def test_the_probe_is_not_misled_by_versions_that_were_removed(tmp_path: Path) -> None:
+    """A handle that stands on a version which was kept, while the ones after it were removed."""
+    kept = added(empty(place(tmp_path)), {"x": 1})
+    newest = added(added(kept, {"y": 2}), {"z": 3})
+    (versions(kept) / Path(version_file(kept.ref.version + 1)).name).unlink()
+    assert not is_newest(kept.root, kept.ref.home, kept.ref.version)
+    assert kept.head() == newest.ref.version
+
+
+@pytest.mark.parametrize("note", ["", "{}", "not json", '{"version": 99}', None])
+def test_the_probe_asks_lance_when_the_note_of_the_newest_version_is_of_no_use(tmp_path: Path, note: str | None) -> None:
+    table = added(empty(place(tmp_path)), {"x": 1})
+    file = versions(table) / "latest_version_hint.json"
+    file.unlink() if note is None else file.write_text(note)
+    assert not is_newest(table.root, table.ref.home, table.ref.version)
+    assert table.head() == table.ref.version
+    assert added(table, {"y": 2}).head() == table.ref.version + 1
+
+
+def test_the_probe_of_a_table_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    table = added(empty(place(tmp_path)), {"x": 1})
+    shutil.rmtree(table.root.of(table.ref.home))
+    with pytest.raises((StorageError, NotFound)):
+        table.head()

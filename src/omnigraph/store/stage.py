@@ -145,7 +145,7 @@ def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
         return None
     checked = fitted(table, rows)
     if len(checked) <= IN_LIST:  # looking keys up takes a third of what planning a merge does
-        replaced = _addresses_of(table, checked.column(KEY))
+        replaced = _addresses_of(table, HeldKeys(checked.column(KEY)))
         counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced))
         return _staged(table, _adding(table, checked, without=replaced), counts, uuid)
     operation, stats = _merge(table, checked)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import pyarrow as pa
 
-from omnigraph.exec.write import Append, Prepared, Request, write
+from omnigraph.exec.write.protocol import Append, Prepared, Request, write
 from omnigraph.graph import Graph, Receipt
 from omnigraph.ids import BranchName
 from omnigraph.manifest.birth import open_graph

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.exec.query import Ask
-from omnigraph.exec.run import HELD_BYTES
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.query import Ask
+from omnigraph.exec.read.run import HELD_BYTES
+from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph, init
 from omnigraph.lang import Source
 from omnigraph.plan.ops import Route

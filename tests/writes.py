@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from omnigraph.exec.write import Append, Change, DeleteKeys, Overwrite, Prepared, Request, Upsert, Written, write
+from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Overwrite, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.read import Manifest, Snapshot

@@ -15,8 +15,8 @@ import pyarrow as pa
 import omnigraph as og
 from bench.report import Timing, save, show, timed
 from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.indices import IndexProgress
-from omnigraph.exec.write import Append, Prepared, Request, write
+from omnigraph.exec.upkeep.indices import IndexProgress
+from omnigraph.exec.write.protocol import Append, Prepared, Request, write
 from omnigraph.graph import Graph
 from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.model import CommitKind

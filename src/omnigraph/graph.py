@@ -19,9 +19,9 @@ from omnigraph.exec.adjacency.cache import cache_folder
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
-from omnigraph.exec.query import Ask, Queries
-from omnigraph.exec.result import Result
-from omnigraph.exec.watch import Cancellation, Watch
+from omnigraph.exec.read.query import Ask, Queries
+from omnigraph.exec.read.result import Result
+from omnigraph.exec.read.watch import Cancellation, Watch
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
 from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
 from omnigraph.manifest import read
@@ -39,12 +39,12 @@ from omnigraph.store.tables import Tables
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
-    from omnigraph.exec.indices import Indexes, OnIndexProgress
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.load.read import Data
-    from omnigraph.exec.migrate import AppliedSchema
-    from omnigraph.exec.verify import Finding, OnVerifyProgress
-    from omnigraph.exec.write import Prepared, Request, Written
+    from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
+    from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
+    from omnigraph.exec.write.migrate import AppliedSchema
+    from omnigraph.exec.write.protocol import Prepared, Request, Written
 
 __all__ = [
     "Branches",
@@ -71,7 +71,7 @@ QUERY_NAME: Final = "query.gq"
 @waited_for
 def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
     """Make a graph with a schema (`.pg` text) at a place that holds none."""
-    from omnigraph.exec.migrate import new_table
+    from omnigraph.exec.write.migrate import new_table
 
     with located(_source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
@@ -147,8 +147,8 @@ class Graph:
         message: str | None = None,
     ) -> Receipt:
         """Run one mutation of a `.gq` text as one commit. A retry with the same `token` gets the first receipt."""
-        from omnigraph.exec.mutate import EDGES, NODES, prepare_mutation
-        from omnigraph.exec.write import Request, write
+        from omnigraph.exec.write.mutate import EDGES, NODES, prepare_mutation
+        from omnigraph.exec.write.protocol import Request, write
         from omnigraph.plan.writes import plan_mutation
 
         self._writable()
@@ -267,7 +267,7 @@ class Graph:
     ) -> LoadReceipt:
         """A load, whoever reads its rows."""
         from omnigraph.exec.load.load import Load, run_load
-        from omnigraph.exec.write import Request, Written
+        from omnigraph.exec.write.protocol import Request, Written
 
         if not dry_run:
             self._writable()
@@ -292,7 +292,7 @@ class Graph:
 
     def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
         """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
-        from omnigraph.exec.migrate import Wanted, evolve
+        from omnigraph.exec.write.migrate import Wanted, evolve
 
         accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
@@ -301,7 +301,7 @@ class Graph:
         """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
         commits, unless `allow_data_loss`: then the past of those tables goes, but for what another branch shows.
         """
-        from omnigraph.exec.migrate import Wanted, apply
+        from omnigraph.exec.write.migrate import Wanted, apply
 
         self._writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
@@ -309,7 +309,7 @@ class Graph:
 
     def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
-        from omnigraph.exec.indices import ensure_indices
+        from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._writable()
         return ensure_indices(
@@ -318,7 +318,7 @@ class Graph:
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
-        from omnigraph.exec.export import export_lines
+        from omnigraph.exec.history.export import export_lines
 
         snapshot = self._snapshot(branch, at)
 
@@ -332,7 +332,7 @@ class Graph:
 
     def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
         """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
-        from omnigraph.exec.copy import copy_graph
+        from omnigraph.exec.history.copy import copy_graph
 
         target = open_root(uri, storage_options=storage_options)
         name = BranchName(branch) if branch is not None else None
@@ -383,7 +383,7 @@ class Graph:
 
     def verify(self, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
         """Check the whole graph; an empty list is a sound one. `deep` reads every byte that a branch shows."""
-        from omnigraph.exec.verify import verify
+        from omnigraph.exec.upkeep.verify import verify
 
         return verify(self._manifest, self._tables, self._catalog, deep=deep, on_progress=on_progress)
 

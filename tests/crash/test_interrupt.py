@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.exec.write import Prepared, Request, Upsert, Written, write
+from omnigraph.exec.write.protocol import Prepared, Request, Upsert, Written, write
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN
 from omnigraph.manifest import intents

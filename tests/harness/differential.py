@@ -23,8 +23,8 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, LanguageError
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
-from omnigraph.exec.query import Ask
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.query import Ask
+from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.lang import Source

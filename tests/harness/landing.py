@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType, TypeKind
 from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Request, Upsert, write
+from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, write
 from omnigraph.graph import Graph, init
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import CommitKind

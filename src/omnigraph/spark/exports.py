@@ -15,7 +15,7 @@ import msgspec
 
 from omnigraph.catalog import encode
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.export import chosen_types
+from omnigraph.exec.history.export import chosen_types
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, new_hex16
 from omnigraph.spark.messages import Format, Place, Unload, Unloaded, UnloadPart, results

@@ -18,10 +18,9 @@ from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.load.load import Advance
-from omnigraph.exec.load.read import Report
 from omnigraph.exec.load.staging import Staging, target_of
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
-from omnigraph.exec.problems import REPORTED
+from omnigraph.exec.problems import REPORTED, Report
 from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
 from omnigraph.ids import BranchName

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.columns import CALL_ROWS, Shelf, whole_column
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.columns import CALL_ROWS, Shelf, whole_column
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store.tables import ADDRESS, create_table
 from tests.unit.store.tables import SHAPES, place
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.indices import IndexState
+from omnigraph.exec.upkeep.indices import IndexState
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.store.root import FSYNC_ENVIRONMENT

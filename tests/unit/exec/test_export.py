@@ -19,9 +19,9 @@ from omnigraph.catalog import Catalog, build_catalog
 from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.export import FIRST_ROWS, PART_BYTES, export_batches
-from omnigraph.exec.json_lines import json_lines
-from omnigraph.exec.write import Overwrite, Prepared, Request, write
+from omnigraph.exec.history.export import FIRST_ROWS, PART_BYTES, export_batches
+from omnigraph.exec.history.json_lines import json_lines
+from omnigraph.exec.write.protocol import Overwrite, Prepared, Request, write
 from omnigraph.graph import Graph
 from omnigraph.ids import new_hex16
 from omnigraph.lang import parse_schema

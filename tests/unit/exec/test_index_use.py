@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.predicate import column, literal, sql
-from omnigraph.exec.statistics import Surveyor
+from omnigraph.exec.read.predicate import column, literal, sql
+from omnigraph.exec.read.statistics import Surveyor
 from omnigraph.graph import Graph
 from omnigraph.lang import parse_queries, select_query
 from omnigraph.lang.query import Comparison

@@ -14,8 +14,8 @@ import omnigraph as og
 from omnigraph.catalog.tables import IndexKind as Wanted
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.exec.indices import ColumnIndex, IndexProgress, IndexState, Pending
-from omnigraph.exec.write import Overwrite, Prepared, Request, write
+from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress, IndexState, Pending
+from omnigraph.exec.write.protocol import Overwrite, Prepared, Request, write
 from omnigraph.graph import Graph
 from omnigraph.manifest.model import CommitKind
 from omnigraph.store.index import existing

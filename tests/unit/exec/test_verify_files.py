@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.verify import VerifyProgress
+from omnigraph.exec.upkeep.verify import VerifyProgress
 from omnigraph.graph import Graph
 from omnigraph.ids import CommitId, new_commit_id
 from omnigraph.manifest.model import State, fact_rows, now, state_rows

@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, KeyConflict, Kind, OmniGraphError, Unsupported
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, Progress, Stage
 from omnigraph.exec.problems import Code
-from omnigraph.exec.write import Request, write
+from omnigraph.exec.write.protocol import Request, write
 from omnigraph.faults import Fault, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName

@@ -11,7 +11,7 @@ from bench.child import cost_of
 from bench.scenario.merge import ID_BYTES, ROWS, SCHEMA, batches, merge_long_ids
 from omnigraph.errors import StorageError
 from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, run_load
-from omnigraph.exec.write import Request
+from omnigraph.exec.write.protocol import Request
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.model import CommitKind
 from tests.samples import is_whole, sample

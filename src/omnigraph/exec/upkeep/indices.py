@@ -19,9 +19,9 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import IndexIntent, index_intents
 from omnigraph.catalog.tables import IndexKind as Wanted
 from omnigraph.catalog.types import VectorOf
-from omnigraph.exec.predicate import column as quoted
-from omnigraph.exec.statistics import FEW_ROWS, covers_nearly_all, live_tables
-from omnigraph.exec.write import BuildIndexes, Prepared, Request, write
+from omnigraph.exec.read.predicate import column as quoted
+from omnigraph.exec.read.statistics import FEW_ROWS, covers_nearly_all, live_tables
+from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.read import Manifest, Snapshot

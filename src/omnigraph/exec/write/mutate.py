@@ -17,12 +17,12 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
-from omnigraph.exec.predicate import sql
 from omnigraph.exec.problems import REPORTED, Code, Problem
+from omnigraph.exec.read.predicate import sql
 from omnigraph.exec.validate.findings import error, in_turn
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, Held, check_integrity
 from omnigraph.exec.validate.values import check_values
-from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Upsert
+from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Upsert
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot

@@ -22,7 +22,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.blobs import blob_properties
-from omnigraph.exec.export import rows_in_order
+from omnigraph.exec.history.export import rows_in_order
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, write_schema_copy
 from omnigraph.manifest.branches import create_branch, delete_branch

@@ -15,8 +15,8 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.errors import Kind, OmniGraphError
-from omnigraph.exec.statistics import live_tables
-from omnigraph.exec.verify_files import Files, Wrong
+from omnigraph.exec.read.statistics import live_tables
+from omnigraph.exec.upkeep.files import Files, Wrong
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws

@@ -13,12 +13,12 @@ import pyarrow as pa
 from omnigraph.catalog import Catalog
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.topology import Topology
-from omnigraph.exec.measure import Recorder
-from omnigraph.exec.result import Result
-from omnigraph.exec.run import HELD_BYTES, Clause, run
-from omnigraph.exec.statistics import Surveyor
-from omnigraph.exec.view import Opened, View
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.measure import Recorder
+from omnigraph.exec.read.result import Result
+from omnigraph.exec.read.run import HELD_BYTES, Clause, run
+from omnigraph.exec.read.statistics import Surveyor
+from omnigraph.exec.read.view import Opened, View
+from omnigraph.exec.read.watch import Watch
 from omnigraph.ids import SchemaHash, TypeId
 from omnigraph.lang import Source, located, parse_queries, select_query
 from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Read, Rrf, Search

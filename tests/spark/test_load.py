@@ -240,7 +240,7 @@ def test_a_task_that_dies_after_it_wrote_leaves_files_that_nobody_names(spark: S
     before = (graph._manifest.snapshot().commit, shown(graph))
     spark.sparkContext.environment[ENVIRONMENT] = f"{Fault.SPARK_TASK_WRITTEN}=raise"
     try:
-        with pytest.raises(StorageError, match=r"Spark gave up: .*spark\.task_written") as caught:
+        with pytest.raises(StorageError, match=r"Spark failed: .*spark\.task_written") as caught:
             GraphLoad(spark, graph, mode="append").ndjson(path).commit()
     finally:
         del spark.sparkContext.environment[ENVIRONMENT]

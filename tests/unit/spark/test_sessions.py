@@ -47,13 +47,13 @@ def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unsupported, match="no java here"):
+    with pytest.raises(Unsupported, match="java is not installed"):
         require_java()
 
 
 def test_a_java_home_counts_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(Unsupported, match="no java here"):
+    with pytest.raises(Unsupported, match="java is not installed"):
         require_java()
     java(tmp_path, 'openjdk version "8.0"')
     with pytest.raises(Unsupported, match="is Java 8"):

@@ -81,10 +81,10 @@ def test_a_look_at_the_manifest_reads_nothing_when_nothing_is_new(counted: Count
 def test_after_a_write_only_the_changed_table_is_opened_anew(counted: Counted) -> None:
     """K-02"""
     counted.read(READS[2])
-    before = {ref.path: ref for ref in counted.open_tables._open}
+    before = {table.ref.path: table.ref for table in counted.open_tables._open.values()}
     counted.graph.mutate('query w() { insert Film { slug: "g" } }')
     counted.read(READS[2])
-    after = {ref.path: ref for ref in counted.open_tables._open}
+    after = {table.ref.path: table.ref for table in counted.open_tables._open.values()}
     changed = {path for path, ref in after.items() if before.get(path) != ref}
     assert changed == {counted.graph.snapshot().table("Film").path}  # type: ignore[union-attr]  # it is there
 

@@ -121,7 +121,7 @@ def test_from_birth_to_recovery(shell: Shell) -> None:
     [
         (("snapshot", "empty"), "empty", "make one with `omnigraph init`"),
         (("snapshot", "missing"), "missing", "make one with `omnigraph init`"),
-        (("snapshot", "people.pg"), "people.pg", "is a file; a graph is a folder"),
+        (("snapshot", "people.pg"), "people.pg", "is a file; a graph needs a directory"),
         (("init", "--schema", "people.pg", "taken"), "taken", "choose an empty or a new folder"),
         (("init", "--schema", "people.pg", "graph.omni"), "graph.omni", "open it, or choose another place"),
         (("snapshot", "graph.omni", "--branch", "reviw"), "graph.omni", "did you mean 'review'?"),
@@ -176,7 +176,7 @@ def test_a_read_only_graph_can_be_looked_at_and_says_why_it_cannot_be_written(fr
         refused = frozen(*command, module=powerless)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert str(frozen.folder) in refused.stderr
-        assert "check who owns the folder" in refused.stderr
+        assert "check the owner and the mode of the directory" in refused.stderr
 
 
 @pytest.mark.s3

@@ -12,8 +12,7 @@ import pytest
 
 from omnigraph.errors import Kind, StorageError
 from omnigraph.store import stage
-from omnigraph.store.durable import NewFile, settle
-from omnigraph.store.endings import is_whole
+from omnigraph.store.durable import NewFile, is_whole, settle
 from omnigraph.store.index import IndexKind, IndexSpec, build
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, create_table, open_dataset

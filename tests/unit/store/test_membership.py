@@ -169,7 +169,7 @@ def test_temporary_files_go_with_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_a_disk_that_takes_no_files_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    with pytest.raises(StorageError, match="temporary folder"):
+    with pytest.raises(StorageError, match="temporary directory"):
         KeySet.of([pa.array([f"{number}" for number in range(5_000)])], limit_bytes=1_000)
 
 

@@ -41,7 +41,7 @@ def test_ids_past_the_limit_are_kept_in_files_and_replace_their_rows(
         graph.branches.create(branch)
     request = Request(CommitKind.LOAD, branch=branch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    with pytest.raises(StorageError, match="temporary folder"):
+    with pytest.raises(StorageError, match="temporary directory"):
         run_load(graph.engine, request, _load(graph))
     assert _notes(graph, branch) == {1: 6_000}
     (temporary := tmp_path / "temporary").mkdir()

@@ -67,7 +67,7 @@ def create_graph(
     `fill` brings rows into a table that was just made, and gives back the version that holds them.
     """
     if fill is None:  # a copy has looked before it left its mark
-        _refuse_taken(root)
+        _refuse_occupied(root)
     existed = root.is_there()
     if root.is_local:
         probe_local(root.objects)
@@ -77,17 +77,17 @@ def create_graph(
         rows = []
         for table in tables:
             made.append(table.path)
-            rows.append(_born(root, table, fill))
+            rows.append(_create_filled(root, table, fill))
             reach(Fault.INIT_BETWEEN_TABLES)
         reach(Fault.INIT_BEFORE_MANIFEST)
         graph_id = GraphId(new_ulid())
         ledger = _create_manifest(root, graph_id, schema, rows, actor=actor, message=message)
     except Exception as error:
-        if _landed(error):
+        if _may_exist(error):
             raise
         _withdraw(root, made, existed=existed)
         if isinstance(error, SwapLost):
-            raise _taken(root) from error
+            raise _already_initialized(root) from error
         raise
     reach(Fault.INIT_AFTER_MANIFEST)
     write_schema_copy(root, schema)
@@ -130,10 +130,10 @@ def unfinished_copy(root: Root, *, of: str) -> Iterator[None]:
     existed = root.is_there()
     if found := root.objects.list(""):
         if root.objects.exists(f"{PATH}/_versions"):
-            raise _taken(root)
+            raise _already_initialized(root)
         raise InvalidInput(Kind.NOT_EMPTY, f"{root.uri} is not empty ({', '.join(found[:3])}); copy to a new place", path=root.uri)
     if root.objects.put_if_absent(UNFINISHED_COPY, of.encode(), sync=True) is None:
-        raise _taken(root)
+        raise _already_initialized(root)
     try:
         yield
     except Exception:
@@ -197,15 +197,15 @@ def _create_manifest(
     )
 
 
-def _born(root: Root, table: NewTable, fill: Fill | None) -> TableRow:
+def _create_filled(root: Root, table: NewTable, fill: Fill | None) -> TableRow:
     created = create_table(root, table.path, table.schema)
     filled = created if fill is None else fill(table, created)
     return TableRow(table.id, table.alias, table.path, filled.ref.version, rows=0 if fill is None else filled.count())
 
 
-def _refuse_taken(root: Root) -> None:
+def _refuse_occupied(root: Root) -> None:
     if root.objects.exists(f"{PATH}/_versions"):
-        raise _taken(root)
+        raise _already_initialized(root)
     # What an interrupted init leaves (tables nobody names) is no obstacle; anything else in the folder is somebody's.
     foreign = [name for name in root.objects.list("") if name.rstrip("/") not in ("nodes", "edges", PATH, SCHEMA_COPY)]
     if foreign:
@@ -217,13 +217,13 @@ def _refuse_taken(root: Root) -> None:
         )
 
 
-def _taken(root: Root) -> ConflictError:
+def _already_initialized(root: Root) -> ConflictError:
     return ConflictError(
         Kind.ALREADY_INITIALIZED, f"there is a graph at {root.uri} already; open it, or choose another place", path=root.uri
     )
 
 
-def _landed(error: Exception) -> bool:
+def _may_exist(error: Exception) -> bool:
     """Did the graph come to be although an error was raised (e.g. the flush after its commit failed, RT-65, RT-67)?"""
     return isinstance(error, StorageError) and error.outcome is not Outcome.DID_NOT_HAPPEN
 

@@ -16,15 +16,15 @@ from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import (
     FOLDER,
     Branch,
-    SeenBranch,
+    VersionedBranch,
     check_free,
     check_name,
     find_branch,
     list_branches,
     read_branch,
+    read_versioned,
     remove,
     reserve,
-    see_branch,
     settle,
     touch,
     withdraw,
@@ -49,7 +49,7 @@ def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, ti
             set_home(manifest)  # the graph was moved while it had only main; from now on its place is here
         reservation = reserve(objects, wanted)
         if reservation is None:
-            raise _taken(wanted)
+            raise _branch_exists(wanted)
         try:
             return _make(manifest, wanted, from_, reservation, grant)
         except OmniGraphError:
@@ -71,10 +71,10 @@ def _make(manifest: Manifest, name: BranchName, from_: BranchName, reservation: 
         Locks.of(objects).begin(name, epoch=state.head.epoch)  # its lease must not start below the epoch its head inherits
         if not touch(objects, parent) or not settle(objects, branch, reservation):
             grant.check()
-            raise _replaced(parent.name)  # by somebody who minds no lock
+            raise _branch_replaced(parent.name)  # by somebody who minds no lock
     except OmniGraphError as error:
         if _surely_not_settled(error):
-            _tidy(grant, [partial(_drop, ledger.as_table(), str(branch.native))])
+            _clean_up(grant, [partial(_drop, ledger.as_table(), str(branch.native))])
         raise
     return branch
 
@@ -89,10 +89,10 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         raise InvalidInput(Kind.INVALID_BRANCH_NAME, "the branch 'main' cannot be deleted", branch=name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        seen = see_branch(objects, check_name(name))
+        seen = read_versioned(objects, check_name(name))
         if seen is None:
             find_branch(objects, name)  # says that it is not there
-            raise _replaced(name)
+            raise _branch_replaced(name)
         branch = seen.branch
         withdraw_all(objects)
         if children := sorted(other.name for other in _others(manifest, branch) if other.parent_native == branch.native):
@@ -108,10 +108,10 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         _remove(manifest, seen)
         sync_folder(manifest.root, FOLDER)  # else a power cut could bring the branch back after its files are gone
         reach(Fault.BRANCH_AFTER_DELETE)
-        _tidy(grant, _leftovers(manifest, branch, ledger, state))
+        _clean_up(grant, _leftovers(manifest, branch, ledger, state))
 
 
-def _remove(manifest: Manifest, seen: SeenBranch) -> None:
+def _remove(manifest: Manifest, seen: VersionedBranch) -> None:
     """The visible step: of exactly the branch that was seen. An unclear answer is settled by looking again (B-19)."""
     objects, name = manifest.root.objects, seen.branch.name
     try:
@@ -124,7 +124,7 @@ def _remove(manifest: Manifest, seen: SeenBranch) -> None:
             raise  # a flush failed: the branch is out of sight, and a power cut could bring it back
         removed = left is None
     if not removed:
-        raise _replaced(name)
+        raise _branch_replaced(name)
 
 
 def _others(manifest: Manifest, branch: Branch) -> list[Branch]:
@@ -144,7 +144,7 @@ def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State)
     yield partial(Locks.of(manifest.root.objects).forget, branch.name)
 
 
-def _tidy(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
+def _clean_up(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
     """Destroy step by step, as long as the lock is ours. Whoever slept too long stops: the rest is for `cleanup`, under a fresh lock."""
     try:
         for step in steps:
@@ -173,11 +173,11 @@ def _unshared_births(branch: Branch, state: State, shown: list[State]) -> list[s
     return [path for path in born if path not in shared]
 
 
-def _taken(name: BranchName) -> ConflictError:
+def _branch_exists(name: BranchName) -> ConflictError:
     return ConflictError(Kind.BRANCH_EXISTS, f"there is a branch {name!r} already", branch=name)
 
 
-def _replaced(name: str) -> ConflictError:
+def _branch_replaced(name: str) -> ConflictError:
     return ConflictError(
         Kind.BRANCH_REPLACED, f"branch {name!r} was made again, or others were made from it, meanwhile; look again", branch=name
     )

@@ -17,7 +17,7 @@ import msgspec
 
 from omnigraph.errors import ConflictError, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
-from omnigraph.manifest.fair import Grant
+from omnigraph.manifest.fair_lock import Grant
 from omnigraph.store.leaving import under_way
 from omnigraph.store.objects import Objects
 
@@ -76,22 +76,24 @@ def retired(lease: Lease) -> bytes:
     return msgspec.json.encode(_Retired(lease.epoch)).ljust(RETIRED_BYTES)
 
 
-class Seen(NamedTuple):
+class VersionedLease(NamedTuple):
     """A lease as it was read or written, with the token that a conditional put needs."""
 
     lease: Lease
     token: str
 
 
-def read(objects: Objects, path: str) -> Seen | None:
+def read(objects: Objects, path: str) -> VersionedLease | None:
     found = objects.get_versioned(path)
     if found is None:
         return None
     data, token = found
     try:
         if len(data) == RETIRED_BYTES:
-            return Seen(Lease("", msgspec.json.decode(data, type=_Retired).epoch, ttl_seconds=0.0, released=True, owed=True), token)
-        return Seen(msgspec.json.decode(data, type=Lease), token)
+            return VersionedLease(
+                Lease("", msgspec.json.decode(data, type=_Retired).epoch, ttl_seconds=0.0, released=True, owed=True), token
+            )
+        return VersionedLease(msgspec.json.decode(data, type=Lease), token)
     except msgspec.DecodeError as error:
         where = f"{objects.uri}/{path}"
         raise StorageError(
@@ -99,11 +101,11 @@ def read(objects: Objects, path: str) -> Seen | None:
         ) from error
 
 
-def bury(objects: Objects, path: str, dead: Seen) -> Seen | None:
+def free_expired(objects: Objects, path: str, dead: VersionedLease) -> VersionedLease | None:
     """Free a dead holder's lease under the next epoch, which its successor owes. None when the holder moved after all."""
     lease = msgspec.structs.replace(dead.lease, epoch=dead.lease.epoch + 1, released=True, owed=True)
     token = objects.put_if_match(path, lease.to_bytes(), dead.token)
-    return None if token is None else Seen(lease, token)
+    return None if token is None else VersionedLease(lease, token)
 
 
 class Claim:
@@ -120,33 +122,33 @@ class Claim:
         self._ttl_seconds: Final = ttl_seconds
         self.holder: Final = new_ulid()
         self._mutex: Final = threading.Lock()  # one put at a time: each needs the token of the one before
-        self._over: Final = threading.Event()
-        self._held: Seen | None = None
-        self._in_line = False
-        self._unclear = False
+        self._stopped: Final = threading.Event()
+        self._held: VersionedLease | None = None
+        self._queued = False
+        self._outcome_unknown = False
         self._put_at = _NEVER
         self._renewed_at = _NEVER
         self._lost = False
 
-    def stand_in_line(self, seen: Seen) -> None:
+    def join_queue(self, seen: VersionedLease) -> None:
         """Write ourselves into the queue of a lease. Its holder finds its token spent, reads again and goes on."""
         if self.holder in seen.lease.queue or len(seen.lease.queue) >= _LONGEST_QUEUE:
             return
-        self._in_line = True
+        self._queued = True
         with suppress(StorageError):  # a place in line is a courtesy; without one we wait all the same
             self._objects.put_if_match(self._path, _with_queue(seen, (*seen.lease.queue, self.holder)), seen.token)
 
-    def take(self, seen: Seen | None) -> bool:
+    def take(self, seen: VersionedLease | None) -> bool:
         """Try to claim what was last seen there: nothing, a released lease, or one that turns out to be ours.
 
         False also when nobody can say whether the put was applied: the next look will tell. But not twice.
         """
         try:
-            self._held = self._claimed(seen)
+            self._held = self._try_claim(seen)
         except StorageError as error:
-            if error.outcome is not Outcome.UNKNOWN or self._unclear:
+            if error.outcome is not Outcome.UNKNOWN or self._outcome_unknown:
                 raise
-            self._unclear = True
+            self._outcome_unknown = True
         if self._held is None:
             return False
         self._renewed_at = self._put_at
@@ -157,7 +159,7 @@ class Claim:
     def check(self) -> None:
         """Raise when the lease is lost: somebody replaced us, or may have, because no renewal went through for a ttl."""
         age = now() - self._renewed_at
-        if self._lost or self._over.is_set() or age > self._ttl_seconds:
+        if self._lost or self._stopped.is_set() or age > self._ttl_seconds:
             raise self._fenced(age)
 
     def _fenced(self, age: float) -> ConflictError:
@@ -170,13 +172,13 @@ class Claim:
             epoch=self.grant.epoch,
         )
 
-    def release(self) -> Seen | None:
+    def release(self) -> VersionedLease | None:
         """Give back what any of our puts left there: the lease, or a place in its queue. Returns the lease as it is then."""
-        self._over.set()
+        self._stopped.set()
         with self._mutex:
             try:
-                if self._in_line and self._held is None:
-                    self._leave_line()
+                if self._queued and self._held is None:
+                    self._leave_queue()
                 if self._put_at == _NEVER:
                     return None
                 return self._write_released()
@@ -185,14 +187,14 @@ class Claim:
                 _log.warning("could not release the lease %s: %s", self._path, error)
                 return None
 
-    def _leave_line(self) -> None:
+    def _leave_queue(self) -> None:
         # Tried once: if others change the lease meanwhile, they will find us absent when our turn comes.
         seen = read(self._objects, self._path)
         if seen is not None and self.holder in seen.lease.queue:
             left = tuple(other for other in seen.lease.queue if other != self.holder)
             self._objects.put_if_match(self._path, _with_queue(seen, left), seen.token)
 
-    def _claimed(self, seen: Seen | None) -> Seen | None:
+    def _try_claim(self, seen: VersionedLease | None) -> VersionedLease | None:
         if seen is None:
             # Somebody removed the lease, and its holder may only be asleep: its epoch is one that head must leave behind.
             return self._put(self._mine(epoch=FIRST_EPOCH, owed=True), None)
@@ -201,19 +203,19 @@ class Claim:
             return self._put(self._mine(epoch=seen.lease.epoch, owed=seen.lease.owed, queue=left), seen.token)
         return seen if seen.lease.holder == self.holder else None
 
-    def _write_released(self) -> Seen | None:
-        ours = self._held or self._find_ours()
+    def _write_released(self) -> VersionedLease | None:
+        ours = self._held or self._read_own()
         while ours is not None:  # each loss is somebody else's joining or leaving the queue, so this ends
             owed = ours.lease.owed and not self.grant.published
             released = self._put(msgspec.structs.replace(ours.lease, released=True, owed=owed), ours.token)
             if released is not None:
                 return released
-            ours = self._find_ours()
+            ours = self._read_own()
         return None
 
     def _renew_while_held(self) -> None:
-        with under_way(stop=self._over.set):
-            while not self._over.wait(self._ttl_seconds / 3) and self._renew():
+        with under_way(stop=self._stopped.set):
+            while not self._stopped.wait(self._ttl_seconds / 3) and self._renew():
                 pass
 
     def _renew(self) -> bool:
@@ -234,7 +236,7 @@ class Claim:
         with self._mutex:
             ours = self._held
             # Past its ttl a lease must not come back to life: its holder may have been told that it is lost.
-            while ours is not None and not self._over.is_set() and now() - self._renewed_at <= self._ttl_seconds:
+            while ours is not None and not self._stopped.is_set() and now() - self._renewed_at <= self._ttl_seconds:
                 lease = ours.lease
                 alive = msgspec.structs.replace(
                     lease, renewals=lease.renewals + 1, epoch=lease.epoch if epoch is None else epoch, owed=owed or lease.owed
@@ -242,11 +244,11 @@ class Claim:
                 if (written := self._put(alive, ours.token)) is not None:
                     self._held, self._renewed_at = written, self._put_at
                     return True
-                ours = self._find_ours()
+                ours = self._read_own()
             self._lost = True
             return False
 
-    def _find_ours(self) -> Seen | None:
+    def _read_own(self) -> VersionedLease | None:
         seen = read(self._objects, self._path)
         return seen if seen is not None and seen.lease.holder == self.holder and not seen.lease.released else None
 
@@ -254,12 +256,12 @@ class Claim:
         host, pid = os.uname().nodename, os.getpid()
         return Lease(holder=self.holder, epoch=epoch, ttl_seconds=self._ttl_seconds, owed=owed, queue=queue, host=host, pid=pid)
 
-    def _put(self, lease: Lease, token: str | None) -> Seen | None:
+    def _put(self, lease: Lease, token: str | None) -> VersionedLease | None:
         self._put_at = now()
         data = lease.to_bytes()
         new = self._objects.put_if_absent(self._path, data) if token is None else self._objects.put_if_match(self._path, data, token)
-        return None if new is None else Seen(lease, new)
+        return None if new is None else VersionedLease(lease, new)
 
 
-def _with_queue(seen: Seen, queue: tuple[str, ...]) -> bytes:
+def _with_queue(seen: VersionedLease, queue: tuple[str, ...]) -> bytes:
     return msgspec.structs.replace(seen.lease, queue=queue).to_bytes()

@@ -18,8 +18,7 @@ from typing import Final
 
 from omnigraph.errors import Kind, StorageError
 from omnigraph.ids import BranchName
-from omnigraph.manifest.fair import FairLock, Grant, Patience
-from omnigraph.manifest.lock_names import ROOT, TURNSTILE, name_of
+from omnigraph.manifest.fair_lock import ROOT, TURNSTILE, Deadline, FairLock, Grant, name_of
 from omnigraph.store.objects import wrap_os_error
 
 FOLDER: Final = "__locks"
@@ -56,23 +55,23 @@ class Flocks:
         return f"{self._folder}/{name}"
 
     @contextmanager
-    def writer(self, branch: BranchName, patience: Patience) -> Iterator[Grant]:
+    def writer(self, branch: BranchName, deadline: Deadline) -> Iterator[Grant]:
         with ExitStack() as held:
-            self._enter_root(held, patience, shared=True)
-            held.enter_context(self._branch(branch).hold(patience, shared=False))
+            self._enter_root(held, deadline, shared=True)
+            held.enter_context(self._branch(branch).hold(deadline, shared=False))
             yield Grant()
 
     @contextmanager
-    def exclusive(self, patience: Patience) -> Iterator[Grant]:
+    def exclusive(self, deadline: Deadline) -> Iterator[Grant]:
         with ExitStack() as held:
-            self._enter_root(held, patience, shared=False)
+            self._enter_root(held, deadline, shared=False)
             yield Grant()
 
     def busy(self, branch: BranchName, *, mine: bool) -> bool:
         """Does another process hold what a writer of `branch` needs, or wait for it?"""
         path = self.where(name_of(branch))
         needed = [self._turnstile.path] if mine else [self._turnstile.path, self._root.path, path]
-        return any(_refuses(each, fcntl.LOCK_SH) for each in needed) or _refuses(_mark(path), fcntl.LOCK_EX)
+        return any(_is_locked(each, fcntl.LOCK_SH) for each in needed) or _is_locked(_wait_file(path), fcntl.LOCK_EX)
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
         """Nothing: a file lock has no epoch, and its file is made by the first who wants it."""
@@ -80,18 +79,18 @@ class Flocks:
     def forget(self, branch: BranchName) -> None:
         """Remove a deleted branch's lock file. Under the exclusive root lock: nobody holds it, and nobody is on the way to it."""
         path = self.where(name_of(branch))
-        for each in (path, _mark(path)):
+        for each in (path, _wait_file(path)):
             with suppress(OSError):  # an empty file that nobody asks for again; the branch is gone all the same
                 os.unlink(each)
 
-    def _enter_root(self, held: ExitStack, patience: Patience, *, shared: bool) -> None:
+    def _enter_root(self, held: ExitStack, deadline: Deadline, *, shared: bool) -> None:
         # Whoever waits for root keeps the turnstile, so that later comers cannot pass it: an exclusive holder waits for
         # the writers inside, never for those who come after it.
         with (
-            self._turn.turn(shared=False, patience=patience, where=self._turnstile.path),
-            self._turnstile.hold(patience, shared=False),
+            self._turn.turn(shared=False, deadline=deadline, where=self._turnstile.path),
+            self._turnstile.hold(deadline, shared=False),
         ):
-            held.enter_context(self._root.hold(patience, shared=shared))
+            held.enter_context(self._root.hold(deadline, shared=shared))
 
     def _branch(self, branch: BranchName) -> FileLock:
         with self._mutex:
@@ -112,40 +111,40 @@ class FileLock:
         self._blocked: Final[dict[int, _Waiter]] = {}
 
     @contextmanager
-    def hold(self, patience: Patience, *, shared: bool) -> Iterator[None]:
-        file = self._acquire(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, patience)
+    def hold(self, deadline: Deadline, *, shared: bool) -> Iterator[None]:
+        file = self._acquire(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, deadline)
         try:
             yield
         finally:
             _release(file)
 
-    def _acquire(self, mode: int, patience: Patience) -> FileIO:
+    def _acquire(self, mode: int, deadline: Deadline) -> FileIO:
         while True:
             file = _open(self.path)
             if not _lock_now(file, mode):
-                file = self._wait(file, mode, patience)
+                file = self._wait(file, mode, deadline)
             if os.fstat(file.fileno()).st_nlink > 0:
                 return file
             # The branch was deleted between our open and our lock: what we hold is a file that nobody else will find.
             _release(file)
 
-    def _wait(self, file: FileIO, mode: int, patience: Patience) -> FileIO:
-        if patience.left() == 0:
-            raise patience.over(self.path)
+    def _wait(self, file: FileIO, mode: int, deadline: Deadline) -> FileIO:
+        if deadline.remaining() == 0:
+            raise deadline.timeout_error(self.path)
         waiter = self._blocked.get(mode)
-        if waiter is not None and waiter.want():
+        if waiter is not None and waiter.adopt():
             file.close()
         else:
             waiter = _Waiter(self, file, mode)
         try:
             waiter.start()
             self._blocked[mode] = waiter
-            with _marked(self.path):
-                granted = waiter.wait(patience.left())
+            with _announced_wait(self.path):
+                granted = waiter.wait(deadline.remaining())
         finally:
             waiter.abandon()
         if granted is None:
-            raise patience.over(self.path)
+            raise deadline.timeout_error(self.path)
         return granted
 
 
@@ -160,7 +159,7 @@ class _Waiter:
         self._lock: Final = lock  # keeps it, and so this waiter, where the next one looks
         self._mode: Final = mode
         self._mutex: Final = threading.Lock()
-        self._answered: Final = threading.Event()
+        self._done: Final = threading.Event()
         self._wanted = True
         self._file: FileIO | None = file
         self._error: OSError | None = None
@@ -172,15 +171,15 @@ class _Waiter:
             self._thread = threading.Thread(target=self._block, args=(self._file,), name=f"omnigraph-lock {self._lock.path}", daemon=True)
             self._thread.start()
 
-    def want(self) -> bool:
+    def adopt(self) -> bool:
         """Take over an abandoned wait; False when it is over already."""
         with self._mutex:
-            self._wanted = not self._answered.is_set()
+            self._wanted = not self._done.is_set()
             return self._wanted
 
     def wait(self, seconds: float) -> FileIO | None:
         """The locked file, or None when the time is over."""
-        if not self._answered.wait(seconds):
+        if not self._done.wait(seconds):
             return None
         if self._error is not None:
             raise wrap_os_error(self._error, doing="lock", path=self._lock.path) from self._error
@@ -191,7 +190,7 @@ class _Waiter:
         """Let go of what was not taken, now or when it comes. Harmless after `wait` gave the file away."""
         with self._mutex:
             self._wanted = False
-            if self._answered.is_set():
+            if self._done.is_set():
                 self._drop()
 
     def _block(self, file: FileIO) -> None:
@@ -200,7 +199,7 @@ class _Waiter:
         except OSError as error:
             self._error = error
         with self._mutex:
-            self._answered.set()
+            self._done.set()
             if not self._wanted:
                 self._drop()
 
@@ -251,17 +250,17 @@ def _release(file: FileIO) -> None:
         file.close()
 
 
-def _mark(path: str) -> str:
+def _wait_file(path: str) -> str:
     return f"{path}.wait"
 
 
 @contextmanager
-def _marked(path: str) -> Iterator[None]:
+def _announced_wait(path: str) -> Iterator[None]:
     """Show other processes that someone waits: a waiter shares this file, and whoever cannot have it alone knows.
 
     Only `busy` looks, so a mark that could not be set is no failure.
     """
-    file = _open(_mark(path))
+    file = _open(_wait_file(path))
     try:
         _lock_now(file, fcntl.LOCK_SH)
         yield
@@ -269,7 +268,7 @@ def _marked(path: str) -> Iterator[None]:
         _release(file)
 
 
-def _refuses(path: str, mode: int) -> bool:
+def _is_locked(path: str, mode: int) -> bool:
     try:
         file = FileIO(path, "r+")
     except OSError:

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.ids import BranchName, new_ulid
-from omnigraph.manifest.claims import RETIRED_BYTES, Claim, Lease, Seen, bury, now, read, retired
-from omnigraph.manifest.fair import Grant, Patience
-from omnigraph.manifest.lock_names import ROOT, name_of
+from omnigraph.manifest.claims import RETIRED_BYTES, Claim, Lease, VersionedLease, free_expired, now, read, retired
+from omnigraph.manifest.fair_lock import ROOT, Deadline, Grant, name_of
 from omnigraph.store.objects import Objects
 
 FOLDER: Final = "__lease"
@@ -43,27 +42,27 @@ class Leases:
         # short waits notice a dead holder as one long wait would.
         self._watched: Final[dict[str, tuple[object, float]]] = {}
         # Path -> the lease as it was last seen free, with nobody in line: claiming that is usually right, and saves a read.
-        self._free: Final[dict[str, Seen]] = {}
+        self._free: Final[dict[str, VersionedLease]] = {}
 
     def where(self, name: str) -> str:
         return f"{self._objects.uri}/{_path(name)}"
 
     @contextmanager
-    def writer(self, branch: BranchName, patience: Patience) -> Iterator[Grant]:
+    def writer(self, branch: BranchName, deadline: Deadline) -> Iterator[Grant]:
         path = _path(name_of(branch))
         while True:
-            with self._hold(path, patience) as claim:
+            with self._hold(path, deadline) as claim:
                 if self._live(self._root) is None:
                     claim.check()
                     yield claim.grant
                     return
-            self._wait_until_free([self._root], patience)
+            self._wait_until_free([self._root], deadline)
 
     @contextmanager
-    def exclusive(self, patience: Patience) -> Iterator[Grant]:
-        with self._hold(self._root, patience) as claim:
+    def exclusive(self, deadline: Deadline) -> Iterator[Grant]:
+        with self._hold(self._root, deadline) as claim:
             # A branch needs to be seen free only once: who claims it from now on sees root, and steps back.
-            self._wait_until_free(self._branch_leases(), patience)
+            self._wait_until_free(self._branch_leases(), deadline)
             claim.check()
             yield claim.grant
 
@@ -102,7 +101,7 @@ class Leases:
             self._objects.put_if_match(path, retired(seen.lease), seen.token)
 
     @contextmanager
-    def _hold(self, path: str, patience: Patience) -> Iterator[Claim]:
+    def _hold(self, path: str, deadline: Deadline) -> Iterator[Claim]:
         claim = Claim(self._objects, path, ttl_seconds=self._ttl_seconds)
         try:
             seen = self._free.pop(path, None) or self._look(path)
@@ -111,7 +110,7 @@ class Leases:
                 if our_turn and claim.take(seen):
                     break
                 if seen is not None and not our_turn:
-                    self._wait_in_line(path, seen, claim, patience)
+                    self._wait_in_queue(path, seen, claim, deadline)
                 seen = self._look(path)  # at once after a lost race: whoever won it is there now
             yield claim
         finally:
@@ -120,26 +119,26 @@ class Leases:
     def _branch_leases(self) -> list[str]:
         return [path for path, size in self._objects.sizes(FOLDER).items() if path != self._root and size != RETIRED_BYTES]
 
-    def _is_our_turn(self, path: str, seen: Seen | None, claim: Claim) -> bool:
+    def _is_our_turn(self, path: str, seen: VersionedLease | None, claim: Claim) -> bool:
         """Is it our turn to try? When nobody holds it and all before us had their chance, or when it is ours unawares."""
         if seen is None or not seen.lease.released:
             return seen is None or seen.lease.holder == claim.holder
         chances = _CHANCES * self._poll_seconds * seen.lease.position(claim.holder)
         return chances == 0 or self._unchanged_seconds(path, seen) > chances
 
-    def _wait_in_line(self, path: str, seen: Seen, claim: Claim, patience: Patience) -> None:
-        if patience.left() > 0:
-            claim.stand_in_line(seen)
-        self._pause(path, seen, patience, looks=max(1, _NEXT_LOOKS // (1 + seen.lease.position(claim.holder))))
+    def _wait_in_queue(self, path: str, seen: VersionedLease, claim: Claim, deadline: Deadline) -> None:
+        if deadline.remaining() > 0:
+            claim.join_queue(seen)
+        self._pause(path, seen, deadline, looks=max(1, _NEXT_LOOKS // (1 + seen.lease.position(claim.holder))))
 
-    def _wait_until_free(self, paths: list[str], patience: Patience) -> None:
+    def _wait_until_free(self, paths: list[str], deadline: Deadline) -> None:
         while paths:
             live = self._live_among(paths)
             paths = list(live)
             if paths:
-                self._pause(paths[0], live[paths[0]], patience)
+                self._pause(paths[0], live[paths[0]], deadline)
 
-    def _live_among(self, paths: list[str]) -> dict[str, Seen]:
+    def _live_among(self, paths: list[str]) -> dict[str, VersionedLease]:
         if len(paths) == 1:
             found = [self._live(paths[0])]
         else:
@@ -149,43 +148,43 @@ class Leases:
                 found = list(pool.map(self._live, paths))
         return {path: seen for path, seen in zip(paths, found, strict=True) if seen is not None}
 
-    def _live(self, path: str) -> Seen | None:
+    def _live(self, path: str) -> VersionedLease | None:
         seen = self._look(path)
         self._note_free(path, seen)
         return None if seen is None or seen.lease.released else seen
 
-    def _note_free(self, path: str, seen: Seen | None) -> None:
+    def _note_free(self, path: str, seen: VersionedLease | None) -> None:
         if seen is not None and seen.lease.released and not seen.lease.queue:
             self._free[path] = seen
 
-    def _look(self, path: str) -> Seen | None:
+    def _look(self, path: str) -> VersionedLease | None:
         """Read a lease, and free it when its holder is dead."""
         started = now()
         seen = read(self._objects, path)
         if seen is None:
             return None
-        sign = _sign_of_life(seen)
+        sign = _heartbeat(seen)
         watched = self._watched.get(path)
         if watched is None or watched[0] != sign:
             watched = self._watched[path] = (sign, now())
         if seen.lease.released or started - watched[1] <= seen.lease.ttl_seconds * _CLOCK_SLACK:
             return seen
-        return bury(self._objects, path, seen) or seen
+        return free_expired(self._objects, path, seen) or seen
 
-    def _unchanged_seconds(self, path: str, seen: Seen) -> float:
+    def _unchanged_seconds(self, path: str, seen: VersionedLease) -> float:
         sign, since = self._watched.get(path, (None, 0.0))
-        return now() - since if sign == _sign_of_life(seen) else 0.0
+        return now() - since if sign == _heartbeat(seen) else 0.0
 
-    def _pause(self, path: str, seen: Seen, patience: Patience, *, looks: int = 1) -> None:
-        left = patience.left()
+    def _pause(self, path: str, seen: VersionedLease, deadline: Deadline, *, looks: int = 1) -> None:
+        left = deadline.remaining()
         if left == 0:
             holder = f"{seen.lease.host} (pid {seen.lease.pid})"
-            raise patience.over(f"{self._objects.uri}/{path}", holder=holder)
+            raise deadline.timeout_error(f"{self._objects.uri}/{path}", holder=holder)
         # Jitter, so that waiters who came together do not go on asking together.
         time.sleep(min(left, self._poll_seconds / looks * random.uniform(0.5, 1.5)))
 
 
-def _sign_of_life(seen: Seen) -> object:
+def _heartbeat(seen: VersionedLease) -> object:
     """What changes when the one whose turn it is does something: its holder, or once released, who stands first in line."""
     lease = seen.lease
     return (lease.holder, lease.epoch, lease.renewals, lease.queue[:1] if lease.released else None)

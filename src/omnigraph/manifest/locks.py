@@ -14,10 +14,9 @@ from typing import Final, Protocol
 
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.ids import BranchName
-from omnigraph.manifest.fair import FairLock, Grant, Patience
+from omnigraph.manifest.fair_lock import ROOT, Deadline, FairLock, Grant, name_of
 from omnigraph.manifest.flocks import Flocks
 from omnigraph.manifest.leases import TTL_SECONDS, Leases
-from omnigraph.manifest.lock_names import ROOT, name_of
 from omnigraph.store.objects import Objects
 from omnigraph.store.process import refuse_forked_child
 
@@ -27,12 +26,12 @@ TIMEOUT_SECONDS: Final = 60.0
 """How long a writer waits unless told otherwise: several times a lease's ttl, so that a dead holder is outlived."""
 
 
-class BetweenProcesses(Protocol):
+class ProcessLocks(Protocol):
     """The half of a lock that other processes see."""
 
     def where(self, name: str) -> str: ...
-    def writer(self, branch: BranchName, patience: Patience) -> AbstractContextManager[Grant]: ...
-    def exclusive(self, patience: Patience) -> AbstractContextManager[Grant]: ...
+    def writer(self, branch: BranchName, deadline: Deadline) -> AbstractContextManager[Grant]: ...
+    def exclusive(self, deadline: Deadline) -> AbstractContextManager[Grant]: ...
     def busy(self, branch: BranchName, *, mine: bool) -> bool: ...
     def begin(self, branch: BranchName, *, epoch: int) -> None: ...
     def forget(self, branch: BranchName) -> None: ...
@@ -43,7 +42,7 @@ class Locks:
 
     def __init__(self, objects: Objects, *, ttl_seconds: float) -> None:
         self.ttl_seconds: Final = ttl_seconds
-        self._between: Final[BetweenProcesses] = Flocks(objects.uri) if objects.is_local else Leases(objects, ttl_seconds=ttl_seconds)
+        self._process_locks: Final[ProcessLocks] = Flocks(objects.uri) if objects.is_local else Leases(objects, ttl_seconds=ttl_seconds)
         self._root: Final = FairLock()
         self._mutex: Final = threading.Lock()
         self._branches: Final[weakref.WeakValueDictionary[BranchName, FairLock]] = weakref.WeakValueDictionary()
@@ -71,11 +70,11 @@ class Locks:
     def writer(self, branch: BranchName, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
         """Be the only writer of `branch`, beside writers of other branches."""
         refuse_forked_child()
-        patience = Patience(f"branch {branch!r}", seconds=timeout_seconds)
+        deadline = Deadline(f"branch {branch!r}", seconds=timeout_seconds)
         with (
-            self._root.turn(shared=True, patience=patience, where=self._between.where(ROOT)),
-            self._branch(branch).turn(shared=False, patience=patience, where=self._between.where(name_of(branch))),
-            self._between.writer(branch, patience) as grant,
+            self._root.turn(shared=True, deadline=deadline, where=self._process_locks.where(ROOT)),
+            self._branch(branch).turn(shared=False, deadline=deadline, where=self._process_locks.where(name_of(branch))),
+            self._process_locks.writer(branch, deadline) as grant,
         ):
             yield grant
 
@@ -83,10 +82,10 @@ class Locks:
     def exclusive(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
         """Be alone in the graph, readers aside: to create or delete a branch, or to clean up."""
         refuse_forked_child()
-        patience = Patience("the whole graph", seconds=timeout_seconds)
+        deadline = Deadline("the whole graph", seconds=timeout_seconds)
         with (
-            self._root.turn(shared=False, patience=patience, where=self._between.where(ROOT)),
-            self._between.exclusive(patience) as grant,
+            self._root.turn(shared=False, deadline=deadline, where=self._process_locks.where(ROOT)),
+            self._process_locks.exclusive(deadline) as grant,
         ):
             yield grant
 
@@ -98,17 +97,17 @@ class Locks:
         refuse_forked_child()
         if self._root.others_before(shared=True) or self._branch(branch).others_before(shared=False):
             return True
-        return self._between.busy(branch, mine=self._root.is_mine())
+        return self._process_locks.busy(branch, mine=self._root.is_mine())
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
         """Make ready the lock of a branch that is about to be created with `epoch` in its head. Only inside `exclusive()`."""
         self._require_exclusive(branch)
-        self._between.begin(branch, epoch=epoch)
+        self._process_locks.begin(branch, epoch=epoch)
 
     def forget(self, branch: BranchName) -> None:
         """Remove what the lock of a deleted branch left in the store. Only inside `exclusive()`."""
         self._require_exclusive(branch)
-        self._between.forget(branch)
+        self._process_locks.forget(branch)
 
     def _require_exclusive(self, branch: BranchName) -> None:
         refuse_forked_child()

@@ -55,7 +55,7 @@ LOCK_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 
-class Expect(msgspec.Struct, frozen=True):
+class Preconditions(msgspec.Struct, frozen=True):
     """What must still be true when a publication lands. What is left None (or empty) is not checked."""
 
     head: CommitId | None = None
@@ -72,7 +72,7 @@ class Publication(msgspec.Struct, frozen=True):
     kind: CommitKind
     tables: tuple[TableRow, ...] = ()
     schema: SchemaText | None = None
-    expect: Expect = Expect()
+    expect: Preconditions = Preconditions()
     commit: CommitId | None = None
     """Minted beforehand by a writer that must find its commit again after a crash."""
     actor: str | None = None
@@ -86,7 +86,7 @@ class Publication(msgspec.Struct, frozen=True):
     audit: Audit | None = None
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishResult(msgspec.Struct, frozen=True):
     """What was made true. `repeated`: this token or this commit had been published before, and nothing was done now."""
 
     commit: Commit
@@ -94,9 +94,9 @@ class Published(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Published:
+def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> PublishResult:
     """Land a publication on a branch, whole, as the child of whatever commit is the head then (C-10), or raise."""
-    _check_claims(publication)
+    _check_distinct_tables(publication)
     commit_id = publication.commit or new_commit_id()
     for attempt in range(ATTEMPTS):
         try:
@@ -106,9 +106,9 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
                 raise
             continue
         if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
-            return Published(first, Snapshot(found, ledger.version, state), repeated=True)
-        if (ours := _landed_before(publication, ledger, state)) is not None:
-            return Published(ours, Snapshot(found, ledger.version, state), repeated=True)
+            return PublishResult(first, Snapshot(found, ledger.version, state), repeated=True)
+        if (ours := _already_published(publication, ledger, state)) is not None:
+            return PublishResult(ours, Snapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         commit = _commit(publication, commit_id, found, ledger, state)
         try:
@@ -156,17 +156,17 @@ def _catch_up(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
 
 def set_home(manifest: Manifest) -> None:
     """Say in main's head that native branches are made here from now on. Only called when there are none yet."""
-    _restate(manifest, MAIN, lambda head: msgspec.structs.replace(head, home=manifest.root.uri))
+    _rewrite_head(manifest, MAIN, lambda head: msgspec.structs.replace(head, home=manifest.root.uri))
 
 
 def _raise_epoch(manifest: Manifest, branch: BranchName, epoch: int) -> None:
     def raised(head: Head) -> Head:
         return msgspec.structs.replace(head, epoch=max(head.epoch, epoch))
 
-    _restate(manifest, branch, raised)
+    _rewrite_head(manifest, branch, raised)
 
 
-def _restate(manifest: Manifest, branch: BranchName, change: Callable[[Head], Head]) -> None:
+def _rewrite_head(manifest: Manifest, branch: BranchName, change: Callable[[Head], Head]) -> None:
     """Change the head row alone: no commit, no table. Nothing is written when nothing changes."""
     while True:
         found, ledger, state = manifest.look(branch)
@@ -174,7 +174,7 @@ def _restate(manifest: Manifest, branch: BranchName, change: Callable[[Head], He
         if head == state.head:
             return
         restated = State(head, state.tables)
-        intent = _of_head(found, state.head)
+        intent = _head_intent(found, state.head)
         intents.arm(manifest.root.objects, intent)
         try:
             moved = ledger.swap(state_rows(restated, born=ledger.version + 1), fact_rows(None, [], born=0), uuid=str(uuid4()))
@@ -186,7 +186,7 @@ def _restate(manifest: Manifest, branch: BranchName, change: Callable[[Head], He
         return
 
 
-def _of_head(branch: Branch, head: Head) -> Intent:
+def _head_intent(branch: Branch, head: Head) -> Intent:
     """The intent of a restatement, which has no effects."""
     return Intent(
         format=intents.FORMAT,
@@ -205,12 +205,12 @@ def _of_head(branch: Branch, head: Head) -> Intent:
 # -- one attempt
 
 
-def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publication: Publication, commit: Commit) -> Published:
+def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publication: Publication, commit: Commit) -> PublishResult:
     schemas = _new_schemas(publication, ledger)
     facts = fact_rows(commit, schemas, copied=publication.copied, born=commit.manifest_version)
     moved = ledger.swap(state_rows(state, born=commit.manifest_version), facts, uuid=str(uuid4()))
     manifest.remember(branch, moved, state)
-    return Published(commit, Snapshot(branch, moved.version, state))
+    return PublishResult(commit, Snapshot(branch, moved.version, state))
 
 
 def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Commit:
@@ -251,7 +251,7 @@ def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
     return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
 
 
-def _landed_before(publication: Publication, ledger: Ledger, state: State) -> Commit | None:
+def _already_published(publication: Publication, ledger: Ledger, state: State) -> Commit | None:
     """The commit of an id that was minted beforehand, when it is there: whoever finds an intent may publish it, and it lands once.
 
     Read from the ledger that the swap starts from, so of two who publish it at the same time the second finds it. A head that is
@@ -305,7 +305,7 @@ def _check(publication: Publication, branch: Branch, state: State) -> None:
     for table, expected in expect.tables.items():
         _check_version(table, expected, state.tables.get(table))
     for row in publication.tables:
-        _check_step(row, state.tables.get(row.id))
+        _check_version_grows(row, state.tables.get(row.id))
 
 
 def _check_version(table: TableId, expected: int, row: TableRow | None) -> None:
@@ -317,7 +317,7 @@ def _check_version(table: TableId, expected: int, row: TableRow | None) -> None:
         )
 
 
-def _check_step(row: TableRow, before: TableRow | None) -> None:
+def _check_version_grows(row: TableRow, before: TableRow | None) -> None:
     """A version, once published, stays what it is; and on one native branch versions only grow (C-08)."""
     if before is None or before.ref.home != row.ref.home or row == before or row.dropped:
         return
@@ -332,7 +332,7 @@ def _check_step(row: TableRow, before: TableRow | None) -> None:
         )
 
 
-def _check_claims(publication: Publication) -> None:
+def _check_distinct_tables(publication: Publication) -> None:
     ids = [row.id for row in publication.tables]
     if twice := {table for table in ids if ids.count(table) > 1}:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"table {min(twice)} is named twice in one publication", table=min(twice))

@@ -44,7 +44,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {self.branch.name!r} has no table for {name}", type=name)
 
 
-class _Warm(msgspec.Struct, frozen=True):
+class _CachedBranch(msgspec.Struct, frozen=True):
     """A branch as it was last seen: the open ledger and its decoded state, always a pair."""
 
     branch: Branch
@@ -83,7 +83,7 @@ class Manifest:
         self.root: Final = root
         self.graph_id: Final = graph_id
         self._mutex = threading.Lock()
-        self._warm: dict[BranchName, _Warm] = {}
+        self._cache: dict[BranchName, _CachedBranch] = {}
         self._schemas: dict[SchemaHash, SchemaText] = {}
         self.remember(Branch.main(), main, read_state(main.state()))
 
@@ -93,15 +93,15 @@ class Manifest:
         """The newest state of a branch and the ledger it was read from: what a publish starts from."""
         found = find_branch(self.root.objects, branch)
         with self._mutex:
-            warm = self._warm.get(branch)
+            cached = self._cache.get(branch)
         try:
             # B-21: a branch of the same name made anew shares nothing with the old one.
-            if warm is not None and warm.branch == found and warm.ledger.newest_version() == warm.ledger.version:
-                return found, warm.ledger, warm.state
+            if cached is not None and cached.branch == found and cached.ledger.newest_version() == cached.ledger.version:
+                return found, cached.ledger, cached.state
             ledger = newest_ledger(self.root, found)
             state = read_state(ledger.state())
         except (StorageError, NotFound):
-            if self._lives(found):
+            if self._exists(found):
                 raise
             return self.look(branch)  # deleted while we looked: it is gone, or there is another one
         self.remember(found, ledger, state)
@@ -116,14 +116,14 @@ class Manifest:
         try:
             yield
         except (StorageError, NotFound) as error:
-            if self._lives(snapshot.branch):
+            if self._exists(snapshot.branch):
                 raise
             name = snapshot.branch.name
             if past:
-                raise _went_with_its_branch(snapshot.commit, name) from error
+                raise _deleted_with_branch(snapshot.commit, name) from error
             raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {name!r} was deleted while it was read", branch=name) from error
 
-    def _lives(self, branch: Branch) -> bool:
+    def _exists(self, branch: Branch) -> bool:
         return branch.native is None or read_branch(self.root.objects, branch.name) == branch
 
     def discard_torn(self, branch: Branch) -> None:
@@ -134,15 +134,15 @@ class Manifest:
     def known_epoch(self, branch: BranchName) -> int:
         """The fencing epoch in the head that was seen last, without a look where there is one in memory: it only grows."""
         with self._mutex:
-            warm = self._warm.get(branch)
-        return (warm.state if warm is not None else self.look(branch)[2]).head.epoch
+            cached = self._cache.get(branch)
+        return (cached.state if cached is not None else self.look(branch)[2]).head.epoch
 
     def remember(self, branch: Branch, ledger: Ledger, state: State) -> None:
         """Fold what a publish has just made true into memory instead of reading it back (W-48)."""
         with self._mutex:
-            warm = self._warm.get(branch.name)
-            if warm is None or warm.branch != branch or warm.ledger.version <= ledger.version:
-                self._warm[branch.name] = _Warm(branch, ledger, state)
+            cached = self._cache.get(branch.name)
+            if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
+                self._cache[branch.name] = _CachedBranch(branch, ledger, state)
 
     def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a manifest version or a moment; or a commit, which names its branch itself."""
@@ -181,7 +181,7 @@ class Manifest:
         """A commit is read where it was born. A branch made anew under the old name has another native name (B-22)."""
         born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
         if born_on is None or born_on.native != commit.native:
-            raise _went_with_its_branch(commit.id, commit.branch)
+            raise _deleted_with_branch(commit.id, commit.branch)
         _, newest, _ = self.look(born_on.name)
         return Snapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
 
@@ -239,7 +239,7 @@ class Manifest:
         return text
 
 
-def _went_with_its_branch(commit: CommitId, branch: BranchName) -> NotFound:
+def _deleted_with_branch(commit: CommitId, branch: BranchName) -> NotFound:
     return NotFound(
         Kind.VERSION_RECLAIMED,
         f"commit {commit} was made on a branch {branch!r} that has been deleted since; its rows cannot be read any more",

@@ -20,7 +20,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import Branch, find_branch, list_branches
 from omnigraph.store import stage
@@ -31,7 +31,7 @@ from omnigraph.store.tables import Table, TableRef, Tables, committed_uuid, disc
 log = logging.getLogger(__name__)
 
 
-class Reached(StrEnum):
+class EffectStatus(StrEnum):
     """How far one table of an intent came."""
 
     UNTOUCHED = "untouched"
@@ -41,11 +41,11 @@ class Reached(StrEnum):
     """The graph shows a later version, made without us: our commit is not there and can land no more."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class TableEffect(msgspec.Struct, frozen=True):
     """One table of an intent as it is found: `head` is it at its newest version, or None when its native branch is not there."""
 
     intent: TableIntent
-    reached: Reached
+    status: EffectStatus
     head: Table | None
 
 
@@ -53,7 +53,7 @@ def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seco
     """Resolve what dead writers of `branch`, or of branches that are gone, left behind. One listing when there is nothing."""
     healed: list[Audit] = []
     waiting = [intent for intent in intents.pending(manifest.root.objects) if _concerns(manifest, intent, branch)]
-    for on in sorted({branch if _lives(manifest, intent) else MAIN for intent in waiting}):
+    for on in sorted({branch if _is_live(manifest, intent) else MAIN for intent in waiting}):
         with hold(manifest, on, timeout_seconds=timeout_seconds) as grant:
             healed += heal_held(manifest, tables, on, grant=grant)
     return healed
@@ -66,7 +66,7 @@ def heal_dead(manifest: Manifest, tables: Tables) -> list[Audit]:
     """
     healed: list[Audit] = []
     waiting = intents.pending(manifest.root.objects)
-    for on in sorted({intent.branch.name if _lives(manifest, intent) else MAIN for intent in waiting}):
+    for on in sorted({intent.branch.name if _is_live(manifest, intent) else MAIN for intent in waiting}):
         try:
             with hold(manifest, on, timeout_seconds=0) as grant:
                 healed += heal_held(manifest, tables, on, grant=grant)
@@ -90,7 +90,7 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: 
         reason: RecoveryRequired | None = None
         for intent in waiting:
             try:
-                audit = _settle(manifest, tables, intent, branch, grant=grant)
+                audit = _resolve_or_discard(manifest, tables, intent, branch, grant=grant)
             except RecoveryRequired as error:
                 blocked.append(intent)
                 reason = reason or error
@@ -102,10 +102,10 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: 
     return done
 
 
-def _settle(manifest: Manifest, tables: Tables, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
+def _resolve_or_discard(manifest: Manifest, tables: Tables, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
     """One intent of a dead writer, resolved or discarded. Lack of memory leaves it as it is, for the next attempt."""
     try:
-        if _lives(manifest, intent):
+        if _is_live(manifest, intent):
             return resolve(manifest, tables, intent, grant=grant)
         return _discard(manifest, intent, branch, grant=grant)
     except (MemoryError, RuntimeError) as error:
@@ -128,8 +128,8 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, grant: Grant)
             ledger.keep(commit.manifest_version)  # its writer may have died before it could
         intents.disarm(manifest.root.objects, intent)
         return ended[0].audit if ended else None
-    found = [_find(manifest, table, state) for table in intent.tables]
-    forward = _may_go_forward(intent, found, state) and _keep_what_is_there(manifest, tables, intent)
+    found = [_inspect(manifest, table, state) for table in intent.tables]
+    forward = _may_go_forward(intent, found, state) and _flush_effects(manifest, tables, intent)
     way = Resolution.ROLLED_FORWARD if forward else Resolution.ROLLED_BACK
     reach(Fault.RECOVER_FOUND)
     match intents.decide(manifest.root.objects, intent, way, check=grant.check):
@@ -146,16 +146,16 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, grant: Grant)
     return commit.audit
 
 
-def _may_go_forward(intent: Intent, found: list[Finding], state: State) -> bool:
+def _may_go_forward(intent: Intent, found: list[TableEffect], state: State) -> bool:
     """Was everything committed, and is the branch where the write began?"""
-    reached = all(finding.reached is Reached.COMMITTED for finding in found)
+    reached = all(effect.status is EffectStatus.COMMITTED for effect in found)
     return reached and intent.way is not Resolution.ROLLED_BACK and (state.head.commit, state.head.schema) == (intent.parent, intent.schema)
 
 
-def _keep_what_is_there(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
+def _flush_effects(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
     """Flush what the dead writer made, before anything is built on it. False when some of it is not there, or not whole."""
     root = manifest.root
-    if not all(_is_born(manifest, birth) for birth in intent.births):
+    if not all(_is_created(manifest, birth) for birth in intent.births):
         return False
     made = [table.base.at(table.base.version + 1) for table in intent.tables]
     try:
@@ -186,15 +186,15 @@ def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: 
     return publish(manifest, finished, branch=intent.branch.name).commit
 
 
-def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, grant: Grant) -> Commit:
+def _roll_back(manifest: Manifest, intent: Intent, found: list[TableEffect], *, grant: Grant) -> Commit:
     """Restore every table the intent could still change, moved or not: a writer that only slept then finds its commit refused.
 
     The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
     """
     reach(Fault.RECOVER_BEFORE_RESTORE)
-    rows = [restored for finding in found if (restored := _restore(manifest.root, finding, grant)) is not None]
+    rows = [restored for effect in found if (restored := _restore(manifest.root, effect, grant)) is not None]
     for birth in intent.births:
-        if _is_born(manifest, birth):  # RT-44: what somebody else put there is neither taken over nor removed
+        if _is_created(manifest, birth):  # RT-44: what somebody else put there is neither taken over nor removed
             grant.check()
             manifest.root.objects.delete_prefix(birth.row.path)
     reach(Fault.RECOVER_AFTER_RESTORE)
@@ -204,24 +204,24 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, gran
         commit=intent.rollback,
         actor=intent.actor,
         audit=_audit(intent, Resolution.ROLLED_BACK, rows, found),
-        expect=Expect(branch=intent.branch, epoch=grant.epoch, tables={row.id: _shown(intent, row) for row in rows}),
+        expect=Preconditions(branch=intent.branch, epoch=grant.epoch, tables={row.id: _version_before(intent, row) for row in rows}),
     )
     reach(Fault.RECOVER_BEFORE_PUBLISH)
     return publish(manifest, undone, branch=intent.branch.name).commit
 
 
-def _restore(root: Root, finding: Finding, grant: Grant) -> TableRow | None:
+def _restore(root: Root, effect: TableEffect, grant: Grant) -> TableRow | None:
     """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
-    intent = finding.intent
+    intent = effect.intent
     grant.check()
-    if finding.reached is Reached.OVERTAKEN:
+    if effect.status is EffectStatus.OVERTAKEN:
         return None
     if intent.creates_ref:
         delete_ref(root, intent.base.path, str(intent.native))
         return None
-    assert finding.head is not None, "a table that was there before the write is there after it"
-    head = finding.head
-    if finding.reached is not Reached.RESTORED:
+    assert effect.head is not None, "a table that was there before the write is there after it"
+    head = effect.head
+    if effect.status is not EffectStatus.RESTORED:
         stage.keep(root, [head.ref])  # whose version lies below a restore must be told after a power cut, too
         head = stage.commit(stage.put_back(head, intent.base.version, uuid=intent.restore_uuid))
     return msgspec.structs.replace(intent.before, version=head.ref.version)
@@ -235,15 +235,15 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName, *, grant: G
     manifest.discard_torn(Branch.main())
     _, ledger, _ = manifest.look(MAIN)
     if not len(ledger.find(COMMIT + intent.rollback)):
-        expect = Expect(epoch=grant.epoch)
+        expect = Preconditions(epoch=grant.epoch)
         publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit, expect=expect))
     reach(Fault.RECOVER_AFTER_PUBLISH)
-    _remove_made(manifest, intent, grant)
+    _remove_effects(manifest, intent, grant)
     intents.disarm(manifest.root.objects, intent)
     return audit
 
 
-def _remove_made(manifest: Manifest, intent: Intent, grant: Grant) -> None:
+def _remove_effects(manifest: Manifest, intent: Intent, grant: Grant) -> None:
     """Remove the forks and tables that the dead writer made on a branch that is gone, unless a living branch shows them."""
     root = manifest.root
     shown = [row for name in (MAIN, *list_branches(root.objects)) for row in manifest.look(name)[2].tables.values()]
@@ -253,7 +253,7 @@ def _remove_made(manifest: Manifest, intent: Intent, grant: Grant) -> None:
             grant.check()
             delete_ref(root, table.base.path, str(table.native))
     for birth in intent.births:
-        if birth.row.path not in paths and _is_born(manifest, birth):
+        if birth.row.path not in paths and _is_created(manifest, birth):
             grant.check()
             root.objects.delete_prefix(birth.row.path)
 
@@ -261,10 +261,10 @@ def _remove_made(manifest: Manifest, intent: Intent, grant: Grant) -> None:
 # -- what is there
 
 
-def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
+def _inspect(manifest: Manifest, intent: TableIntent, state: State) -> TableEffect:
     root, base = manifest.root, intent.base
     if intent.creates_ref and not _is_forked(root, base):
-        return Finding(intent, Reached.UNTOUCHED, None)
+        return TableEffect(intent, EffectStatus.UNTOUCHED, None)
     discard_torn_head(root, base.path, branch=intent.native, after=base.version)
     head = table_at_head(root, base.path, branch=intent.native)
     newest = head.ref.version
@@ -274,13 +274,13 @@ def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
     made = [committed_uuid(root, base.at(version)) for version in range(base.version + 1, newest + 1)]
     match made:
         case []:
-            return Finding(intent, Reached.UNTOUCHED, head)
+            return TableEffect(intent, EffectStatus.UNTOUCHED, head)
         case [ours] if ours == intent.uuid:
-            return Finding(intent, Reached.COMMITTED, head)
+            return TableEffect(intent, EffectStatus.COMMITTED, head)
         case [*earlier, last] if last == intent.restore_uuid and earlier in ([], [intent.uuid]):
-            return Finding(intent, Reached.RESTORED, head)
+            return TableEffect(intent, EffectStatus.RESTORED, head)
         case [first, *_] if first != intent.uuid and _shown_past(intent, state):
-            return Finding(intent, Reached.OVERTAKEN, head)
+            return TableEffect(intent, EffectStatus.OVERTAKEN, head)
         case _:
             raise RecoveryRequired(
                 Kind.RECOVERY_REQUIRED,
@@ -297,7 +297,7 @@ def _is_forked(root: Root, base: TableRef) -> bool:
     return has_ref(root, base.path, str(base.branch)) and committed_uuid(root, base) is not None
 
 
-def _is_born(manifest: Manifest, birth: TableBirth) -> bool:
+def _is_created(manifest: Manifest, birth: TableBirth) -> bool:
     """Is the table there, and made by this very write?"""
     return committed_uuid(manifest.root, birth.row.ref) == birth.uuid
 
@@ -308,10 +308,10 @@ def _shown_past(intent: TableIntent, state: State) -> bool:
 
 
 def _concerns(manifest: Manifest, intent: Intent, branch: BranchName) -> bool:
-    return intent.branch.name == branch or not _lives(manifest, intent)
+    return intent.branch.name == branch or not _is_live(manifest, intent)
 
 
-def _lives(manifest: Manifest, intent: Intent) -> bool:
+def _is_live(manifest: Manifest, intent: Intent) -> bool:
     """Is the branch the intent was armed on still that branch? Decided by its object, never by a failed open."""
     try:
         return find_branch(manifest.root.objects, intent.branch.name) == intent.branch
@@ -335,7 +335,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
         at=intent.at,
         counts=intent.counts,
         audit=audit,
-        expect=Expect(
+        expect=Preconditions(
             branch=intent.branch,
             epoch=epoch,
             head=intent.parent,
@@ -363,8 +363,8 @@ def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
     )
 
 
-def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: list[Finding] | None = None) -> Audit:
-    heads = {finding.intent.before.id: finding.head.ref.version for finding in found or [] if finding.head is not None}
+def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: list[TableEffect] | None = None) -> Audit:
+    heads = {effect.intent.before.id: effect.head.ref.version for effect in found or [] if effect.head is not None}
     changes = [
         TableChange(table.before.id, table.before.alias, heads.get(table.before.id, table.before.version)) for table in intent.tables
     ]
@@ -378,5 +378,5 @@ def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: lis
     )
 
 
-def _shown(intent: Intent, row: TableRow) -> int:
+def _version_before(intent: Intent, row: TableRow) -> int:
     return next(table.before.version for table in intent.tables if table.before.id == row.id)

@@ -29,11 +29,11 @@ FOLDER: Final = "__branches"
 LONGEST_NAME: Final = 120
 _LONGEST_FILE_NAME: Final = 255
 """In bytes, on every common file system. The object of a branch has its name with most signs written as %XX."""
-_GONE: Final = b"{}"
+_REMOVED: Final = b"{}"
 _RESERVED_BYTES: Final = len('{"reserved":"0123456789abcdef"}')
 _LOST: Final = 0
 """A reservation whose bytes a power cut took: they are not flushed, its name may be durable all the same."""
-NOT_BRANCHES: Final = (len(_GONE), _RESERVED_BYTES, _LOST)
+NOT_BRANCHES: Final = (len(_REMOVED), _RESERVED_BYTES, _LOST)
 """The sizes of what is gone or only reserved. No branch is as small, so a listing, which tells sizes, tells them apart."""
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_.@+:=-]+")
 
@@ -125,17 +125,17 @@ def read_branch(objects: Objects, name: BranchName) -> Branch | None:
     return _decode(objects, name, objects.get_if_exists(object_of(name)))
 
 
-class SeenBranch(NamedTuple):
+class VersionedBranch(NamedTuple):
     """A branch as it was read, with the token that a change of its object needs."""
 
     branch: Branch
     token: str
 
 
-def see_branch(objects: Objects, name: BranchName) -> SeenBranch | None:
+def read_versioned(objects: Objects, name: BranchName) -> VersionedBranch | None:
     found = objects.get_versioned(object_of(name))
     branch = _decode(objects, name, found[0]) if found is not None else None
-    return SeenBranch(branch, found[1]) if found is not None and branch is not None else None
+    return VersionedBranch(branch, found[1]) if found is not None and branch is not None else None
 
 
 def _decode(objects: Objects, name: BranchName, body: bytes | None) -> Branch | None:
@@ -151,14 +151,14 @@ def _decode(objects: Objects, name: BranchName, body: bytes | None) -> Branch | 
 # -- from reserved to gone
 
 
-class _Reserved(msgspec.Struct, frozen=True):
+class _Reservation(msgspec.Struct, frozen=True):
     """The body of an object that will be a branch."""
 
     reserved: str
     """Of one attempt, so that no two reservations have the same token."""
 
 
-class _Touched(Branch, frozen=True):
+class _TouchedBranch(Branch, frozen=True):
     """A branch after others were made from it: the same to every reader, in other bytes."""
 
     touched: str = ""
@@ -166,7 +166,7 @@ class _Touched(Branch, frozen=True):
 
 def reserve(objects: Objects, name: BranchName) -> str | None:
     """Take a name that no branch has, under the exclusive lock: the token to settle or to withdraw with, None when it is taken."""
-    path, body = object_of(name), msgspec.json.encode(_Reserved(new_hex16()))
+    path, body = object_of(name), msgspec.json.encode(_Reservation(new_hex16()))
     if (token := objects.put_if_absent(path, body)) is not None:
         return token
     left = objects.get_versioned(path)
@@ -185,14 +185,14 @@ def touch(objects: Objects, branch: Branch) -> bool:
     """Rewrite the object of a branch that another is being made from. False when it is not there any more."""
     if branch.native is None:
         return True  # main is never removed
-    seen = see_branch(objects, branch.name)
+    seen = read_versioned(objects, branch.name)
     if seen is None or seen.branch != branch:
         return False
-    body = msgspec.json.encode(_Touched(**msgspec.structs.asdict(branch), touched=new_hex16()))
+    body = msgspec.json.encode(_TouchedBranch(**msgspec.structs.asdict(branch), touched=new_hex16()))
     return objects.put_if_match(object_of(branch.name), body, seen.token, sync=True) is not None
 
 
-def remove(objects: Objects, seen: SeenBranch) -> bool:
+def remove(objects: Objects, seen: VersionedBranch) -> bool:
     """Make a branch invisible. False when its object is not the one that was seen."""
     return _discard(objects, object_of(seen.branch.name), seen.token)
 
@@ -213,7 +213,7 @@ def withdraw_all(objects: Objects) -> None:
 
 
 def _discard(objects: Objects, path: str, token: str) -> bool:
-    discarded = objects.put_if_match(path, _GONE, token, sync=True) is not None
+    discarded = objects.put_if_match(path, _REMOVED, token, sync=True) is not None
     if discarded and objects.is_local:  # there the exclusive lock cannot be lost, so nobody else can have the name by now
         objects.delete(path)
     return discarded

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final
 
 from omnigraph.errors import Kind, LimitError, Unsupported
+from omnigraph.ids import BranchName, content_hash
+
+ROOT: Final = "root"
+TURNSTILE: Final = "turnstile"
+
+_LONGEST: Final = 160
+_PLAIN: Final = re.compile(rb"[A-Za-z0-9_-]")
+
+
+@lru_cache(maxsize=1024)
+def name_of(branch: BranchName) -> str:
+    """Return the file or object name of a branch's lock: `feature/x` -> `feature=2Fx`.
+
+    The name never contains a dot or a slash, and is never `root` or `turnstile`.
+    """
+    raw = branch.encode()
+    first = 1 if branch in (ROOT, TURNSTILE) else 0  # the first letter of a reserved name is escaped
+    name = "".join(chr(byte) if at >= first and _PLAIN.match(raw, at) else f"={byte:02X}" for at, byte in enumerate(raw))
+    # File systems limit a name to 255 bytes. A shortened name contains "==", which no other name does.
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}=={content_hash(raw)[:32]}"
 
 
 def _never_lost() -> None:
@@ -55,7 +77,7 @@ class Grant:
         self.published = True
 
 
-class Patience:
+class Deadline:
     """How long one acquisition may wait in all its steps together, and what to say when that is over."""
 
     __slots__ = ("_seconds", "_since", "_what")
@@ -65,11 +87,11 @@ class Patience:
         self._seconds: Final = max(0.0, min(seconds, threading.TIMEOUT_MAX))
         self._since: Final = time.monotonic()
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds that remain; never negative."""
         return max(0.0, self._since + self._seconds - time.monotonic())
 
-    def over(self, where: str, *, holder: str = "another writer") -> LimitError:
+    def timeout_error(self, where: str, *, holder: str = "another writer") -> LimitError:
         """The error of a wait that ended at the lock called `where`."""
         waited = time.monotonic() - self._since
         return LimitError(
@@ -104,13 +126,13 @@ class FairLock:
         self._queue: Final[list[_Turn]] = []
 
     @contextmanager
-    def turn(self, *, shared: bool, patience: Patience, where: str) -> Iterator[None]:
-        """Hold the lock inside this block; `where` names it for a person whose patience ran out."""
+    def turn(self, *, shared: bool, deadline: Deadline, where: str) -> Iterator[None]:
+        """Hold the lock inside this block; `where` names it for a person whose deadline ran out."""
         turn = _Turn(shared=shared)
         try:
             self._join(turn, where)
-            if turn.called is not None and not turn.called.wait(patience.left()):
-                raise patience.over(where, holder="another thread of this process")
+            if turn.called is not None and not turn.called.wait(deadline.remaining()):
+                raise deadline.timeout_error(where, holder="another thread of this process")
             yield
         finally:
             self._leave(turn)

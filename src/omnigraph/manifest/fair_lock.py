@@ -1,4 +1,4 @@
-"""Threads that want one lock -> served in the order they came; what a holder gets, and how long it may wait."""
+"""Threads that request one lock -> served in order of arrival; the grant of a holder, the deadline of a waiter, and lock names."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def name_of(branch: BranchName) -> str:
 
 
 def _never_lost() -> None:
-    """A file lock stays with its process for as long as that lives."""
+    """A file lock is held until its process releases it or ends."""
 
 
 def _unrecorded(epoch: int) -> None:
-    """A file lock keeps no epoch: whoever has it is alone, for as long as its process lives."""
+    """A file lock records no epoch: its holder cannot be replaced while its process runs."""
 
 
 class Grant:
-    """What a holder of a lock has: its epoch, and `check()`, which asks whether it still has it."""
+    """A held lock: its epoch, and `check()`, which raises if the lock is lost."""
 
     __slots__ = ("_check", "_record", "epoch", "published", "took_over")
 
@@ -56,29 +56,29 @@ class Grant:
         record: Callable[[int], None] = _unrecorded,
     ) -> None:
         self.epoch = epoch
-        """The fencing epoch: on an object store it grows whenever a holder is replaced, or its lease is gone."""
+        """The fencing epoch. On an object store it grows when a holder is replaced, or when its lease is missing."""
         self.took_over: Final = took_over
-        """A former holder may only be asleep, and no one has yet published `epoch`: publish it before touching any table."""
+        """A former holder may still be running, and `epoch` is not yet published: publish it before any change to a table."""
         self._check: Final = check
         self._record: Final = record
         self.published = False
 
     def raise_epoch(self, epoch: int) -> None:
-        """Go on under a greater epoch, once the lock has recorded it. Raises ConflictError(FENCED) when the lock is lost."""
+        """Record a greater epoch in the lock and continue under it. Raises ConflictError(FENCED) if the lock is lost."""
         self._record(epoch)
         self.epoch = epoch
 
     def check(self) -> None:
-        """Raise ConflictError(FENCED) when the lock is known to be lost."""
+        """Raise ConflictError(FENCED) if the lock is known to be lost."""
         self._check()
 
     def epoch_published(self) -> None:
-        """Say that `epoch` is durable in `head`. Until someone says so, every later holder is told `took_over` again."""
+        """Record that `epoch` is durable in `head`. Until then, every later holder gets `took_over`."""
         self.published = True
 
 
 class Deadline:
-    """How long one acquisition may wait in all its steps together, and what to say when that is over."""
+    """The time limit of one acquisition over all its steps, and the error after it."""
 
     __slots__ = ("_seconds", "_since", "_what")
 
@@ -88,16 +88,16 @@ class Deadline:
         self._since: Final = time.monotonic()
 
     def remaining(self) -> float:
-        """Seconds that remain; never negative."""
+        """Return the remaining seconds, at least 0."""
         return max(0.0, self._since + self._seconds - time.monotonic())
 
     def timeout_error(self, where: str, *, holder: str = "another writer") -> LimitError:
-        """The error of a wait that ended at the lock called `where`."""
+        """Return the error of a wait that ended at the lock `where`."""
         waited = time.monotonic() - self._since
         return LimitError(
             Kind.LOCK_TIMEOUT,
             f"waited {waited:.1f} s for the lock of {self._what} ({where}), which {holder} holds or waits for; nothing was changed. "
-            "Try again later or with a longer timeout; if this goes on, look for a writer that is stuck.",
+            "Retry later or with a longer timeout. If the lock stays held, find the process that holds it.",
             lock=self._what,
             path=where,
             waited_seconds=waited,
@@ -111,14 +111,14 @@ class _Turn:
     def __init__(self, *, shared: bool) -> None:
         self.shared: Final = shared
         self.thread: Final = threading.get_ident()
-        self.called: threading.Event | None = None  # only for those who have to wait
+        self.called: threading.Event | None = None  # set only for a thread that has to wait
 
 
 class FairLock:
     """A shared/exclusive lock between the threads of one process, first come, first served.
 
-    The queue is the whole state: those served are the turns before the first exclusive one, or that one when it is
-    first. So leaving is one removal, right in whatever state an interrupt left the turn.
+    The queue is the whole state. The holders are the shared turns before the first exclusive one, or that one if it is
+    first. So a release is one removal, and is correct in any state that an interrupt left.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class FairLock:
 
     @contextmanager
     def turn(self, *, shared: bool, deadline: Deadline, where: str) -> Iterator[None]:
-        """Hold the lock inside this block; `where` names it for a person whose deadline ran out."""
+        """Hold the lock inside this block. `where` names the lock in a timeout error."""
         turn = _Turn(shared=shared)
         try:
             self._join(turn, where)
@@ -138,13 +138,13 @@ class FairLock:
             self._leave(turn)
 
     def others_before(self, *, shared: bool) -> bool:
-        """Would a newcomer have to wait for a thread other than this one?"""
+        """Return whether a new request would wait for a thread other than this one."""
         me = threading.get_ident()
         with self._mutex:
             return any(turn.thread != me and not (shared and turn.shared) for turn in self._queue)
 
     def is_mine(self, *, shared: bool | None = None) -> bool:
-        """Does this thread hold the lock (in that mode)?"""
+        """Return whether this thread holds the lock (in that mode)."""
         me = threading.get_ident()
         with self._mutex:
             return any(turn.thread == me and shared in (None, turn.shared) for turn in self._served())
@@ -154,8 +154,8 @@ class FairLock:
             if any(other.thread == turn.thread for other in self._queue):
                 raise Unsupported(
                     Kind.UNSUPPORTED,
-                    f"internal error: this thread already holds {where} and asked for it again; locks are not re-entrant, "
-                    "the grant must be passed down",
+                    f"internal error: this thread already holds {where} and requested it again; locks are not re-entrant, "
+                    "pass the grant down instead",
                     path=where,
                 )
             self._queue.append(turn)
@@ -168,7 +168,7 @@ class FairLock:
                 if turn in self._queue:
                     self._queue.remove(turn)
             finally:
-                # Calling again whoever was called before is harmless, and makes good a call that an interrupt swallowed.
+                # Waking a thread twice is harmless, and repairs a wake-up that an interrupt lost.
                 for served in self._served():
                     if served.called is not None:
                         served.called.set()

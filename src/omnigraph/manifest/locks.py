@@ -1,7 +1,8 @@
-"""Who may change a graph now: any number of writers, one per branch, or one exclusive holder; across threads, processes and machines.
+"""A branch -> its writer lock; a graph -> its exclusive lock. They hold across threads, processes and machines.
 
-Always root first, then branch. Threads of one process stand in a fair queue; the first of them meets other processes at
-lock files (local) or lease objects (object store). Readers take no lock.
+A graph has one writer per branch, or one exclusive holder. Root is locked first, then the branch. Threads of one process
+wait in a fair queue; the first of them competes with other processes for lock files (local) or leases (object store).
+Readers take no lock.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from omnigraph.store.process import refuse_forked_child
 __all__ = ["TIMEOUT_SECONDS", "Grant", "Locks"]
 
 TIMEOUT_SECONDS: Final = 60.0
-"""How long a writer waits unless told otherwise: several times a lease's ttl, so that a dead holder is outlived."""
+"""The default timeout of a writer: several times the ttl of a lease, so that a dead holder expires first."""
 
 
 class ProcessLocks(Protocol):
-    """The half of a lock that other processes see."""
+    """The locks of one graph between processes."""
 
     def where(self, name: str) -> str: ...
     def writer(self, branch: BranchName, deadline: Deadline) -> AbstractContextManager[Grant]: ...
@@ -38,7 +39,7 @@ class ProcessLocks(Protocol):
 
 
 class Locks:
-    """The locks of one graph in this process. Get them by `Locks.of`; a second set would not know the first one's queue."""
+    """The locks of one graph in this process. Use `Locks.of`: two instances for one graph would not share a queue."""
 
     def __init__(self, objects: Objects, *, ttl_seconds: float) -> None:
         self.ttl_seconds: Final = ttl_seconds
@@ -49,9 +50,9 @@ class Locks:
 
     @staticmethod
     def of(objects: Objects, *, ttl_seconds: float | None = None) -> Locks:
-        """The locks of the graph at `objects.uri`, the same for every handle in this process (C-20).
+        """Return the locks of the graph at `objects.uri`, the same instance for every handle in this process (C-20).
 
-        `ttl_seconds` is how long a lease outlives its last renewal; it is chosen once, and means nothing on local paths.
+        `ttl_seconds` is the time from the last renewal of a lease to its expiry. The first call sets it. Local paths ignore it.
         """
         refuse_forked_child()
         with _registry_mutex:
@@ -61,14 +62,14 @@ class Locks:
         if ttl_seconds not in (None, locks.ttl_seconds):
             raise InvalidInput(
                 Kind.INVALID_ARGUMENT,
-                f"{objects.uri} is already open in this process with leases of {locks.ttl_seconds:g} s, not {ttl_seconds:g} s",
+                f"{objects.uri} is open in this process with leases of {locks.ttl_seconds:g} s, not {ttl_seconds:g} s; pass the same value",
                 uri=objects.uri,
             )
         return locks
 
     @contextmanager
     def writer(self, branch: BranchName, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
-        """Be the only writer of `branch`, beside writers of other branches."""
+        """Hold the writer lock of `branch`. Writers of other branches may run at the same time."""
         refuse_forked_child()
         deadline = Deadline(f"branch {branch!r}", seconds=timeout_seconds)
         with (
@@ -80,7 +81,7 @@ class Locks:
 
     @contextmanager
     def exclusive(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
-        """Be alone in the graph, readers aside: to create or delete a branch, or to clean up."""
+        """Hold the exclusive lock of the graph: no writer runs. Needed to create or delete a branch, and to reclaim versions."""
         refuse_forked_child()
         deadline = Deadline("the whole graph", seconds=timeout_seconds)
         with (
@@ -90,9 +91,9 @@ class Locks:
             yield grant
 
     def busy(self, branch: BranchName) -> bool:
-        """Would a writer of `branch` have to wait now? Asked by a holder: does another wait?
+        """Return whether a writer of `branch` would have to wait; for the holder of the lock, whether another writer waits.
 
-        Advisory, and true only at the moment it is said.
+        The result is advisory: it may be outdated when the call returns.
         """
         refuse_forked_child()
         if self._root.others_before(shared=True) or self._branch(branch).others_before(shared=False):
@@ -100,12 +101,12 @@ class Locks:
         return self._process_locks.busy(branch, mine=self._root.is_mine())
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
-        """Make ready the lock of a branch that is about to be created with `epoch` in its head. Only inside `exclusive()`."""
+        """Prepare the lock of a branch that is about to be created with `epoch` in its head. Only inside `exclusive()`."""
         self._require_exclusive(branch)
         self._process_locks.begin(branch, epoch=epoch)
 
     def forget(self, branch: BranchName) -> None:
-        """Remove what the lock of a deleted branch left in the store. Only inside `exclusive()`."""
+        """Remove the lock file or lease of a deleted branch. Only inside `exclusive()`."""
         self._require_exclusive(branch)
         self._process_locks.forget(branch)
 
@@ -114,8 +115,8 @@ class Locks:
         if not self._root.is_mine(shared=False):
             raise Unsupported(
                 Kind.UNSUPPORTED,
-                f"internal error: the lock of branch {branch!r} may be made or removed only under the exclusive lock, "
-                "because someone may hold it",
+                f"internal error: the lock of branch {branch!r} may be created or removed only under the exclusive lock, "
+                "because a writer may hold it",
                 branch=branch,
             )
 
@@ -127,6 +128,6 @@ class Locks:
             return lock
 
 
-# Weak: a graph nobody has open any more keeps nothing here.
+# Weak references: the locks of a graph are freed when its last handle is closed.
 _registry: Final[weakref.WeakValueDictionary[str, Locks]] = weakref.WeakValueDictionary()
 _registry_mutex: Final = threading.Lock()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, PreconditionFailed, StorageError
-from omnigraph.exec.write import Prepared, Request, Upsert, write
+from omnigraph.exec.write import Change, Prepared, Request, Upsert, write
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
@@ -79,7 +79,8 @@ def test_if_commit_is_checked_and_never_retried(graph: Manifest) -> None:
     base = graph.snapshot().commit
     upsert(graph, "a")
     head = graph.snapshot().commit
-    for changes in ({PERSON: Upsert(people("b"))}, {PERSON: delete("nobody")}):
+    attempts: tuple[dict[str, Change], ...] = ({PERSON: Upsert(people("b"))}, {PERSON: delete("nobody")})
+    for changes in attempts:
         with pytest.raises(PreconditionFailed) as caught:
             put(graph, changes, if_commit=base)
         assert caught.value.facts == {"branch": "main", "expected": base, "actual": head}

@@ -13,6 +13,7 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, StorageError
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash, TypeId
+from omnigraph.lru import Lru
 from omnigraph.manifest import intents, lineage
 from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
@@ -24,6 +25,8 @@ from omnigraph.store.tables import TableRef, TornHead, discard_torn_head
 PATH: Final = "__manifest"
 WINDOW: Final = 256
 """How many versions back a short listing looks before it reads the whole history."""
+SCHEMAS: Final = 256
+"""How many schema texts stay in memory."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -84,7 +87,7 @@ class Manifest:
         self.graph_id: Final = graph_id
         self._mutex = threading.Lock()
         self._warm: dict[BranchName, _Warm] = {}
-        self._schemas: dict[SchemaHash, SchemaText] = {}
+        self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
         self.remember(Branch.main(), main, read_state(main.state()))
 
     # -- now
@@ -235,8 +238,7 @@ class Manifest:
         text = read_schema(ledger.find(SCHEMA + schema))
         if text is None:
             raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} knows no schema {schema}", schema=schema, branch=branch)
-        self._schemas[schema] = text
-        return text
+        return self._schemas.put(schema, text)
 
 
 def _went_with_its_branch(commit: CommitId, branch: BranchName) -> NotFound:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -19,6 +17,7 @@ from lance.debug import list_transactions
 
 from omnigraph.errors import InvalidInput, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
+from omnigraph.lru import Lru
 from omnigraph.store.arrays import Column, joined
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
@@ -229,32 +228,23 @@ class Tables:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._open: OrderedDict[TableRef, Table] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._open: Final = Lru[TableRef, Table](HANDLES)
 
     def open(self, ref: TableRef) -> Table:
         """The table at exactly that version; NotFound when it is not there (any more)."""
         refuse_forked_child()
-        with self._mutex:
-            if (table := self._open.get(ref)) is not None:
-                self._open.move_to_end(ref)
-                return table
+        if (table := self._open.get(ref)) is not None:
+            return table
         return self.keep(Table(self._root, ref, open_dataset(self._root, ref)))
 
     def keep(self, table: Table) -> Table:
         """Remember a handle that a commit returned, so that the next read does not open it again (K-02)."""
-        with self._mutex:
-            self._open[table.ref] = table
-            self._open.move_to_end(table.ref)
-            while len(self._open) > HANDLES:
-                self._open.popitem(last=False)
-        return table
+        return self._open.put(table.ref, table)
 
     def forget(self, refs: Iterable[TableRef]) -> None:
         """Let go of handles whose versions were removed: Lance goes on reading from what it has in memory."""
-        with self._mutex:
-            for ref in refs:
-                self._open.pop(ref, None)
+        for ref in refs:
+            self._open.discard(ref)
 
 
 def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None = None) -> Table:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.columns import CALL_ROWS, Shelf, whole_column
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.columns import CALL_ROWS, Shelf, whole_column
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store.tables import ADDRESS, create_table
 from tests.unit.store.tables import SHAPES, place
 
@@ -41,9 +41,9 @@ def people(tmp_path: Path) -> tuple[og.Graph, Shelf]:
 
 def test_a_column_comes_into_memory_when_reading_rows_has_cost_as_much(tmp_path: Path) -> None:
     graph, shelf = people(tmp_path)
-    row = graph._manifest.snapshot().state.table("node:Person")
+    row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
-    table = graph._tables.open(row.ref)
+    table = graph.engine.tables.open(row.ref)
     numbers = Numbers.of(table)
     asked = [shelf.get(table, numbers, "age", rows=1) for _ in range(1 + SIZE // CALL_ROWS)]
     assert asked[0] is None
@@ -59,17 +59,17 @@ def test_what_does_not_fit_is_not_kept(tmp_path: Path) -> None:
     numbers = Numbers.of(table)
     assert Shelf().get(table, numbers, "v", rows=10) is None, "lists stay where they are"
     graph, _ = people(tmp_path)
-    row = graph._manifest.snapshot().state.table("node:Person")
+    row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
-    large = graph._tables.open(row.ref)
+    large = graph.engine.tables.open(row.ref)
     assert Shelf(limit_bytes=1000).get(large, Numbers.of(large), "age", rows=SIZE) is None
 
 
 def test_the_least_recently_used_columns_go_first(tmp_path: Path) -> None:
     graph, _ = people(tmp_path)
-    row = graph._manifest.snapshot().state.table("node:Person")
+    row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
-    table = graph._tables.open(row.ref)
+    table = graph.engine.tables.open(row.ref)
     numbers, shelf = Numbers.of(table), Shelf(limit_bytes=4 * 32 * SIZE)
     first = shelf.get(table, numbers, "age", rows=SIZE)
     for name in ("id", "name"):

@@ -18,8 +18,8 @@ import msgspec
 from omnigraph.exec.adjacency.cache import Array, Folder, Stored
 from omnigraph.exec.adjacency.edges import Adjacency, Between, build, extend
 from omnigraph.exec.adjacency.ids import Ids, ids_of
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
-from omnigraph.exec.numbering import Numbers
 from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
 from omnigraph.plan.statistics import Availability

@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.exec.adjacency.columns import Shelf
 from omnigraph.exec.adjacency.ids import FEW, Ids, alive
-from omnigraph.exec.columns import Shelf
-from omnigraph.exec.conditions import holding
-from omnigraph.exec.numbering import Numbers
-from omnigraph.exec.predicate import exact_sql
-from omnigraph.exec.rows import BATCH, Mask, Numbers64, distinct
-from omnigraph.exec.statistics import usable_columns
+from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.read.conditions import holding
+from omnigraph.exec.read.predicate import exact_sql
+from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
+from omnigraph.exec.read.statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table, TableRef

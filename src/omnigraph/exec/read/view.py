@@ -8,10 +8,10 @@ from typing import Final
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import Plain
+from omnigraph.exec.adjacency.columns import Shelf
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
-from omnigraph.exec.columns import Shelf
-from omnigraph.exec.entities import Entities
+from omnigraph.exec.read.entities import Entities
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.model import TableRow

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
+from omnigraph.exec.engine import Engine
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.manifest.birth import open_graph
@@ -35,7 +36,7 @@ class Counted:
     def __init__(self, place: Path) -> None:
         graph_of(place, person("a"), person("b"), film("f"), knows("a", "b"), acted("b", "f"))
         self.objects = CountingObjects(open_objects(str(place / "graph.omni")))
-        self.graph = Graph(open_graph(Root(self.objects)), mode="rw", actor=None)
+        self.graph = Graph(Engine(open_graph(Root(self.objects))), mode="rw", actor=None)
 
     def read(self, body: str, *, branch: str = "main") -> None:
         self.graph.query(text_of(body), branch=branch)
@@ -103,7 +104,7 @@ def test_a_fresh_branch_takes_the_adjacency_of_the_one_it_came_from(
 ) -> None:
     """K-17: the rows are the same, so nothing is built; and a query about one edge type builds that one only."""
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
-    fresh = Graph(open_graph(Root(open_objects(counted.graph.uri))), mode="rw", actor=None)
+    fresh = Graph(Engine(open_graph(Root(open_objects(counted.graph.uri)))), mode="rw", actor=None)
     view = fresh.engine.view(fresh.engine.manifest.snapshot())
     knows_type = fresh.catalog.edge("knows")
     acted_type = fresh.catalog.edge("actedIn")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, PreconditionFailed, StorageError
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Change, Prepared, Request, Upsert, write
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import intents
@@ -109,7 +110,7 @@ def test_a_token_is_asked_for_before_anything_is_judged_by_what_the_first_call_c
     def prepare(snapshot: Snapshot) -> Prepared:
         raise InvalidInput(Kind.VALIDATION, "what it needed is gone by now")
 
-    assert write(graph, Tables(graph.root), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
+    assert write(Engine(graph), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
 
 
 def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
@@ -123,7 +124,7 @@ def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
             upsert(other, "theirs")
         return Prepared({row_of(graph).id: Upsert(people("ours"))})
 
-    write(graph, Tables(graph.root), Request(CommitKind.MUTATE), prepare)
+    write(Engine(graph), Request(CommitKind.MUTATE), prepare)
     assert seen == [1, 2]
     assert ids_in(graph) == {"theirs", "ours"}
 
@@ -146,7 +147,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
         raise InvalidInput(Kind.VALIDATION, "bad row")
 
     with pytest.raises(InvalidInput):
-        write(graph, Tables(graph.root), Request(CommitKind.MUTATE), prepare)
+        write(Engine(graph), Request(CommitKind.MUTATE), prepare)
     assert graph.snapshot() == before
     assert upsert(graph, "a").commit is not None
 
@@ -191,7 +192,7 @@ def test_threads_all_land(graph: Manifest) -> None:
 def test_a_lineage_only_commit(graph: Manifest) -> None:
     """W-26: an empty load is still one commit."""
     request = Request(CommitKind.LOAD)
-    written = write(graph, Tables(graph.root), request, lambda _: Prepared({}, commits_empty=True))
+    written = write(Engine(graph), request, lambda _: Prepared({}, commits_empty=True))
     assert written.commit is not None
     assert graph.snapshot().commit == written.commit.id
     note(graph, "next")

@@ -81,7 +81,7 @@ def values(graph: Graph, alias: str, column: str, *, branch: str = "main") -> di
 
 def edges(graph: Graph, name: str, *, branch: str = "main") -> list[tuple[object, object]]:
     """The ends of every edge of a type, sorted."""
-    return sorted((row["src"], row["dst"]) for row in rows(graph, f"edge:{name}", branch=branch).values())  # type: ignore[type-var]  # ids
+    return sorted((row["src"], row["dst"]) for row in rows(graph, f"edge:{name}", branch=branch).values())
 
 
 def versions(graph: Graph, *, branch: str = "main") -> dict[str, int]:

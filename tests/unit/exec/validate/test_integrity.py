@@ -29,7 +29,8 @@ edge L: P -> Q @card(2..3) { @unique(src, dst) }
 edge M: Q -> Q
 """
 )
-ENTITIES: dict[str, EntityType] = {entity.name: entity for entity in (*CATALOG.nodes, *CATALOG.edges)}
+EVERY: tuple[EntityType, ...] = (*CATALOG.nodes, *CATALOG.edges)
+ENTITIES = {entity.name: entity for entity in EVERY}
 
 
 class InMemory:

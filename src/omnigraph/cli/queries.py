@@ -23,7 +23,7 @@ from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFail
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
-    from omnigraph.exec.result import Result
+    from omnigraph.exec.read.result import Result
     from omnigraph.lang import Source
     from omnigraph.plan.lint import LintReport
 

@@ -71,8 +71,8 @@ class OmniGraphSource(DataSource):
         with without_traceback():
             wanted = read_options(self.options)
             graph = open_(wanted.place.uri, mode="r", storage_options=wanted.place.storage_options)
-            snapshot = graph._snapshot(wanted.branch, wanted.at)
-            entity = entity_named(wanted.type, graph._catalog(snapshot))
+            snapshot = graph.engine.snapshot(wanted.branch, wanted.at)
+            entity = entity_named(wanted.type, graph.engine.catalog(snapshot))
             self._pinned = PinnedTable(
                 Place(graph.uri, wanted.place.storage_options), entity, snapshot.table_of(entity.id, name=entity.name).ref
             )
@@ -151,11 +151,11 @@ def register_views(
     not visible until this is called again.
     """
     from_ = open_for_reading(graph, storage_options)
-    snapshot = from_._snapshot(branch, at)
-    names = view_names(from_._catalog(snapshot))
+    snapshot = from_.engine.snapshot(branch, at)
+    names = view_names(from_.engine.catalog(snapshot))
     for alias, name in names.items():
         reader = spark.read.format(NAME).option("graph", from_.uri).option("type", alias).option("at", snapshot.commit)
-        for key, value in from_._manifest.root.storage_options.items():
+        for key, value in from_.engine.root.storage_options.items():
             reader = reader.option(f"{STORAGE}{key}", value)
         reader.load().createOrReplaceTempView(name)
     return names

@@ -33,7 +33,7 @@ def test_java_that_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("says", "told"),
-    [('openjdk version "11.0.2" 2019-01-15', "is Java 11"), ('java version "1.8.0_401"', "is Java 1"), ("hello", "no Java that tells")],
+    [('openjdk version "11.0.2" 2019-01-15', "is Java 11"), ('java version "1.8.0_401"', "is Java 1"), ("hello", "no Java that prints")],
 )
 def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, told: str) -> None:
     monkeypatch.setenv("PATH", f"{java(tmp_path, says).parent}:/usr/bin:/bin")

@@ -42,6 +42,14 @@ def unchanged(graph: Graph) -> Iterator[None]:
     assert (graph.engine.manifest.snapshot().commit, shown(graph), data_files(graph)) == before
 
 
+def test_a_local_session_binds_to_this_machine_alone_and_has_its_memory(spark: SparkSession) -> None:
+    """Settings with a misspelt name are ignored by Spark without a word, so they are read back under Spark's own names."""
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+    assert settings["spark.driver.memory"] == "1g"
+    assert "-XX:+UseParallelGC" in settings["spark.driver.extraJavaOptions"]
+
+
 def written(folder: Path, name: str, body: bytes) -> str:
     path = folder / name
     path.write_bytes(body)

@@ -31,9 +31,9 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL_SETTINGS: Final = {
-    "spark.sessions.bindAddress": "127.0.0.1",
-    "spark.sessions.host": "127.0.0.1",
-    "spark.sessions.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 """Executors of a cluster must reach the driver; those of one process need no network. A bulk job needs throughput, not latency: the
 collector with the shortest pauses costs a quarter more (docs/design/load.md)."""
@@ -83,7 +83,7 @@ def session(
     if master is not None:
         builder = builder.remote(master) if remote else builder.master(master)
     local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
-    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.sessions.memory": memory}), **(settings or {})}.items():
+    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _redirect_stderr(log_file), warnings.catch_warnings():
         # Spark forks and executes Java, which does not use Lance.

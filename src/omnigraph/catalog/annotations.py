@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from omnigraph.catalog.codes import SchemaCode, refuse
-from omnigraph.catalog.declared import Declared, DeclaredProperty
+from omnigraph.catalog.declarations import Declared, DeclaredProperty
 from omnigraph.catalog.model import Annotation, Embed, TypeKind
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.catalog.types import ListOf, Plain, VectorOf, scalar_of
 from omnigraph.errors import LanguageError
 from omnigraph.lang import schema as tree

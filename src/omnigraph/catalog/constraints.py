@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, assert_never
 
-from omnigraph.catalog.codes import SchemaCode, refuse
-from omnigraph.catalog.declared import Declared, DeclaredProperty
+from omnigraph.catalog.declarations import Declared, DeclaredProperty
 from omnigraph.catalog.model import Check, Index, Key, Range, TypeKind, Unique
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.catalog.types import NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf
 from omnigraph.errors import LanguageError, Span
 from omnigraph.lang import schema as tree

@@ -16,11 +16,11 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.model import AnyType, Catalog, EdgeType, InterfaceType, Key, NodeType, Property, TypeKind
-from omnigraph.catalog.schema import Hint, Hints, Resolved, resolve
+from omnigraph.catalog.resolution import Hint, Hints, Resolved, resolve
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.errors import FormatError, Kind, LanguageError, StorageError
-from omnigraph.ids import PropertyId, SchemaHash, TypeId, content_hash
+from omnigraph.ids import PropertyId, TypeId
 from omnigraph.lang.schema import Schema
 
 Mint = Callable[[], str]
@@ -74,11 +74,6 @@ def decode(stored: bytes) -> Catalog:
         return msgspec.json.decode(stored, type=_Stored).catalog
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StorageError(Kind.CORRUPT, f"the stored schema cannot be read: {error}") from error
-
-
-def schema_hash(catalog: Catalog) -> SchemaHash:
-    """The accepted schema identity: the hash of the stored form."""
-    return SchemaHash(content_hash(encode(catalog)))
 
 
 class _Matching(NamedTuple):

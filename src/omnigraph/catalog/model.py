@@ -1,6 +1,6 @@
 """What a schema means: types, properties and constraints, resolved, sorted and ready to be looked up.
 
-A `Catalog` is made by `omnigraph.catalog.schema` from a tree and by `omnigraph.catalog.identity` from stored bytes. It
+A `Catalog` is made by `omnigraph.catalog.resolution` from a tree and by `omnigraph.catalog.identity` from stored bytes. It
 holds no spans and no layout: two schemas that mean the same give the same catalog, identities aside. Defaults are left
 out of the stored form, so that a field added later does not change the hash of a schema that does not use it.
 """
@@ -181,10 +181,6 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     edges: tuple[EdgeType, ...] = ()
 
     @cached_property
-    def _interfaces(self) -> Mapping[str, InterfaceType]:
-        return {interface.name: interface for interface in self.interfaces}
-
-    @cached_property
     def _nodes(self) -> Mapping[str, NodeType]:
         return {node.name: node for node in self.nodes}
 
@@ -196,10 +192,6 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     def _by_id(self) -> Mapping[TypeId, EntityType]:
         entities: tuple[EntityType, ...] = (*self.nodes, *self.edges)
         return {entity.id: entity for entity in entities}
-
-    def interface(self, name: str) -> InterfaceType | None:
-        """The interface of that exact name."""
-        return self._interfaces.get(name)
 
     def node(self, name: str) -> NodeType | None:
         """The node type of that exact name."""

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.plan.ir import Compare, Link, OneOf, Predicate, Prefix, Scan
+from omnigraph.plan.ir import Compare, Link, LogicalScan, OneOf, Predicate, Prefix
 from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
 from omnigraph.plan.statistics import (
     MOST_HOPS,
@@ -45,7 +45,7 @@ _MEMORY_MS: Final = 0.05
 _FILE_MS: Final = 2.0
 
 
-def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool, far: Scan | None = None) -> RouteChoice:
+def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool, far: LogicalScan | None = None) -> RouteChoice:
     """The cheapest route for the rows that are expected. An adjacency that has to be built costs its build, minus what
     queries have already spent without it. `far` are the nodes that the link leads to, when they are not known otherwise.
     """
@@ -95,7 +95,7 @@ def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
     return _CALL_MS + (scanned if key_ms is None else min(key_ms * keys, scanned))
 
 
-def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: Scan | None) -> LinkCosts:
+def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
     edge = statistics.edge(link.edge.id)
     reached = None if far is None else statistics.node(far.type.id)
     far_rows = edge.ends / 2 if reached is None else reached.rows
@@ -131,7 +131,7 @@ def _one_hop(link: Link) -> Link:
     return Link(link.edge, link.left, link.right, link.direction)
 
 
-def choose_restriction(target: Scan, reached: float, statistics: Statistics) -> Restrict:
+def choose_restriction(target: LogicalScan, reached: float, statistics: Statistics) -> Restrict:
     """Whether it is cheaper to find the nodes that satisfy the predicates, or to look at those that were reached."""
     if not target.where:
         return Restrict.NONE

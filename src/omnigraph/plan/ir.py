@@ -135,7 +135,7 @@ Ranking = Nearest | Bm25 | Fusion
 # operators
 
 
-class Scan(_Struct, frozen=True):
+class LogicalScan(_Struct, frozen=True):
     """Bind every entity of a type for which `where` holds, and read `columns` of it."""
 
     binding: int
@@ -144,7 +144,7 @@ class Scan(_Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Argument(_Struct, frozen=True):
+class LogicalArgument(_Struct, frozen=True):
     """The distinct rows of the outer plan, as far as these bindings go. The root inside an `AntiJoin`."""
 
     bindings: tuple[int, ...]
@@ -167,63 +167,63 @@ class Link(_Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Pattern(_Struct, frozen=True):
+class LogicalPattern(_Struct, frozen=True):
     """Scans and links joined in no order yet; `argument` are the bindings that come from outside."""
 
-    scans: tuple[Scan, ...]
+    scans: tuple[LogicalScan, ...]
     links: tuple[Link, ...]
     argument: tuple[int, ...] = ()
 
 
-class Expand(_Struct, frozen=True):
+class LogicalExpand(_Struct, frozen=True):
     """Follow a link from its bound end to the other, which `target` describes."""
 
-    input: Plan
+    input: LogicalPlan
     link: Link
     from_left: bool
-    target: Scan
+    target: LogicalScan
 
 
-class Connect(_Struct, frozen=True):
+class LogicalConnect(_Struct, frozen=True):
     """Keep rows whose two ends are linked; with an edge binding, one row per edge between them."""
 
-    input: Plan
+    input: LogicalPlan
     link: Link
 
 
-class CrossProduct(_Struct, frozen=True):
-    left: Plan
-    right: Plan
+class LogicalCrossProduct(_Struct, frozen=True):
+    left: LogicalPlan
+    right: LogicalPlan
 
 
-class Join(_Struct, frozen=True):
+class LogicalJoin(_Struct, frozen=True):
     """Pairs of rows whose fields are equal, first of each pair on the left; a null equals nothing."""
 
-    left: Plan
-    right: Plan
+    left: LogicalPlan
+    right: LogicalPlan
     on: tuple[tuple[Field, Field], ...]
 
 
-class Filter(_Struct, frozen=True):
-    input: Plan
+class LogicalFilter(_Struct, frozen=True):
+    input: LogicalPlan
     where: tuple[Predicate, ...]
 
 
-class AntiJoin(_Struct, frozen=True):
+class LogicalAntiJoin(_Struct, frozen=True):
     """Keep rows for which `inner`, started from their bindings `on`, has no row."""
 
-    input: Plan
-    inner: Plan
+    input: LogicalPlan
+    inner: LogicalPlan
     on: tuple[int, ...]
 
 
-class Rank(_Struct, frozen=True):
+class LogicalRank(_Struct, frozen=True):
     """Compute a score for the ranked entity of every row. `only_candidates` drops rows without one.
 
     `top` says that no more than that many entities, best first, will be looked at.
     """
 
-    input: Plan
+    input: LogicalPlan
     slot: int
     ranking: Ranking
     only_candidates: bool
@@ -235,10 +235,10 @@ class Read(_Struct, frozen=True):
     columns: tuple[str, ...]
 
 
-class Fetch(_Struct, frozen=True):
+class LogicalFetch(_Struct, frozen=True):
     """Read columns of entities that are bound already."""
 
-    input: Plan
+    input: LogicalPlan
     reads: tuple[Read, ...]
 
 
@@ -250,15 +250,15 @@ class Call(_Struct, frozen=True):
     type: ValueType
 
 
-class Aggregate(_Struct, frozen=True):
+class LogicalAggregate(_Struct, frozen=True):
     """One row per group; the outputs that are no calls form the group key. Without a key, one row even of no rows."""
 
-    input: Plan
+    input: LogicalPlan
     outputs: tuple[Field | Call, ...]
 
 
-class Project(_Struct, frozen=True):
-    input: Plan
+class LogicalProject(_Struct, frozen=True):
+    input: LogicalPlan
     outputs: tuple[Expr, ...]
 
 
@@ -269,40 +269,40 @@ class SortKey(_Struct, frozen=True):
     descending: bool = False
 
 
-class Order(_Struct, frozen=True):
+class LogicalOrder(_Struct, frozen=True):
     """By `keys`, then by the ids of the bindings in `ties`."""
 
-    input: Plan
+    input: LogicalPlan
     keys: tuple[SortKey, ...]
     ties: tuple[int, ...]
 
 
-class Limit(_Struct, frozen=True):
-    input: Plan
+class LogicalLimit(_Struct, frozen=True):
+    input: LogicalPlan
     count: int
 
 
-class Empty(_Struct, frozen=True):
+class LogicalEmpty(_Struct, frozen=True):
     """No rows."""
 
 
-Plan = (
-    Scan
-    | Argument
-    | Pattern
-    | Expand
-    | Connect
-    | CrossProduct
-    | Join
-    | Filter
-    | AntiJoin
-    | Rank
-    | Fetch
-    | Aggregate
-    | Project
-    | Order
-    | Limit
-    | Empty
+LogicalPlan = (
+    LogicalScan
+    | LogicalArgument
+    | LogicalPattern
+    | LogicalExpand
+    | LogicalConnect
+    | LogicalCrossProduct
+    | LogicalJoin
+    | LogicalFilter
+    | LogicalAntiJoin
+    | LogicalRank
+    | LogicalFetch
+    | LogicalAggregate
+    | LogicalProject
+    | LogicalOrder
+    | LogicalLimit
+    | LogicalEmpty
 )
 
 
@@ -325,52 +325,71 @@ class LogicalRead(_Struct, frozen=True):
     """A whole read: its plan, what its bindings stand for and what its rows are called."""
 
     name: str
-    root: Plan
+    root: LogicalPlan
     bindings: tuple[Binding, ...]
     columns: tuple[Column, ...]
 
 
-EMPTY: Final = Empty()
+EMPTY: Final = LogicalEmpty()
 NEVER: Final = Never()
 
 
-def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) -> LogicalPlan:
     """The same operator over changed inputs; itself when none changed."""
     match plan:  # most operators have one input, so they stand first
-        case Expand() | Connect() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+        case (
+            LogicalExpand()
+            | LogicalConnect()
+            | LogicalFilter()
+            | LogicalRank()
+            | LogicalFetch()
+            | LogicalAggregate()
+            | LogicalProject()
+            | LogicalOrder()
+            | LogicalLimit()
+        ):
             new = change(plan.input)
             return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
-        case Scan() | Argument() | Pattern() | Empty():
+        case LogicalScan() | LogicalArgument() | LogicalPattern() | LogicalEmpty():
             return plan
-        case CrossProduct(left, right) | Join(left, right):
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             new_left, new_right = change(left), change(right)
             return plan if new_left is left and new_right is right else msgspec.structs.replace(plan, left=new_left, right=new_right)
-        case AntiJoin(input_, inner, on):
+        case LogicalAntiJoin(input_, inner, on):
             new_input, new_inner = change(input_), change(inner)
-            return plan if new_input is input_ and new_inner is inner else AntiJoin(new_input, new_inner, on)
+            return plan if new_input is input_ and new_inner is inner else LogicalAntiJoin(new_input, new_inner, on)
         case _:
             assert_never(plan)
 
 
-def bound_by(plan: Plan) -> frozenset[int]:
+def bound_by(plan: LogicalPlan) -> frozenset[int]:
     """The bindings a row of this plan has."""
     match plan:
-        case Scan(binding=binding):
+        case LogicalScan(binding=binding):
             return frozenset((binding,))
-        case Argument(bindings):
+        case LogicalArgument(bindings):
             return frozenset(bindings)
-        case Pattern(scans, links, argument):
+        case LogicalPattern(scans, links, argument):
             edges = (link.edge_binding for link in links if link.edge_binding is not None)
             return frozenset((*argument, *(scan.binding for scan in scans), *edges))
-        case Expand(input_, link, _, target):
+        case LogicalExpand(input_, link, _, target):
             return bound_by(input_) | _edge_of(link) | {target.binding}
-        case Connect(input_, link):
+        case LogicalConnect(input_, link):
             return bound_by(input_) | _edge_of(link)
-        case CrossProduct(left, right) | Join(left, right):
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             return bound_by(left) | bound_by(right)
-        case AntiJoin() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+        case (
+            LogicalAntiJoin()
+            | LogicalFilter()
+            | LogicalRank()
+            | LogicalFetch()
+            | LogicalAggregate()
+            | LogicalProject()
+            | LogicalOrder()
+            | LogicalLimit()
+        ):
             return bound_by(plan.input)
-        case Empty():
+        case LogicalEmpty():
             return frozenset()
         case _:
             assert_never(plan)

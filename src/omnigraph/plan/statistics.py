@@ -14,7 +14,7 @@ from omnigraph.ids import TypeId
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import ID, Field
-from omnigraph.plan.ir import Compare, Includes, Link, Matches, Never, NotNull, OneOf, Predicate, Prefix, Scan, Substring
+from omnigraph.plan.ir import Compare, Includes, Link, LogicalScan, Matches, Never, NotNull, OneOf, Predicate, Prefix, Substring
 from omnigraph.plan.typed import Direction
 
 
@@ -104,7 +104,7 @@ def statistics_of(
     return Statistics(nodes, edges)
 
 
-def scanned_rows(scan: Scan, statistics: Statistics) -> float:
+def scanned_rows(scan: LogicalScan, statistics: Statistics) -> float:
     """How many rows of a scan are expected."""
     known = statistics.node(scan.type.id)
     rows = float(known.rows)

@@ -1,7 +1,7 @@
 """What the checker makes of a query: names resolved to types and slots, directions inferred, result columns known.
 
 Variables are numbered: `TypedRead.variables[i]` is the variable that `Field(binding=i)` reads. Parameters and `now()` are
-still open; `omnigraph.plan.lower` and `omnigraph.plan.writes` fill them.
+still open; `omnigraph.plan.lowering` and `omnigraph.plan.writes` fill them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.plan import typed
 from omnigraph.plan.expr import TypeRef, Value, type_ref
 from omnigraph.plan.ir import Predicate
-from omnigraph.plan.lower import Filler, predicate
+from omnigraph.plan.lowering import Filler, predicate
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules.type_literals import typed_predicate
 from omnigraph.plan.values import stored

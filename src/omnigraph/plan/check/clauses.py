@@ -26,8 +26,8 @@ from omnigraph.lang.tree import Scalar
 from omnigraph.plan.check.expressions import text_search, typed
 from omnigraph.plan.check.literals import constant, fitting, require_u64
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import DATETIME, TRUE, Constant, Field
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Block,

@@ -30,8 +30,8 @@ from omnigraph.lang.query import Expr as ExprTree
 from omnigraph.lang.tree import Scalar, Syntax
 from omnigraph.plan.check.literals import constant
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.codes import Code, refused
 from omnigraph.plan.expr import F64, I64, Constant, Field, whole
+from omnigraph.plan.type_codes import Code, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Bm25Score,

@@ -16,9 +16,9 @@ from omnigraph.lang.query import (
     StringLiteral,
 )
 from omnigraph.lang.tree import Scalar, Syntax
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import BOOL, DATE, DATETIME, F64, I64, STRING, U64, Atom, Constant
 from omnigraph.plan.temporal import parse_date, parse_datetime
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.values import RANGES, compatible, described, stored
 
 

@@ -10,8 +10,8 @@ from omnigraph.lang.query import Assignment, Delete, Insert, Mutation, Now, Pred
 from omnigraph.lang.query import Statement as StatementTree
 from omnigraph.lang.tree import Name, Scalar
 from omnigraph.plan.check.literals import fitting, storable
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import DATETIME, STRING, Field
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
     Assigned,
     Condition,

@@ -11,8 +11,8 @@ from omnigraph.lang.query import AliasRef, Ordering, Projection, Read
 from omnigraph.plan.check.clauses import block_of
 from omnigraph.plan.check.expressions import require_readable, typed
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.codes import NOW_PARAMETER, Code, refused
 from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.type_codes import NOW_PARAMETER, Code, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Bm25Score,

@@ -7,8 +7,8 @@ from typing import Final
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.lang.query import PropertyRef, Variable
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import Field
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import BoundVariable, Parameter
 
 MAX_STEPS: Final = 100

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from omnigraph.catalog import annotations as annotation
-from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.constraints import Constraints, constraints_of
-from omnigraph.catalog.declared import Declared, DeclaredProperty, declare
+from omnigraph.catalog.declarations import Declared, DeclaredProperty, declare
 from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, InterfaceType, NodeType, Property, TypeKind, fold
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.errors import Span
 from omnigraph.ids import PropertyId, TypeId
 from omnigraph.lang import schema as tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
-from omnigraph.catalog.evolve.constraints import ConstraintChanges, constraint_changes
+from omnigraph.catalog.evolve.constraint_changes import ConstraintChanges, constraint_changes
 from omnigraph.catalog.evolve.refusals import property_refusal, type_refusal
 from omnigraph.catalog.evolve.steps import (
     AddProperty,
@@ -26,7 +26,7 @@ from omnigraph.catalog.evolve.steps import (
 )
 from omnigraph.catalog.identity import Mint, identify
 from omnigraph.catalog.model import Annotation, AnyType, Catalog, EdgeType, InterfaceType, NodeType, Property
-from omnigraph.catalog.schema import resolve
+from omnigraph.catalog.resolution import resolve
 from omnigraph.catalog.types import EnumOf
 from omnigraph.lang.schema import Schema
 

@@ -11,7 +11,7 @@ from typing import Final
 from omnigraph.errors import Kind, LanguageError, Span
 from omnigraph.lang import lexer
 from omnigraph.lang.grammar.cursor import MAX_INTEGER, MAX_UNSIGNED, Cursor, near
-from omnigraph.lang.grammar.types import property_shape
+from omnigraph.lang.grammar.shape import property_shape
 from omnigraph.lang.schema import (
     Annotation,
     Argument,

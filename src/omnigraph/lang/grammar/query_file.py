@@ -8,7 +8,7 @@ from omnigraph.lang import lexer
 from omnigraph.lang.grammar.clause import COMPARISONS, clause_block
 from omnigraph.lang.grammar.cursor import Cursor, near
 from omnigraph.lang.grammar.expression import expression, value
-from omnigraph.lang.grammar.types import parameter_shape
+from omnigraph.lang.grammar.shape import parameter_shape
 from omnigraph.lang.query import (
     Assignment,
     Delete,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.model import TypeKind
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.catalog.types import ValueType, display, value_type
 from omnigraph.errors import LanguageError
 from omnigraph.lang import schema as tree

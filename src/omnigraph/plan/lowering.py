@@ -130,15 +130,15 @@ def _leading(read: typed.TypedRead) -> typed.Expr | None:
 # match
 
 
-def _block(block: typed.Block, read: typed.TypedRead, filler: Filler) -> ir.Plan:
+def _block(block: typed.Block, read: typed.TypedRead, filler: Filler) -> ir.LogicalPlan:
     # The declared ones first: without better knowledge a component is searched from its first binding.
     slots = (*(slot for slot in block.declared if slot in block.nodes), *(slot for slot in block.nodes if slot not in block.declared))
-    scans = tuple(ir.Scan(slot, type_ref(read.variables[slot].type)) for slot in slots)
-    plan: ir.Plan = ir.Pattern(scans, tuple(_link(link) for link in block.links), block.outer)
+    scans = tuple(ir.LogicalScan(slot, type_ref(read.variables[slot].type)) for slot in slots)
+    plan: ir.LogicalPlan = ir.LogicalPattern(scans, tuple(_link(link) for link in block.links), block.outer)
     if block.conditions:
-        plan = ir.Filter(plan, tuple(predicate(condition, filler) for condition in block.conditions))
+        plan = ir.LogicalFilter(plan, tuple(predicate(condition, filler) for condition in block.conditions))
     for negation in block.negations:
-        plan = ir.AntiJoin(plan, _block(negation, read, filler), negation.outer)
+        plan = ir.LogicalAntiJoin(plan, _block(negation, read, filler), negation.outer)
     return plan
 
 
@@ -166,7 +166,7 @@ def predicate(condition: typed.Condition, filler: Filler) -> ir.Predicate:
 # return, order, limit
 
 
-def _listed(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
+def _listed(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> ir.LogicalPlan:
     outputs = tuple(filler.expr(output.expr) for output in read.outputs)
     keys: list[ir.SortKey] = []
     for key in read.order:
@@ -179,10 +179,10 @@ def _listed(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
     # A constant orders nothing beside other keys; alone it still asks for the total order that ties are broken by.
     keys = [key for key in keys if not isinstance(key.key, Constant)] or keys
     if keys:
-        plan = ir.Order(plan, tuple(keys), _ties(read))
+        plan = ir.LogicalOrder(plan, tuple(keys), _ties(read))
     if read.limit is not None:
-        plan = ir.Limit(plan, read.limit)
-    return ir.Project(plan, outputs)
+        plan = ir.LogicalLimit(plan, read.limit)
+    return ir.LogicalProject(plan, outputs)
 
 
 def _sort_expr(key: Field | typed.Ranking | typed.Unorderable, filler: Filler) -> ir.Expr:
@@ -197,14 +197,14 @@ def _ties(read: typed.TypedRead) -> tuple[int, ...]:
     return tuple(sorted(named, key=lambda slot: read.variables[slot].name))
 
 
-def _ranked(plan: ir.Plan, filler: Filler, leading: ir.Score | None) -> ir.Plan:
+def _ranked(plan: ir.LogicalPlan, filler: Filler, leading: ir.Score | None) -> ir.LogicalPlan:
     """A `Rank` for every ranking met so far; rows without a score fall out of the one that leads the order."""
     for ranking, slot in filler.rankings.items():
-        plan = ir.Rank(plan, slot, ranking, only_candidates=leading is not None and leading.slot == slot)
+        plan = ir.LogicalRank(plan, slot, ranking, only_candidates=leading is not None and leading.slot == slot)
     return plan
 
 
-def _grouped(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
+def _grouped(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> ir.LogicalPlan:
     outputs = tuple(_group_output(output.expr, filler) for output in read.outputs)
     keys: list[ir.SortKey] = []
     leading: ir.SortKey | None = None
@@ -223,11 +223,11 @@ def _grouped(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan
     plan = _ranked(matched, filler, score)
     if leading is not None and read.limit is not None:
         # The groups are formed of the best rows only.
-        plan = ir.Limit(ir.Order(plan, (leading,), _ties(read)), read.limit)
-    plan = ir.Aggregate(plan, outputs)
+        plan = ir.LogicalLimit(ir.LogicalOrder(plan, (leading,), _ties(read)), read.limit)
+    plan = ir.LogicalAggregate(plan, outputs)
     if keys:
-        plan = ir.Order(plan, tuple(keys), ())
-    return plan if read.limit is None else ir.Limit(plan, read.limit)
+        plan = ir.LogicalOrder(plan, tuple(keys), ())
+    return plan if read.limit is None else ir.LogicalLimit(plan, read.limit)
 
 
 def _group_output(expr: typed.Expr, filler: Filler) -> Field | ir.Call:

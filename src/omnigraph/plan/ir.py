@@ -1,7 +1,7 @@
 """Logical plans: a closed union of frozen operators over numbered bindings. Parameters and `now()` are values here.
 
-A row binds each number to one entity; executors may keep rows as integers and fetch columns where `Fetch` says. Every
-tuple of predicates is a conjunction, and a predicate that is null does not hold.
+A row binds each number to one entity. An executor may keep rows as integers and read columns at each `LogicalFetch`. Every
+tuple of predicates is a conjunction, and a predicate that is null does not hold. The physical operators are in `ops`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class TextMatch(_Struct, frozen=True):
 
 
 class Score(_Struct, frozen=True):
-    """What the `Rank` of that slot computed for the row; null where the ranked entity was no candidate."""
+    """The score that the rank operator of that slot computed for the row; null if the ranked entity was not a candidate."""
 
     slot: int
 
 
 class Cell(_Struct, frozen=True):
-    """The result column at `index` of the `Aggregate` below."""
+    """The result column at `index` of the aggregate below."""
 
     index: int
 
@@ -50,7 +50,7 @@ Expr = Constant | Field | TextMatch | Score
 
 
 class Compare(_Struct, frozen=True):
-    """By value, whatever the numeric types; strings by their UTF-8 bytes, `false` before `true`."""
+    """Compares by value across numeric types; strings by their UTF-8 bytes, `false` before `true`."""
 
     left: Expr
     operator: Comparison
@@ -72,34 +72,34 @@ class Includes(_Struct, frozen=True):
 
 
 class Substring(_Struct, frozen=True):
-    """`part` stands somewhere in `text`, case and all."""
+    """`text` contains `part`, case-sensitive."""
 
     text: Expr
     part: Expr
 
 
 class Prefix(_Struct, frozen=True):
-    """`text` begins with `prefix`, case and all."""
+    """`text` begins with `prefix`, case-sensitive."""
 
     text: Expr
     prefix: Expr
 
 
 class Matches(_Struct, frozen=True):
-    """The text match comes out as `wanted`."""
+    """The result of the text match is `wanted`."""
 
     text: TextMatch
     wanted: bool
 
 
 class NotNull(_Struct, frozen=True):
-    """What is left of a comparison that every value passes."""
+    """The field is not null: the rest of a comparison that every value passes."""
 
     field: Field
 
 
 class Never(_Struct, frozen=True):
-    """What is left of a comparison that no value passes."""
+    """False: the rest of a comparison that no value passes."""
 
 
 Predicate = Compare | OneOf | Includes | Substring | Prefix | Matches | NotNull | Never
@@ -108,14 +108,14 @@ Predicate = Compare | OneOf | Includes | Substring | Prefix | Matches | NotNull 
 
 
 class Nearest(_Struct, frozen=True):
-    """By cosine distance to a vector, or to the embedding of a text; null and zero vectors are no candidates."""
+    """By cosine distance to a vector, or to the embedding of a text; null and zero vectors are not candidates."""
 
     field: Field
     query: tuple[float, ...] | str
 
 
 class Bm25(_Struct, frozen=True):
-    """By BM25 score; a text without any token of the query is no candidate."""
+    """By BM25 score; a text without any token of the query is not a candidate."""
 
     field: Field
     query: str
@@ -145,7 +145,7 @@ class LogicalScan(_Struct, frozen=True):
 
 
 class LogicalArgument(_Struct, frozen=True):
-    """The distinct rows of the outer plan, as far as these bindings go. The root inside an `AntiJoin`."""
+    """The distinct rows of the outer plan, restricted to these bindings. The root of the inner plan of an anti join."""
 
     bindings: tuple[int, ...]
 
@@ -168,7 +168,7 @@ class Link(_Struct, frozen=True):
 
 
 class LogicalPattern(_Struct, frozen=True):
-    """Scans and links joined in no order yet; `argument` are the bindings that come from outside."""
+    """Scans and links joined in no order yet; `argument` are the bindings of the outer plan."""
 
     scans: tuple[LogicalScan, ...]
     links: tuple[Link, ...]
@@ -197,7 +197,7 @@ class LogicalCrossProduct(_Struct, frozen=True):
 
 
 class LogicalJoin(_Struct, frozen=True):
-    """Pairs of rows whose fields are equal, first of each pair on the left; a null equals nothing."""
+    """Pairs of rows whose fields are equal, first of each pair on the left; a null never matches."""
 
     left: LogicalPlan
     right: LogicalPlan
@@ -220,7 +220,7 @@ class LogicalAntiJoin(_Struct, frozen=True):
 class LogicalRank(_Struct, frozen=True):
     """Compute a score for the ranked entity of every row. `only_candidates` drops rows without one.
 
-    `top` says that no more than that many entities, best first, will be looked at.
+    With `top`, only that many of the best entities are needed.
     """
 
     input: LogicalPlan
@@ -236,7 +236,7 @@ class Read(_Struct, frozen=True):
 
 
 class LogicalFetch(_Struct, frozen=True):
-    """Read columns of entities that are bound already."""
+    """Read columns of bound entities."""
 
     input: LogicalPlan
     reads: tuple[Read, ...]
@@ -251,7 +251,7 @@ class Call(_Struct, frozen=True):
 
 
 class LogicalAggregate(_Struct, frozen=True):
-    """One row per group; the outputs that are no calls form the group key. Without a key, one row even of no rows."""
+    """One row per group. The outputs that are not calls form the group key. Without a key there is always one row."""
 
     input: LogicalPlan
     outputs: tuple[Field | Call, ...]
@@ -307,7 +307,7 @@ LogicalPlan = (
 
 
 class Binding(_Struct, frozen=True):
-    """What a binding number stands for."""
+    """The variable behind a binding number."""
 
     name: str
     type: TypeRef
@@ -322,7 +322,7 @@ class Column(_Struct, frozen=True):
 
 
 class LogicalRead(_Struct, frozen=True):
-    """A whole read: its plan, what its bindings stand for and what its rows are called."""
+    """A whole read: its plan, its bindings and its result columns."""
 
     name: str
     root: LogicalPlan
@@ -335,8 +335,8 @@ NEVER: Final = Never()
 
 
 def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) -> LogicalPlan:
-    """The same operator over changed inputs; itself when none changed."""
-    match plan:  # most operators have one input, so they stand first
+    """The operator with `change` applied to its inputs. Returns the same object if no input changed."""
+    match plan:  # most operators have one input, so they are matched first
         case (
             LogicalExpand()
             | LogicalConnect()
@@ -363,7 +363,7 @@ def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) 
 
 
 def bound_by(plan: LogicalPlan) -> frozenset[int]:
-    """The bindings a row of this plan has."""
+    """The bindings of the rows of this plan."""
     match plan:
         case LogicalScan(binding=binding):
             return frozenset((binding,))
@@ -429,5 +429,5 @@ def expr_fields(expr: Expr) -> tuple[Field, ...]:
 
 
 def reads_bindings(predicate: Predicate) -> frozenset[int]:
-    """The bindings a predicate is about."""
+    """The bindings that a predicate reads."""
     return frozenset(field.binding for field in fields_of(predicate))

@@ -1,6 +1,6 @@
 """Typed read + bound parameters + the query's instant -> logical plan, in the plain order of the language.
 
-Match, then filters, then negations, then rankings; then grouping, order, limit and projection. Nothing is clever here.
+Match, then filters, then negations, then rankings; then grouping, order, limit and projection. The rules optimize it later.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ DEFAULT_MAX_EDITS = 2
 
 
 class Filler:
-    """Fills parameters and `now()`; numbers the rankings it meets."""
+    """Replaces parameters and `now()` by values, and numbers the rankings it meets."""
 
     def __init__(self, parameters: Bindings, now_ms: int, *, leading: typed.Expr | None = None, depth: int | None = None) -> None:
-        """A fusion that is `leading` the order looks `depth` deep into its arms, any other all the way."""
+        """A fusion that is the `leading` sort key reads `depth` entities of each arm. Any other fusion reads all."""
         self._parameters = parameters
         self._now_ms = now_ms
         self._leading = leading
@@ -108,7 +108,7 @@ class Filler:
 def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.LogicalRead:
     """The read as the language evaluates it, step by step."""
     for key in read.order:
-        if isinstance(key.key, typed.Unorderable):
+        if isinstance(key.key, typed.UnsupportedOrder):
             raise LanguageError(Kind.TYPE, key.key.message, span=key.key.span)
     filler = Filler(parameters, now_ms, leading=_leading(read), depth=read.limit)
     matched = _block(read.block, read, filler)
@@ -119,11 +119,11 @@ def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.Log
 
 
 def _leading(read: typed.TypedRead) -> typed.Expr | None:
-    """What the rows are ordered by first, looked up through an alias."""
+    """The first sort key, with an alias resolved."""
     if not read.order:
         return None
     key = read.order[0].key
-    assert not isinstance(key, typed.Unorderable)
+    assert not isinstance(key, typed.UnsupportedOrder)
     return read.outputs[key.index].expr if isinstance(key, typed.OutputKey) else key
 
 
@@ -131,7 +131,7 @@ def _leading(read: typed.TypedRead) -> typed.Expr | None:
 
 
 def _block(block: typed.Block, read: typed.TypedRead, filler: Filler) -> ir.LogicalPlan:
-    # The declared ones first: without better knowledge a component is searched from its first binding.
+    # Declared slots come first: without statistics a component is searched from its first binding.
     slots = (*(slot for slot in block.declared if slot in block.nodes), *(slot for slot in block.nodes if slot not in block.declared))
     scans = tuple(ir.LogicalScan(slot, type_ref(read.variables[slot].type)) for slot in slots)
     plan: ir.LogicalPlan = ir.LogicalPattern(scans, tuple(_link(link) for link in block.links), block.outer)
@@ -143,7 +143,7 @@ def _block(block: typed.Block, read: typed.TypedRead, filler: Filler) -> ir.Logi
 
 
 def _link(link: typed.Link) -> ir.Link:
-    # An edge between two types cannot be followed twice: one hop is all there is.
+    # An edge between two different types cannot be followed twice: it has one hop at most.
     high = link.high if link.edge.source == link.edge.target else 1
     return ir.Link(type_ref(link.edge), link.left, link.right, link.direction, link.low, high, link.edge_slot)
 
@@ -176,7 +176,7 @@ def _listed(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> i
             break  # what follows a ranking is ignored
     leading = keys[0].key if keys else None
     plan = _ranked(matched, filler, leading if isinstance(leading, ir.Score) else None)
-    # A constant orders nothing beside other keys; alone it still asks for the total order that ties are broken by.
+    # A constant has no effect beside other keys. Alone it still requests the total order that breaks ties.
     keys = [key for key in keys if not isinstance(key.key, Constant)] or keys
     if keys:
         plan = ir.LogicalOrder(plan, tuple(keys), _ties(read))
@@ -185,8 +185,8 @@ def _listed(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> i
     return ir.LogicalProject(plan, outputs)
 
 
-def _sort_expr(key: Field | typed.Ranking | typed.Unorderable, filler: Filler) -> ir.Expr:
-    assert not isinstance(key, typed.Unorderable)
+def _sort_expr(key: Field | typed.Ranking | typed.UnsupportedOrder, filler: Filler) -> ir.Expr:
+    assert not isinstance(key, typed.UnsupportedOrder)
     return filler.expr(key)
 
 
@@ -198,7 +198,7 @@ def _ties(read: typed.TypedRead) -> tuple[int, ...]:
 
 
 def _ranked(plan: ir.LogicalPlan, filler: Filler, leading: ir.Score | None) -> ir.LogicalPlan:
-    """A `Rank` for every ranking met so far; rows without a score fall out of the one that leads the order."""
+    """A `Rank` for every ranking met so far; the one that leads the order drops rows without a score."""
     for ranking, slot in filler.rankings.items():
         plan = ir.LogicalRank(plan, slot, ranking, only_candidates=leading is not None and leading.slot == slot)
     return plan
@@ -215,7 +215,7 @@ def _grouped(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> 
             case typed.NearestScore() | typed.Bm25Score() | typed.RrfScore():
                 leading = ir.SortKey(filler.score(key.key), key.descending)
                 break
-            case Field() | typed.Unorderable():
+            case Field() | typed.UnsupportedOrder():
                 raise AssertionError("an order after grouping is by result columns")
             case _:
                 assert_never(key.key)

@@ -1,4 +1,4 @@
-"""Typed read -> physical plan. Pure: no clock, no files, no Lance; what it knows of the data comes as an argument."""
+"""Typed read -> physical plan. Pure: no clock, no files, no Lance; statistics of the data are an argument."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from omnigraph.plan.rules import optimize
 from omnigraph.plan.statistics import NO_STATISTICS, UNKNOWN_NODE, Statistics, fan_out, scanned_rows, selectivity
 from omnigraph.plan.typed import TypedRead
 
-# Shares of rows that nothing better is known about.
+# Default selectivities.
 _KEPT_BY_NEGATION: Final = 0.5
 _GROUPS: Final = 0.1
 _MATCHED_TEXTS: Final = 0.05
 _EQUAL_PAIRS: Final = 0.01
 
 _MOST_ROWS: Final = 1e18
-"""Guesses stop growing here, so that a chain of products stays a number."""
+"""The upper bound of estimates, so that a chain of products stays finite."""
 
 
 def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics: Statistics = NO_STATISTICS) -> ops.ReadPlan:
-    """The operators that answer a checked read. `now_ms` is the one instant that `now()` means in it."""
+    """The operators that answer a checked read. `now_ms` is the value of `now()`."""
     logical = lower(read, parameters, now_ms=now_ms)
     root = _Choices(statistics).op(optimize(logical.root, statistics))
     return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
@@ -35,7 +35,7 @@ class _Choices:
     def __init__(self, statistics: Statistics, *, outer_rows: float = 1.0) -> None:
         self._statistics = statistics
         self._outer_rows = outer_rows
-        """The rows that the inside of a negation starts from."""
+        """The number of rows that the inner plan of a negation starts from."""
 
     def op(self, plan: ir.LogicalPlan) -> ops.Op:
         match plan:
@@ -86,7 +86,7 @@ class _Choices:
         | ir.LogicalOrder
         | ir.LogicalLimit,
     ) -> ops.Op:
-        """The operators that take the rows of the match further."""
+        """The operators above the match."""
         if isinstance(plan, ir.LogicalLimit) and isinstance(plan.input, ir.LogicalOrder):
             order = plan.input
             below = self.op(order.input)

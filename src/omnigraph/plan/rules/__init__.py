@@ -1,4 +1,4 @@
-"""Rewrites of logical plans. Each keeps the answers; `RULES` is the order in which they run."""
+"""Rewrites of logical plans. None changes an answer; `RULES` is the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ranking that only serves `order .. limit k` over one scan need not score more than the k best entities."""
+"""A ranking that only serves `order .. limit k` over one scan scores only the k best entities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known already is not asked again: constant predicates vanish, and a plan that can have no rows becomes `Empty`."""
+"""Constant predicates are removed, and a plan that can have no rows becomes `LogicalEmpty`."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def fold_constants(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
         case LogicalFilter(input_, where):
             return _filter(input_, where)
         case LogicalPattern(_, links):
-            # An edge between two types gives one hop and no more.
+            # An edge between two different types has one hop at most.
             return EMPTY if any(link.low > link.high for link in links) else plan
         case LogicalAntiJoin(input_, inner):
             return input_ if isinstance(inner, LogicalEmpty) or isinstance(input_, LogicalEmpty) else plan
         case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             return EMPTY if isinstance(left, LogicalEmpty) or isinstance(right, LogicalEmpty) else plan
         case LogicalAggregate(input_, outputs):
-            # Without a group key there is one row even of no rows.
+            # Without a group key there is always one row.
             grouped = any(not isinstance(output, Call) for output in outputs)
             return EMPTY if isinstance(input_, LogicalEmpty) and grouped else plan
         case LogicalLimit(input_, count):
@@ -91,7 +91,7 @@ def _filter(input_: LogicalPlan, where: tuple[Predicate, ...]) -> LogicalPlan:
 
 
 def known(predicate: Predicate) -> bool | None:
-    """Whether a predicate holds, if that can be said without a row."""
+    """Whether a predicate holds, or None if that depends on the row."""
     match predicate:
         case Compare(Constant(value=left), comparison, Constant(value=right)):
             return _holds(COMPARE[comparison], left, right)

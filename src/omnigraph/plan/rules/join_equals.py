@@ -1,4 +1,4 @@
-"""An equality between two sides of a cross product makes it a join: pairs are found by hashing, not by trying them all."""
+"""An equality between two sides of a cross product makes it a join: pairs are found by a hash join, not by comparing all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def join_equals(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
 
 
 def _equal_fields(predicate: Predicate) -> tuple[Field, Field] | None:
-    """Two fields of one scalar type. Numbers of two types, and the two zeros of floats, are left to be compared by value."""
+    """Two fields of one scalar type. Numbers of two types, and the two zeros of floats, stay a comparison by value."""
     match predicate:
         case Compare(Field() as left, Comparison.EQ, Field() as right):
             scalar = scalar_of(left.type)

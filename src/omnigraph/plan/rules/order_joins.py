@@ -1,6 +1,6 @@
-"""A pattern gets an order: in each component the scan with the fewest expected rows is the root, then the cheapest link next.
+"""Order the joins of a pattern: in each component the scan with the fewest expected rows is the root, then the cheapest link.
 
-Links are relations, so every order gives the same bag of rows. Equal guesses keep the order of the text.
+Links are relations, so every order gives the same bag of rows. Equal estimates keep the order of the text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Ordering:
         del self._unbound[binding]
 
     def _grown(self, plan: LogicalPlan) -> LogicalPlan:
-        """Follow links from what is bound until none is left that touches it."""
+        """Follow links from the bound variables until no link touches one."""
         while True:
             reachable = [link for link in self._links if link.left in self._bound or link.right in self._bound]
             if not reachable:
@@ -72,7 +72,7 @@ class _Ordering:
             plan = LogicalExpand(plan, link, from_left, self._scans[target])
 
     def _growth(self, link: Link) -> float:
-        """By what a link is expected to multiply the rows."""
+        """The factor by which a link is expected to multiply the rows."""
         from_left = link.left in self._bound
         reached = fan_out(link, self._statistics, from_left=from_left)
         if from_left and link.right in self._bound:

@@ -1,4 +1,4 @@
-"""Only the columns somebody above needs are read, and those only needed after a limit are read after it."""
+"""Only the columns that an operator above needs are read. Columns that are needed only after a limit are read after it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from omnigraph.plan.ir import (
 from omnigraph.plan.statistics import Statistics
 
 Wanted = frozenset[tuple[int, str]]
-"""Columns by binding. The id of a bound entity is always at hand and never asked for."""
+"""Columns by binding. The id of a bound entity is always available and never listed."""
 
 
 def prune_columns(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
@@ -67,7 +67,7 @@ def _pruned(plan: LogicalPlan, wanted: Wanted) -> LogicalPlan:
         case LogicalAntiJoin(input_, inner, on):
             return LogicalAntiJoin(_pruned(input_, wanted | _asked_of_argument(inner, frozenset(on))), _pruned(inner, frozenset()), on)
         case LogicalRank():
-            # A ranking reads the property it ranks by itself: an index may spare it.
+            # A ranking reads its property itself: with an index it need not.
             return msgspec.structs.replace(plan, input=_pruned(plan.input, wanted))
         case LogicalFetch():
             raise AssertionError("columns are pruned once")
@@ -97,7 +97,7 @@ def _expand(plan: LogicalExpand, wanted: Wanted) -> LogicalPlan:
     here = _columns(wanted, target.binding)
     below = _pruned(plan.input, wanted)
     if target.where:
-        # Its rows are looked at anyway.
+        # The predicates read these rows anyway.
         return LogicalExpand(below, link, plan.from_left, msgspec.structs.replace(target, columns=here))
     expanded = LogicalExpand(below, link, plan.from_left, target)
     return LogicalFetch(expanded, (Read(target.binding, here),)) if here else expanded

@@ -1,4 +1,4 @@
-"""Constants take the type of the column they are compared with; what the column cannot hold is rewritten around."""
+"""Constants take the type of the column they are compared with; a comparison with a value that the column cannot hold is rewritten."""
 
 from __future__ import annotations
 

@@ -40,28 +40,28 @@ MUTANTS = (
     ),
     Mutant(
         "the recheck of authority under the lock",
-        "exec/write.py",
+        "exec/write/protocol.py",
         "still = early is not None and _same_authority(manifest, early.snapshot)",
         "still = early is not None",
         ("tests/unit/exec/test_write.py",),
     ),
     Mutant(
         "the second look for intents, under the lock",
-        "exec/write.py",
+        "exec/write/protocol.py",
         "        heal_held(manifest, tables, branch, grant=grant)  # 5\n",
         "",
         ("tests/crash/test_sleepers.py",),
     ),
     Mutant(
         "the intent",
-        "exec/write.py",
+        "exec/write/protocol.py",
         "    _arm(manifest, intent)  # 6\n",
         "",
         ("tests/crash/test_matrix.py::test_a_death_in_the_process[two tables, main-write.between_tables:1]",),
     ),
     Mutant(
         "the refusal of drift",
-        "exec/write.py",
+        "exec/write/protocol.py",
         "        _refuse_drift(tables, ready)\n",
         "",
         ("tests/unit/exec/test_write.py",),
@@ -90,8 +90,8 @@ MUTANTS = (
     Mutant(
         "the restore of tables that have not moved",
         "manifest/recover.py",
-        "    if finding.reached is Reached.OVERTAKEN:\n",
-        "    if finding.reached in (Reached.OVERTAKEN, Reached.UNTOUCHED):\n",
+        "    if effect.status is EffectStatus.OVERTAKEN:\n",
+        "    if effect.status in (EffectStatus.OVERTAKEN, EffectStatus.UNTOUCHED):\n",
         ("tests/contract/test_write_s3.py::test_a_writer_overtaken_in_its_sleep_damages_nothing",),
     ),
     Mutant(
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "a look at the chain by a writer that lost its lease",
-        "exec/write.py",
+        "exec/write/protocol.py",
         "        if not ended:\n            grant.check()\n",
         "        grant.check()\n",
         ("tests/contract/test_write_s3.py::test_a_writer_overtaken_in_its_sleep_damages_nothing",),
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "no receipt after a failed flush",
-        "exec/write.py",
+        "exec/write/protocol.py",
         "        if isinstance(error, FlushFailed):\n",
         "        if False:\n",
         ("tests/crash/test_syscalls.py::test_a_system_call_fails[upsert of one row-EIO on fsync]",),

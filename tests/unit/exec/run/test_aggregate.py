@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain
-from omnigraph.exec.aggregate import Grouping, list_codes
-from omnigraph.exec.rows import Rows
+from omnigraph.exec.read.aggregate import Grouping, list_codes
+from omnigraph.exec.read.rows import Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import F64, I64, STRING, Field
@@ -42,7 +42,7 @@ def grouped(rows: list[tuple[Any, ...]], keys: tuple[Field, ...], cuts: int, *, 
     columns = {name: pa.array([one[at] for one in rows], types[name]) for at, name in enumerate("klx")}
     for start in range(0, len(rows), cuts):
         numbers = np.arange(start, min(start + cuts, len(rows)), dtype=np.int64)
-        grouping.add(Rows(len(numbers), {0: numbers}), lambda expr, at=numbers: columns[expr.column].take(pa.array(at)))  # type: ignore[union-attr, misc]
+        grouping.add(Rows(len(numbers), {0: numbers}), lambda expr, at=numbers: columns[expr.column].take(pa.array(at)))  # type: ignore[misc]
     found = grouping.columns(lambda field, numbers: columns[field.column].take(pa.array(numbers)))
     return list(zip(*(column.to_pylist() for column in found), strict=True))
 

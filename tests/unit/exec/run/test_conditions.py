@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain, arrow_type
-from omnigraph.exec.conditions import compare, holding
-from omnigraph.exec.predicate import exact_sql
+from omnigraph.exec.read.conditions import compare, holding
+from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
@@ -31,7 +31,7 @@ BY_VALUE: dict[Comparison, Callable[[Any, Any], bool]] = {
     Comparison.GT: operator.gt,
     Comparison.GE: operator.ge,
 }
-TYPES = {
+TYPES: dict[str, Plain | ListOf] = {
     "i32": Plain(Scalar.I32),
     "i64": Plain(Scalar.I64),
     "u64": Plain(Scalar.U64),
@@ -94,7 +94,8 @@ def scanned(table: Table, predicate: ir.Predicate) -> list[bool] | None:
 
 
 def in_memory(predicate: ir.Predicate) -> list[bool]:
-    return holding([predicate], 6, lambda field: pa.array(VALUES[field.column], arrow_type(field.type))).tolist()
+    found: list[bool] = holding([predicate], 6, lambda field: pa.array(VALUES[field.column], arrow_type(field.type))).tolist()
+    return found
 
 
 def check(table: Table, predicate: ir.Predicate, expected: list[bool]) -> None:

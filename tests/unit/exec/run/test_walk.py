@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.rows import Numbers64
-from omnigraph.exec.walk import Hops, Pairs, Reach, search
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.read.walk import Hops, Pairs, Reach, search
+from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
 from omnigraph.plan.typed import Direction
@@ -40,6 +40,9 @@ class Listed:
         return Hops(columns[:, 0], columns[:, 1], columns[:, 2])
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
+        raise AssertionError("a search asks for hops only")
+
+    def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
         raise AssertionError("a search asks for hops only")
 
 

@@ -1,0 +1,254 @@
+"""An open graph and an empty place -> a second graph there that shows the same, or nothing at all.
+
+A copy has every branch with the rows it shows, blobs included, and every point where one branch was made from another: without
+those a merge in the copy would take what main did since for changes of the branch. Other history, and what can be made again
+(indexes, small fragments), stays behind. Tables are copied one by one, in parts, as Lance data; a table that a branch shares
+with its parent is shared in the copy, too.
+
+The place becomes a graph when its `__manifest` is there and the mark of an unfinished copy is not (`manifest.birth`), so a copy
+that dies half way leaves files, and no graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.tables import table_schema
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
+from omnigraph.exec.blobs import blob_properties
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.history.export import rows_in_order
+from omnigraph.ids import MAIN, BranchName, TableId
+from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, write_schema_copy
+from omnigraph.manifest.branches import create_branch, delete_branch
+from omnigraph.manifest.model import CommitKind, SchemaText, State, TableRow
+from omnigraph.manifest.publish import Publication, publish
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.registry import Branch, living_branches, read_branch
+from omnigraph.store import alter, stage
+from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
+from omnigraph.store.root import Root
+from omnigraph.store.tables import Table, Tables, create_table
+
+FILE_BYTES: Final = 64 * 1024 * 1024
+"""How much of a table is held in memory before it is written as a data file."""
+
+
+def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None, actor: str | None = None) -> Manifest:
+    """Copy every branch; or, with `branch`, what that one shows, which becomes the copy's main."""
+    source = engine.manifest
+    _refuse_place(source.root, target)
+    line = (
+        _planned(source, Branch.main(), living_branches(source.root.objects))
+        if branch is None
+        else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
+    )
+    with unfinished_copy(target, of=source.root.uri):
+        copy = _Copy(engine, target, actor=actor)
+        try:
+            made = copy.born(line.stops[0].snapshot)
+        except OmniGraphError as error:
+            if _lives(source, shown := line.stops[0].snapshot.branch):
+                raise
+            raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {shown.name!r} was deleted while it was copied", branch=shown.name) from error
+        copy.follow(made, line)
+    return made
+
+
+class _Stop(msgspec.Struct, frozen=True):
+    """A moment of a branch that the copy must have: where others were made from it, and where it stands now."""
+
+    snapshot: Snapshot
+    children: tuple[_Line, ...]
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """One branch, from its beginning to its head."""
+
+    name: BranchName
+    stops: tuple[_Stop, ...]
+
+
+def _planned(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Line:
+    """What to copy of a branch and of those made from it, fixed before the first row is read. One that goes meanwhile is left out."""
+    head = source.snapshot(branch.name)
+    lines: dict[int, list[_Line]] = {head.version: []}
+    for child in living:
+        if (child.parent, child.parent_native) == (branch.name, branch.native):
+            try:
+                line = _planned(source, child, living)
+            except OmniGraphError:
+                if _lives(source, child):
+                    raise
+            else:
+                lines.setdefault(child.forked_at, []).append(line)
+    stops = []
+    for version in sorted(lines):
+        snapshot = head if version == head.version else source.snapshot(branch.name, at=version)
+        stops.append(_Stop(snapshot, tuple(lines[version])))
+    if any(stop.snapshot.branch != branch for stop in stops):
+        raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {branch.name!r} was deleted and made again while it was copied", branch=branch.name)
+    return _Line(branch.name, tuple(stops))
+
+
+def _lives(source: Manifest, branch: Branch) -> bool:
+    """Whether it is still there, this very one. A branch is deleted after those made from it, and its files after its name."""
+    return branch.name == MAIN or read_branch(source.root.objects, branch.name) == branch
+
+
+def _refuse_place(source: Root, target: Root) -> None:
+    if f"{target.uri}/".startswith(f"{source.uri}/"):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{target.uri} lies in the graph that is copied; choose a place outside", path=target.uri)
+
+
+class _Copy:
+    """One copy under way: where rows come from, where they go, and what it says about itself."""
+
+    def __init__(self, engine: Engine, target: Root, *, actor: str | None) -> None:
+        self._engine = engine
+        self._source = engine.manifest
+        self._tables = engine.tables
+        self._target = target
+        self._targets = Tables(target)
+        self._actor = actor
+
+    def born(self, snapshot: Snapshot) -> Manifest:
+        """The copy's first commit, which makes it a graph."""
+        shown = self._shown(snapshot)
+        new = [NewTable(row.id, row.alias, row.path.partition("/")[0], table_schema(shown[row.id])) for row in _live(snapshot)]
+
+        def fill(table: NewTable, empty: Table) -> Table:
+            return self._filled(empty, snapshot.state.tables[table.id], shown[table.id])
+
+        schema = self._schema(snapshot)
+        return create_graph(self._target, schema=schema, tables=new, actor=self._actor, message=self._message(snapshot), fill=fill)
+
+    def follow(self, made: Manifest, line: _Line) -> None:
+        """Bring a branch of the copy from its first stop, where it stands, through all others; then those that were made from it."""
+        for before, stop in zip((None, *line.stops), line.stops, strict=False):
+            if before is not None:
+                self._advance(made, line.name, before.snapshot, stop.snapshot)
+            for child in stop.children:
+                create_branch(made, child.name, from_=line.name)
+        for stop in line.stops:
+            for child in stop.children:
+                try:
+                    self._advance(made, child.name, stop.snapshot, child.stops[0].snapshot)
+                    self.follow(made, child)
+                except OmniGraphError:
+                    if _lives(self._source, child.stops[0].snapshot.branch):
+                        raise
+                    _leave_out(made, child)
+
+    def _advance(self, made: Manifest, name: BranchName, before: Snapshot, after: Snapshot) -> None:
+        """One commit of a branch of the copy: what the source's branch changed between two of its moments."""
+        if before.commit == after.commit:
+            return
+        branch, _, state = made.look(name)
+        with self._laid_down() as laid:
+            rows = list(self._changed(branch, state, before, after, laid))
+            schema = self._schema(after) if after.state.head.schema != before.state.head.schema else None
+        publication = Publication(CommitKind.COPY, tables=tuple(rows), schema=schema, actor=self._actor, message=self._message(after))
+        publish(made, publication, branch=name)
+        if schema is not None and name == MAIN:
+            write_schema_copy(self._target, schema)
+
+    def _changed(self, branch: Branch, state: State, before: Snapshot, after: Snapshot, laid: list[Table]) -> Iterator[TableRow]:
+        """What a branch of the copy shows anew. Tables and forks that nobody shows before the publish are noted in `laid`."""
+        shown = self._shown(after)
+        for row in after.state.tables.values():
+            here = state.tables.get(row.id)
+            if row.dropped:
+                if here is not None and not here.dropped:
+                    yield msgspec.structs.replace(here, dropped=True)
+            elif here is None:
+                laid.append(create_table(self._target, row.path, table_schema(shown[row.id])))
+                filled = self._filled(laid[-1], row, shown[row.id])
+                yield TableRow(row.id, row.alias, row.path, filled.ref.version, row.rows, owner=branch.native)
+            elif row.ref != before.state.tables[row.id].ref:
+                yield self._replaced(here, row, shown[row.id], branch, laid)
+            elif row.alias != here.alias:
+                yield msgspec.structs.replace(here, alias=row.alias)
+
+    @contextmanager
+    def _laid_down(self) -> Iterator[list[Table]]:
+        """New tables and forks, for a publish that will show them; when it does not come to that, they go again."""
+        laid: list[Table] = []
+        try:
+            yield laid
+        except OmniGraphError:
+            for table in laid:
+                if table.ref.branch is not None:
+                    delete_ref(table.root, table.ref.path, table.ref.branch)
+                else:
+                    self._target.objects.delete_prefix(table.ref.path)
+            raise
+
+    def _replaced(self, here: TableRow, row: TableRow, entity: EntityType, branch: Branch, laid: list[Table]) -> TableRow:
+        """A table that a branch of the copy shows, with another content: its own, or a fork of what it inherited."""
+        table = self._targets.open(here.ref)
+        if here.owner != branch.native:
+            table = create_ref(table, fresh_ref(branch.name))
+            laid.append(table)
+        # By the identity in each column's mark, not by its name: the name may have gone to another property since.
+        if (staged := alter.emptied(table, table_schema(entity))) is not None:
+            table = stage.commit(staged)
+        moved = self._filled(table, row, entity)
+        return TableRow(row.id, row.alias, here.path, moved.ref.version, row.rows, native=moved.ref.branch, owner=branch.native)
+
+    def _filled(self, table: Table, row: TableRow, entity: EntityType) -> Table:
+        """The table with exactly the rows that a table of the source shows."""
+        fragments = [written for rows in _parts(self._tables.open(row.ref), entity) for written in stage.write_files(table, rows)]
+        found = sum(fragment.physical_rows for fragment in fragments)
+        if found != row.rows:
+            raise StorageError(
+                Kind.CORRUPT, f"{row.alias} has {found} rows, the graph says {row.rows}; look at it with `omnigraph verify`", table=row.path
+            )
+        staged = stage.put_files(table, fragments, whole=True)
+        return table if staged is None else stage.commit(staged)
+
+    def _shown(self, snapshot: Snapshot) -> Mapping[TableId, EntityType]:
+        catalog = self._engine.catalog(snapshot)
+        entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
+        return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in entities}
+
+    def _schema(self, snapshot: Snapshot) -> SchemaText:
+        return self._source.schema(snapshot.state.head.schema, branch=snapshot.branch.name)
+
+    def _message(self, snapshot: Snapshot) -> str:
+        uri, graph_id = self._source.root.uri, self._source.graph_id
+        return f"copied from {uri} (graph {graph_id}), branch {snapshot.branch.name!r} at commit {snapshot.commit}"
+
+
+def _leave_out(made: Manifest, line: _Line) -> None:
+    """Take a branch back out of the copy, and first those made from it."""
+    for stop in line.stops:
+        for child in stop.children:
+            _leave_out(made, child)
+    if read_branch(made.root.objects, line.name) is not None:
+        delete_branch(made, line.name)
+
+
+def _live(snapshot: Snapshot) -> Iterator[TableRow]:
+    return (row for row in sorted(snapshot.state.tables.values(), key=lambda row: row.alias) if not row.dropped)
+
+
+def _parts(table: Table, entity: EntityType) -> Iterator[pa.Table]:
+    """A table's rows in parts of the size of a file. Where there are blobs, their sizes are looked at first."""
+    if blob_properties(entity):
+        yield from rows_in_order(table, entity)
+        return
+    waiting: list[pa.RecordBatch] = []
+    for batch in table.scan(table_schema(entity).names):
+        waiting.append(batch)
+        if sum(part.nbytes for part in waiting) > FILE_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -1,0 +1,249 @@
+"""One type's table at one version -> its rows by number: scanned under predicates, read where they stand, found by id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.exec.adjacency.columns import ColumnCache
+from omnigraph.exec.adjacency.ids import FEW, Ids, alive
+from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.read.conditions import holding
+from omnigraph.exec.read.predicate import exact_sql
+from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
+from omnigraph.exec.read.statistics import usable_columns
+from omnigraph.lang.query import Comparison
+from omnigraph.plan import ir
+from omnigraph.plan.expr import ID, Constant, Field
+from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.index import existing
+from omnigraph.store.intact import passed_by
+from omnigraph.store.membership import Members
+from omnigraph.store.stage import IN_LIST
+from omnigraph.store.tables import ADDRESS, Table, one_of
+
+SPARSE: Final = 20
+"""Rows are read one by one when at most one in this many is wanted: beyond that one pass over the column is cheaper."""
+SMALL: Final = 4_096
+"""A table of so few rows is always read in one pass."""
+
+LOOKUP: Final = 200
+"""One lookup in an index is taken to last as long as reading this many texts in a row. A guess from the planner's costs."""
+
+KnownIds = Callable[[], Ids | None]
+"""The ids of a table by number and back, unless they would have to be read first."""
+Check = Callable[[], None]
+"""Asked between batches whether to go on."""
+
+
+class Entities:
+    """The rows of one type. `size` bounds their numbers; some numbers below it may belong to no row."""
+
+    def __init__(self, table: Table, *, cache: ColumnCache | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
+        """`key` is the column that holds the same text as `id`, if there is one; `known` are the ids, if they are at hand."""
+        self.table: Final = table
+        self.numbers: Final = Numbers.of(table)
+        self.size: Final = self.numbers.size
+        self._cache: Final = cache
+        self._known: Final = known
+        self._names: Final = frozenset((ID,) if key is None else (ID, key))
+
+    @cached_property
+    def indexed(self) -> frozenset[str]:
+        """The columns whose equality an index answers."""
+        return frozenset() if passed_by(self.table.root, self.table.indexes) else usable_columns(existing(self.table))
+
+    @cached_property
+    def alive(self) -> Mask:
+        """Which numbers are rows."""
+        return alive(self.table, self.numbers.fragments)
+
+    # -- in memory
+
+    def _held(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:
+        """Whole columns, if all of them are in memory, or become worth it by this reading of so many rows."""
+        found = {name: self._whole(name, rows) for name in columns}
+        return None if any(column is None for column in found.values()) else found
+
+    def _whole(self, name: str, rows: int) -> pa.Array | None:
+        """What holds the same text as `id` need not be read where the ids are known."""
+        if name in self._names and (ids := self._known()) is not None and ids.texts.type == pa.string():
+            return ids.texts
+        return None if self._cache is None else self._cache.get(self.table, self.numbers, name, rows=rows)
+
+    def _matching(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:
+        """The numbers for which the predicates hold, ascending, when that can be told without a storage call."""
+        if (named := self._named(where)) is not None:
+            numbers, rest = named
+            return numbers[self.satisfying(numbers, rest, check=_go_on)] if rest and len(numbers) else numbers
+        fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
+        if self._cache is None or fields & self.indexed:  # an index reads less than a whole column
+            return None
+        if (held := self._held(fields, rows=self.size)) is None:
+            return None
+        return np.flatnonzero(holding(where, self.size, lambda field: held[field.column]) & self.alive)
+
+    def _named(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
+        """The rows that a predicate names by id, and what else is said of them."""
+        for at, predicate in enumerate(where):
+            match predicate:
+                case ir.Compare(Field(column=column), Comparison.EQ, Constant(value=str(text))) if column in self._names:
+                    wanted: tuple[str | None, ...] = (text,)
+                case ir.OneOf(Field(column=column), values) if column in self._names:
+                    wanted = tuple(dict.fromkeys(value for value in values if isinstance(value, str)))
+                case _:
+                    continue
+            if (ids := self._known()) is None:
+                return None
+            numbers = ids.find_each(wanted) if len(wanted) <= FEW else ids.find(pa.array(wanted, pa.string()))
+            return np.sort(numbers[numbers >= 0]), [other for n, other in enumerate(where) if n != at]
+        return None
+
+    # -- by predicate
+
+    def scan(
+        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
+    ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
+        """The rows for which every predicate holds, in the order of their numbers, with these columns of them."""
+        if (numbers := self._matching(where)) is None:
+            yield from self._scan(columns, where, check=check, limit=limit)
+            return
+        for start in range(0, len(numbers[:limit]), BATCH):
+            part = numbers[:limit][start : start + BATCH]
+            read = self.read(part, columns, check=check)
+            yield part, pa.RecordBatch.from_arrays([whole(read[name]) for name in columns], names=list(columns))
+
+    def _scan(
+        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
+    ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
+        pushed = [text for predicate in where if (text := exact_sql(predicate)) is not None]
+        rest = [predicate for predicate in where if exact_sql(predicate) is None]
+        read = list(dict.fromkeys((*columns, *(field.column for predicate in rest for field in ir.fields_of(predicate)))))
+        reader = self.table.scan(
+            read,
+            where=" AND ".join(f"({text})" for text in pushed) or None,
+            limit=None if rest else limit,
+            addresses=True,
+            batch_rows=BATCH,
+        )
+        left = limit
+        for batch in reader:
+            check()
+            if rest:
+                batch = batch.filter(pa.array(self._passing(batch, rest)))
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if batch.num_rows:
+                yield self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False)), batch
+            if left == 0:
+                return
+
+    def mask(self, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
+        """For every number whether it is a row for which the predicates hold."""
+        found = np.zeros(self.size, np.bool_)
+        for numbers, _ in self.scan((), where, check=check):
+            found[numbers] = True
+        return found
+
+    def _passing(self, batch: pa.RecordBatch, where: Sequence[ir.Predicate]) -> Mask:
+        return holding(where, batch.num_rows, lambda field: batch.column(field.column))
+
+    # -- by number
+
+    def read(self, numbers: Numbers64, columns: Sequence[str], *, check: Check) -> dict[str, Column]:
+        """These columns of the rows with these numbers, in that order; a number may stand there many times."""
+        if not columns:
+            return {}
+        if (held := self._held(columns, rows=len(numbers))) is not None:
+            at = pa.array(numbers)
+            return {name: column.take(at) for name, column in held.items()}
+        wanted, places = distinct(numbers, size=self.size)
+        indices = pa.array(places)
+        if self.size <= SMALL or len(wanted) * SPARSE > self.size:
+            found = self._read_through(wanted, columns, check)
+        else:
+            found = self._read_at(wanted, columns, check)
+        return {name: column.take(indices) for name, column in found.items()}
+
+    def _read_at(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
+        parts = []
+        for start in range(0, max(1, len(wanted)), BATCH):
+            check()
+            parts.append(self.table.take(self.numbers.to_addresses(wanted[start : start + BATCH]), columns))
+        return {name: joined((part.column(name) for part in parts), parts[0].schema.field(name).type) for name in columns}
+
+    def _read_through(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
+        """A scan meets rows in the order of their numbers, and so leaves what is wanted in that order too."""
+        flags = np.zeros(self.size, np.bool_)
+        flags[wanted] = True
+        everything = len(wanted) == self.size
+        kept: list[pa.RecordBatch] = []
+        for numbers, batch in self._scan(columns, (), check=check):
+            kept.append(batch if everything else batch.filter(pa.array(flags[numbers])))
+        schema = self.table.schema
+        return {name: joined((batch.column(name) for batch in kept), schema.field(name).type) for name in columns}
+
+    def ids(self, numbers: Numbers64, *, check: Check) -> Column:
+        return self.read(numbers, (ID,), check=check)[ID]
+
+    def satisfying(self, numbers: Numbers64, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
+        """For each of these rows whether the predicates hold."""
+        fields: dict[str, Field] = {field.column: field for predicate in where for field in ir.fields_of(predicate)}
+        if (held := self._held(fields, rows=len(numbers))) is not None:
+            at = pa.array(numbers)
+            return holding(where, len(numbers), lambda field: held[field.column].take(at))
+        wanted, places = distinct(numbers, size=self.size)
+        if self.size <= SMALL or len(wanted) * SPARSE > self.size:
+            return self.mask(where, check=check)[numbers]
+        columns = self._read_at(wanted, tuple(fields), check)
+        return holding(where, len(wanted), lambda field: columns[field.column])[places]
+
+    # -- by text
+
+    def having(
+        self,
+        column: str,
+        texts: pa.Array,
+        columns: Sequence[str],
+        *,
+        check: Check,
+        where: str | None = None,
+        known: Members | None = None,
+        whole: bool | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows whose `column` is one of these distinct texts, with more columns and addresses; `where` is SQL.
+
+        An IN list can be answered by an index; a long one is asked in parts, or, when that would take longer, in one pass.
+        `whole` says which, if the caller knows better; `known` are the texts as members, if the caller needs them too.
+        """
+        names = list(dict.fromkeys((column, *columns)))
+        worth = not whole if whole is not None else len(texts) <= IN_LIST or (column in self.indexed and len(texts) * LOOKUP <= self.size)
+        among = None if worth else Members(texts) if known is None else known
+        for part in [texts.slice(start, IN_LIST) for start in range(0, len(texts), IN_LIST)] if worth else [None]:
+            conditions = [text for text in (one_of(column, part) if part is not None else None, where) if text is not None]
+            wanted = " AND ".join(f"({text})" for text in conditions) or None
+            for batch in self.table.scan(names, where=wanted, addresses=True, batch_rows=BATCH):
+                check()
+                yield batch if among is None else batch.filter(pa.array(among.has(batch.column(column))))
+
+    def find(self, ids: pa.Array, *, check: Check) -> Numbers64:
+        """The number of each id, -1 where there is no such row."""
+        if (at_hand := self._known()) is not None:
+            return at_hand.find(ids)
+        encoded = ids.dictionary_encode()
+        known, places = Members(encoded.dictionary), encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        found = np.full(len(known) + 1, -1, np.int64)  # the last is that of a null
+        for batch in self.having(ID, encoded.dictionary, (), check=check, known=known):
+            numbers = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
+            found[known.find(batch.column(ID))] = numbers
+        numbers_of: Numbers64 = found[places]
+        return numbers_of
+
+
+def _go_on() -> None:
+    """A few rows are read in one call: there is no moment to ask."""

@@ -1,0 +1,57 @@
+"""A running plan -> what each of its operators did: rows, time, and the routes that links took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from omnigraph.exec.read.rows import Rows
+from omnigraph.plan import ops
+from omnigraph.plan.explain import Measured, RouteTaken
+from omnigraph.plan.ops import Route
+
+
+class Tally:
+    """One operator, counted while it runs."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.ms = 0.0
+        self.ready_ms = 0.0
+        self._routes: Final[dict[Route, RouteTaken]] = {}
+
+    def took(self, route: Route, nodes: int, ms: float) -> None:
+        """A link was followed from some nodes."""
+        before = self._routes.get(route, RouteTaken(route.value, 0, 0, 0.0))
+        self._routes[route] = RouteTaken(route.value, before.calls + 1, before.nodes + nodes, before.ms + ms)
+
+    def over(self, batches: Iterator[Rows]) -> Iterator[Rows]:
+        """The same batches, counted. The time includes that of the operators below."""
+        while True:
+            began = time.perf_counter()
+            batch = next(batches, None)
+            self.ms += (time.perf_counter() - began) * 1e3
+            if batch is None:
+                return
+            self.rows += batch.count
+            yield batch
+
+    @property
+    def measured(self) -> Measured:
+        return Measured(self.rows, self.ms, tuple(self._routes.values()), self.ready_ms)
+
+
+class Recorder:
+    """The tallies of one run, by operator. A plan may hold equal operators, so they are told apart by identity."""
+
+    def __init__(self) -> None:
+        self._tallies: Final[dict[int, Tally]] = {}
+
+    def of(self, op: ops.Op) -> Tally:
+        return self._tallies.setdefault(id(op), Tally())
+
+    def measured(self, op: ops.Op) -> Measured | None:
+        """None for an operator that did not run."""
+        tally = self._tallies.get(id(op))
+        return None if tally is None else tally.measured

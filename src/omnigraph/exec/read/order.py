@@ -1,0 +1,112 @@
+"""Rows and sort keys -> their places in order. Nulls are smallest, texts compare by their bytes, ties are broken by ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.exec.read.aggregate import one_zero
+from omnigraph.exec.read.rows import Mask, Numbers64
+from omnigraph.store.arrays import Column, whole
+
+
+class Key(NamedTuple):
+    """One column to order by."""
+
+    column: Column
+    descending: bool
+
+
+def places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+    """The places of the first `limit` rows, in order. `ties(places)` gives the ids of some rows, one column a variable.
+
+    Ids are asked for only where the keys leave two rows equal, and, with a limit, only where that matters.
+    """
+    keys = [Key(_plain(key.column), key.descending) for key in keys]
+    if limit is not None and (few := _leading(keys[0], limit)) is not None:
+        some = pa.array(few)
+        keys = [Key(key.column.take(some), key.descending) for key in keys]
+        return few[_places(keys, limit=limit, ties=lambda at: ties(few[at]))]
+    return _places(keys, limit=limit, ties=ties)
+
+
+def _leading(key: Key, limit: int) -> Numbers64 | None:
+    """The rows that the first key leaves in question for a place among the first `limit`; None when that rules out too few."""
+    column = key.column
+    values = len(column) - column.null_count
+    nulls_before = 0 if key.descending else column.null_count
+    if not limit or len(column) < 4 * limit or values + nulls_before < limit:
+        return None
+    if nulls_before >= limit:
+        chosen = column.is_null()
+    else:
+        order = "descending" if key.descending else "ascending"
+        best = pc.select_k_unstable(column.drop_null(), k=limit - nulls_before, sort_keys=[("", order)])
+        last = column.drop_null()[best[len(best) - 1].as_py()]
+        reached = pc.greater_equal(column, last) if key.descending else pc.less_equal(column, last)
+        chosen = pc.fill_null(reached, fill_value=not key.descending)
+    return np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
+
+
+def _places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+    by_keys = _sorted(keys)
+    starts = _run_starts([key.column for key in keys], by_keys)
+    if limit is not None and limit < len(by_keys):
+        # Whoever equals the last of the first `limit` may yet come before it.
+        runs = np.append(np.flatnonzero(starts), len(by_keys))
+        by_keys = by_keys[: runs[np.searchsorted(runs, limit, side="left")]]
+        starts = starts[: len(by_keys)]
+    return _untied(by_keys, starts, ties)[:limit]
+
+
+def _sorted(keys: Sequence[Key]) -> Numbers64:
+    order = {name: ("descending", "at_end") if key.descending else ("ascending", "at_start") for name, key in _named(keys)}
+    if len(keys) == 1:  # a lone column is sorted in half the time of a table of one
+        return np.asarray(pc.sort_indices(keys[0].column, sort_keys=[("", *order["0"])]).to_numpy(), np.int64)
+    table = pa.table({name: key.column for name, key in _named(keys)})
+    return np.asarray(pc.sort_indices(table, sort_keys=[(name, *how) for name, how in order.items()]).to_numpy(), np.int64)
+
+
+def _named(keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+    return ((str(at), key) for at, key in enumerate(keys))
+
+
+def _plain(column: Column) -> Column:
+    """One array, and one zero: `-0.0` equals `0.0` here too."""
+    return one_zero(whole(column))
+
+
+def _run_starts(columns: Sequence[Column], order: Numbers64) -> Mask:
+    """For every row in order whether it differs from the one before it."""
+    starts = np.zeros(len(order), np.bool_)
+    starts[:1] = True
+    if len(order) < 2:
+        return starts
+    indices = pa.array(order)
+    for column in columns:
+        ordered = column.take(indices)
+        ordered = whole(ordered)
+        before, after = ordered.slice(0, len(order) - 1), ordered.slice(1)
+        differs = pc.fill_null(pc.not_equal(before, after), fill_value=False).to_numpy(zero_copy_only=False)
+        one_null = pc.xor(before.is_null(), after.is_null()).to_numpy(zero_copy_only=False)
+        starts[1:] |= differs | one_null
+    return starts
+
+
+def _untied(order: Numbers64, starts: Mask, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+    """Rows of one run, put in order of their ids."""
+    ends = np.append(starts[1:], True)
+    tied = np.flatnonzero(~(starts & ends))
+    if not len(tied):
+        return order
+    run = pa.array(np.cumsum(starts)[tied])
+    columns = [run, *ties(order[tied])]
+    table = pa.table({str(at): column for at, column in enumerate(columns)})
+    within = pc.sort_indices(table, sort_keys=[(str(at), "ascending") for at in range(len(columns))]).to_numpy()
+    result = order.copy()
+    result[tied] = order[tied][within]
+    return result

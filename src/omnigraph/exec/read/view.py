@@ -1,0 +1,97 @@
+"""A snapshot -> the tables a query reads, opened when first asked for and kept between queries."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.types import Plain
+from omnigraph.exec.adjacency.columns import ColumnCache
+from omnigraph.exec.adjacency.edges import Adjacency
+from omnigraph.exec.adjacency.topology import Topology
+from omnigraph.exec.read.entities import Entities
+from omnigraph.ids import TypeId
+from omnigraph.lang.tree import Scalar
+from omnigraph.lru import Lru
+from omnigraph.manifest.model import TableRow
+from omnigraph.manifest.read import Snapshot
+from omnigraph.plan.expr import TypeRef
+from omnigraph.plan.statistics import Availability
+from omnigraph.store.tables import HANDLES, TableRef, Tables
+
+
+class Opened:
+    """Tables by exact version, with the numbers of their rows."""
+
+    def __init__(self, tables: Tables, topology: Topology) -> None:
+        self._tables: Final = tables
+        self._topology: Final = topology
+        self._columns: Final = ColumnCache()
+        self._known: Final = Lru[tuple[TableRef, str | None], Entities](HANDLES)
+
+    def at(self, row: TableRow, *, key: str | None) -> Entities:
+        """`key`: the column whose values are the ids."""
+        if (known := self._known.get((row.ref, key))) is not None:
+            return known
+        table = self._tables.open(row.ref)
+        found = Entities(table, cache=self._columns, known=lambda: self._topology.known_ids(row), key=key)
+        return self._known.put((row.ref, key), found)
+
+
+class View:
+    """What queries on one snapshot see. It never changes, so what was found once is kept."""
+
+    def __init__(self, snapshot: Snapshot, catalog: Catalog, opened: Opened, topology: Topology) -> None:
+        self.snapshot: Final = snapshot
+        self._catalog: Final = catalog
+        self._opened: Final = opened
+        self._topology: Final = topology
+        self._entities: Final[dict[TypeId, Entities]] = {}
+        self._ends: Final[dict[TypeId, tuple[TableRow, TableRow, TableRow]]] = {}
+
+    def entities(self, type_: TypeRef | EntityType) -> Entities:
+        if (known := self._entities.get(type_.id)) is None:
+            known = self._entities[type_.id] = self._opened.at(self._row(type_), key=self._key(type_.id))
+        return known
+
+    def _key(self, type_: TypeId) -> str | None:
+        """A key of one text is the id itself."""
+        found = self._catalog.by_id(type_)
+        if not isinstance(found, NodeType) or found.key is None or len(found.key.columns) != 1:
+            return None
+        (name,) = found.key.columns
+        return name if any(property_.name == name and property_.type == Plain(Scalar.STRING) for property_ in found.properties) else None
+
+    def adjacency(self, edge: TypeRef) -> Adjacency:
+        """All edges of a type as integers: from memory, from a file, or built now."""
+        return self._topology.adjacency(*self._between(edge.id))
+
+    def availability(self, edge: TypeId) -> Availability:
+        """Where the adjacency of an edge type is."""
+        return self._topology.availability(*self._between(edge))
+
+    def spend(self, edge: TypeId, ms: float) -> None:
+        """A link was followed without its adjacency: often enough, and it pays to build it."""
+        self._topology.spend(self._between(edge)[0], ms)
+
+    def spent_ms(self, edge: TypeId) -> float:
+        return self._topology.spent_ms(self._between(edge)[0])
+
+    def known_edges(self, edge: TypeId) -> int:
+        """How many edges need not be read to have the adjacency, thanks to an older one."""
+        return self._topology.known_edges(*self._between(edge))
+
+    def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
+        """The tables of an edge type and of the nodes at its ends."""
+        if (known := self._ends.get(edge)) is not None:
+            return known
+        found = self._catalog.by_id(edge)
+        assert isinstance(found, EdgeType)
+        source, target = self._catalog.node(found.source), self._catalog.node(found.target)
+        assert source is not None
+        assert target is not None
+        ends = self._ends[edge] = self._row(found), self._row(source), self._row(target)
+        return ends
+
+    def _row(self, type_: TypeRef | EntityType) -> TableRow:
+        return self.snapshot.table_of(type_.id, name=type_.name)

@@ -1,0 +1,262 @@
+"""A branch and its catalog -> every index that its tables lack and can have, built in one commit; and what is still to come.
+
+Indexes change how long an answer takes, never which rows are in it; so nothing here is urgent. The files are written
+before the branch's lock is asked for, and what was written stays good when others commit meanwhile: rows they added are
+not covered, and found by scanning. Only a branch that inherits a table builds under its own lock, for its fork does not
+exist before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, assert_never
+
+import msgspec
+import numpy as np
+
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.tables import IndexIntent, index_intents
+from omnigraph.catalog.tables import IndexKind as Wanted
+from omnigraph.catalog.types import VectorOf
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.read.predicate import column as quoted
+from omnigraph.exec.read.statistics import FEW_ROWS, covers_nearly_all, live_tables
+from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
+from omnigraph.ids import MAIN, BranchName, TableId
+from omnigraph.manifest.model import Commit, CommitKind, TableRow
+from omnigraph.manifest.read import Snapshot
+from omnigraph.store.index import IndexKind, IndexSpec, Segment, existing, write_index
+from omnigraph.store.intact import damaged_indexes
+from omnigraph.store.tables import Table, Tables
+
+FLAT_NUMBERS: Final = 1_000_000
+"""So many numbers (vectors times their dimension) are compared one by one in about 10 ms: an index would gain nothing."""
+FEWEST_VECTORS: Final = 1_000
+"""An index over fewer has too little to learn from, however long the vectors are."""
+
+BUILT: Final = "indexes_built"
+
+
+class IndexState(StrEnum):
+    """What became of an index that a table should have."""
+
+    BUILT = "built"
+    PRESENT = "present"
+    PENDING = "pending"
+
+
+class Pending(StrEnum):
+    """Why an index is not built yet. None of these is a fault: queries scan until it is."""
+
+    NO_ROWS = "no_rows"
+    NO_VECTORS = "no_vectors"
+    FEW_VECTORS = "few_vectors"
+
+    @property
+    def text(self) -> str:
+        match self:
+            case Pending.NO_ROWS:
+                return "no rows yet"
+            case Pending.NO_VECTORS:
+                return "no row has a vector"
+            case Pending.FEW_VECTORS:
+                return "so few vectors are compared faster one by one"
+            case _:
+                assert_never(self)
+
+
+class ColumnIndex(msgspec.Struct, frozen=True):
+    """One index that one column should have. `uncovered_rows` came after it was built; they are few, and scanned.
+
+    `damage` is what was wrong with the files of the one that was there and is replaced.
+    """
+
+    table: str
+    column: str
+    kind: Wanted
+    state: IndexState
+    reason: Pending | None = None
+    uncovered_rows: int = 0
+    damage: str | None = None
+
+
+class Indexes(msgspec.Struct, frozen=True):
+    """Every index that the tables of a branch should have. No commit: there was nothing to build."""
+
+    branch: str
+    indexes: tuple[ColumnIndex, ...]
+    commit: Commit | None
+
+    @property
+    def built(self) -> tuple[ColumnIndex, ...]:
+        return self._in(IndexState.BUILT)
+
+    @property
+    def present(self) -> tuple[ColumnIndex, ...]:
+        return self._in(IndexState.PRESENT)
+
+    @property
+    def pending(self) -> tuple[ColumnIndex, ...]:
+        return self._in(IndexState.PENDING)
+
+    def _in(self, state: IndexState) -> tuple[ColumnIndex, ...]:
+        return tuple(index for index in self.indexes if index.state is state)
+
+
+class IndexProgress(msgspec.Struct, frozen=True):
+    """One table is about to be indexed: the `at`-th `of` so many."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: int
+    at: int
+    of: int
+
+
+OnIndexProgress = Callable[[IndexProgress], None]
+Written = Mapping[tuple[TableId, str], Segment | None]
+"""Indexes written ahead, by table and name. None: Lance found nothing to learn from."""
+
+
+class _TablePlan(msgspec.Struct, frozen=True):
+    """One table: the state of each index it should have, and how to build those that it can have now."""
+
+    row: TableRow
+    indexes: tuple[ColumnIndex, ...]
+    specs: tuple[IndexSpec, ...]
+
+
+def ensure_indices(
+    engine: Engine, *, branch: BranchName = MAIN, actor: str | None = None, on_progress: OnIndexProgress | None = None
+) -> Indexes:
+    """Build what is missing on a branch, and again what covers too little, as one commit. A second call finds nothing to do."""
+    tables, before = engine.tables, engine.snapshot(branch)
+    plans = list(_plan(before, engine.catalog(before), tables))
+    if not any(plan.specs for plan in plans):
+        return Indexes(branch, _told(plans), None)
+    ahead = dict(_write_ahead(before, plans, tables, on_progress))
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        nonlocal plans
+        plans = list(_plan(snapshot, engine.catalog(snapshot), tables, ahead))
+        changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_ready(plan, ahead))) for plan in plans if plan.specs}
+        return Prepared(changes, counts={BUILT: sum(len(plan.specs) for plan in plans)})
+
+    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor), prepare)
+    return Indexes(branch, _told(plans), written.commit)
+
+
+# -- what is missing
+
+
+def _plan(snapshot: Snapshot, catalog: Catalog, tables: Tables, ahead: Written | None = None) -> Iterator[_TablePlan]:
+    shown = live_tables(snapshot.state)
+    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
+    for entity in entities:
+        row = shown[entity.id]
+        states = list(_states(entity, row, tables.open(row.ref), ahead or {}))
+        missing = (_spec(intent) for intent, index in states if index.state is IndexState.BUILT)
+        yield _TablePlan(row, tuple(index for _, index in states), tuple(missing))
+
+
+def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> Iterator[tuple[IndexIntent, ColumnIndex]]:
+    """What each index of a table is once everything that can be built is built."""
+    has = {(index.column, index.kind): index for index in existing(table)}
+    damages = {damage.index.name: damage.reason for damage in damaged_indexes(table, anew=True)}
+    for intent in index_intents(entity):
+        there = has.get((intent.column, _lance_kind(intent.kind)))
+        damage = damages.get(there.name) if there is not None else None
+        if there is not None and damage is None and covers_nearly_all(there, few_rows=_flat_rows(entity, intent)):
+            yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=there.uncovered_rows)
+            continue
+        # A damaged one is replaced also where a new one would not be worth it yet: it is in the way until then.
+        replaced = damage is not None and intent.kind is not Wanted.VECTOR
+        reason = None if replaced else _obstacle(entity, intent, row, table, ahead)
+        state = IndexState.BUILT if reason is None else IndexState.PENDING
+        yield intent, ColumnIndex(row.alias, intent.column, intent.kind, state, reason, damage=damage)
+
+
+def _flat_rows(entity: EntityType, intent: IndexIntent) -> int:
+    """So many rows are looked at one by one as fast as an index is asked."""
+    return FLAT_NUMBERS // _dimension(entity, intent) if intent.kind is Wanted.VECTOR else FEW_ROWS
+
+
+def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Table, ahead: Written) -> Pending | None:
+    if not row.rows:
+        return Pending.NO_ROWS
+    if intent.kind is not Wanted.VECTOR:
+        return None
+    key = row.id, _name(intent)
+    if key in ahead:
+        return None if ahead[key] is not None else Pending.FEW_VECTORS
+    return _too_few(table, intent.column, _dimension(entity, intent), needed=max(FEWEST_VECTORS, _flat_rows(entity, intent)))
+
+
+def _too_few(table: Table, name: str, dimension: int, *, needed: int) -> Pending | None:
+    """Whether an index on vectors would be of use. A vector without a direction (zero, or not finite) is near to nothing."""
+    found = 0
+    for batch in table.scan([name], where=f"{quoted(name)} IS NOT NULL", limit=2 * needed):
+        numbers = batch.column(0).flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)
+        found += int(np.count_nonzero(np.isfinite(numbers).all(axis=1) & numbers.any(axis=1)))
+        if found >= needed:
+            return None
+    return Pending.FEW_VECTORS if found else Pending.NO_VECTORS
+
+
+def _dimension(entity: EntityType, intent: IndexIntent) -> int:
+    property_ = entity.property(intent.column)
+    assert property_ is not None
+    assert isinstance(property_.type, VectorOf)
+    return property_.type.dimension
+
+
+def _spec(intent: IndexIntent) -> IndexSpec:
+    return IndexSpec(intent.column, _lance_kind(intent.kind), _name(intent), _options(intent.kind))
+
+
+def _name(intent: IndexIntent) -> str:
+    """By the property's identity: it stays the same when the property is renamed, and is never that of another one."""
+    return f"{intent.kind}_{intent.property or intent.column}"
+
+
+def _lance_kind(kind: Wanted) -> IndexKind:
+    match kind:
+        case Wanted.BTREE:
+            return IndexKind.BTREE
+        case Wanted.FULL_TEXT:
+            return IndexKind.INVERTED
+        case Wanted.VECTOR:
+            return IndexKind.VECTOR
+        case _:
+            assert_never(kind)
+
+
+def _options(kind: Wanted) -> Mapping[str, str]:
+    return {"metric": "cosine"} if kind is Wanted.VECTOR else {}
+
+
+def _told(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:
+    return tuple(index for plan in plans for index in plan.indexes)
+
+
+# -- building
+
+
+def _write_ahead(
+    snapshot: Snapshot, plans: Iterable[_TablePlan], tables: Tables, on_progress: OnIndexProgress | None
+) -> Iterator[tuple[tuple[TableId, str], Segment | None]]:
+    """Write the indexes of the branch's own tables. An inherited table is indexed on its fork, which comes later."""
+    to_do = sorted((plan for plan in plans if plan.specs), key=lambda plan: (plan.row.owner != snapshot.branch.native, plan.row.alias))
+    for at, plan in enumerate(to_do, start=1):
+        if on_progress is not None:
+            columns = tuple(dict.fromkeys(spec.column for spec in plan.specs))
+            on_progress(IndexProgress(plan.row.alias, columns, plan.row.rows, at, len(to_do)))
+        if plan.row.owner == snapshot.branch.native:
+            table = tables.open(plan.row.ref)
+            yield from (((plan.row.id, spec.name), write_index(table, spec)) for spec in plan.specs)
+
+
+def _ready(plan: _TablePlan, ahead: Written) -> Iterator[Segment]:
+    written = (ahead.get((plan.row.id, spec.name)) for spec in plan.specs)
+    return (segment for segment in written if segment is not None)

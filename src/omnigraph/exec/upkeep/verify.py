@@ -1,0 +1,245 @@
+"""A graph -> what is wrong with it: history, versions, files, columns, ids, endpoints, native branches, intents. Reads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import StrEnum
+from itertools import count
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import EdgeType, EntityType
+from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
+from omnigraph.errors import Kind, OmniGraphError
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.read.statistics import live_tables
+from omnigraph.exec.upkeep.files import Damage, Files
+from omnigraph.ids import MAIN, BranchName
+from omnigraph.manifest import intents
+from omnigraph.manifest.lineage import flaws
+from omnigraph.manifest.model import COMMIT, TableRow, read_commits
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.registry import Branch, list_branches, read_branch
+from omnigraph.store.arrays import joined
+from omnigraph.store.fingerprints import fingerprints
+from omnigraph.store.membership import KeySet, others, repeated
+from omnigraph.store.refs import native_refs
+from omnigraph.store.tables import Table, Tables, home
+
+
+class Severity(StrEnum):
+    """An error is a broken promise; a warning is something that waits to be tidied up."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is not as it should be."""
+
+    severity: Severity
+    code: str
+    message: str
+    where: str
+
+
+class VerifyProgress(msgspec.Struct, frozen=True):
+    """One table of one branch is about to be checked: the `at`-th `of` so many."""
+
+    where: str
+    at: int
+    of: int
+
+
+OnVerifyProgress = Callable[[VerifyProgress], None]
+
+
+class _Check(msgspec.Struct, frozen=True):
+    """One verification under way."""
+
+    engine: Engine
+    files: Files
+    begin: Callable[[str], None]
+
+
+def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
+    """Check every branch and every table. An empty list is a sound graph. `deep` reads every byte that a branch shows."""
+    manifest = engine.manifest
+    findings = list(_intents(manifest))
+    branches = [Branch.main()]
+    for name in list_branches(manifest.root.objects):
+        try:
+            if (branch := read_branch(manifest.root.objects, name)) is not None:
+                branches.append(branch)
+        except OmniGraphError as error:
+            findings.append(Finding(Severity.ERROR, error.kind.value, error.message, name))
+    check = _Check(engine, Files(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
+    for branch in branches:
+        found = list(_branch(check, branch))
+        if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
+            continue  # it was deleted meanwhile, and its files with it
+        findings += found
+    findings += _unused(manifest)
+    return findings
+
+
+def _counting(manifest: Manifest, branches: list[Branch], on_progress: OnVerifyProgress | None) -> Callable[[str], None]:
+    """What tells how far the work is."""
+    if on_progress is None:
+        return lambda _: None
+    of = 0
+    for branch in branches:
+        with suppress(OmniGraphError):  # that it cannot be read is found when its turn comes
+            of += len(live_tables(manifest.snapshot(branch.name).state))
+    at = count(1)
+    return lambda where: on_progress(VerifyProgress(where, next(at), of))
+
+
+def _intents(manifest: Manifest) -> Iterator[Finding]:
+    try:
+        for intent in intents.pending(manifest.root.objects):
+            where = intents.path_of(intent.operation)
+            yield Finding(Severity.WARNING, "pending_intent", f"a write to {intent.branch.name!r} waits to be resolved", where)
+    except OmniGraphError as error:
+        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER)
+
+
+def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
+    name = branch.name
+    try:
+        snapshot = check.engine.manifest.snapshot(name)
+        catalog = check.engine.catalog(snapshot)
+    except OmniGraphError as error:
+        yield Finding(Severity.ERROR, error.kind.value, error.message, name)
+        return
+    yield from _guarded(name, _history(check, name))
+    ids: dict[str, KeySet] = {}
+    for type_id, row in live_tables(snapshot.state).items():
+        check.begin(f"{name}:{row.alias}")
+        yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
+    for edge in catalog.edges:
+        yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.engine.tables, snapshot, edge, ids))
+
+
+def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
+    """The commits of a branch lead from its head to the birth of the graph; and the ledger that holds them can be read whole."""
+    _, ledger, state = check.engine.manifest.look(name)
+    commits = read_commits(ledger.facts(COMMIT))
+    for id_, times in Counter(commit.id for commit in commits).items():
+        if times > 1:
+            yield Damage("broken_history", f"there are {times} commits {id_}")
+    for flaw in flaws({commit.id: commit for commit in commits}, state.head.commit):
+        yield Damage("broken_history", flaw)
+    yield from check.files.damages(ledger.as_table())
+
+
+def _unused(manifest: Manifest) -> Iterator[Finding]:
+    """Table folders and native branches that no live branch shows and no intent names: left by the dead, waiting for cleanup."""
+    objects = manifest.root.objects
+    names = (MAIN, *list_branches(objects))
+    try:
+        # Intents first: a writer shows its work before it disarms.
+        pending = intents.pending(objects)
+        spoken_for = {table.base.home for intent in pending for table in intent.tables}
+        shown = [row for name in names for row in manifest.snapshot(name).state.tables.values()]
+    except OmniGraphError:
+        return  # what cannot be read is a finding already; without it nothing can be called unused
+    used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
+    homes = {row.ref.home for row in shown} | spoken_for
+    for folder in ("nodes", "edges"):
+        for path in (entry.rstrip("/") for entry in objects.list(folder)):
+            if path not in used:
+                yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path)
+                continue
+            for ref in native_refs(manifest.root, path):
+                if home(path, ref) not in homes:
+                    yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
+
+
+def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
+    """The findings about one table. That it cannot be read is one of them."""
+    try:
+        for wrong in wrongs:
+            yield Finding(Severity.ERROR, wrong.code, wrong.message, where)
+    except OmniGraphError as error:
+        yield Finding(Severity.ERROR, error.kind.value, error.message, where)
+
+
+def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Damage]:
+    table = check.engine.tables.open(row.ref)
+    if (head := table.head()) != row.version and _uncovered(check.engine.manifest, snapshot, row, head):
+        yield Damage(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+    if entity is not None:
+        yield from _identities(table, entity)
+    whole = True
+    for wrong in check.files.damages(table):
+        yield wrong
+        whole = False
+    if not whole:
+        return  # rows are not to be had from files that are not whole
+    yield from check.files.damaged_index_files(table)
+    ids[row.alias] = KeySet()
+    numbers = [np.empty(0, np.uint64)]
+    for batch in table.scan([ID]):
+        numbers.append(fingerprints(batch.column(ID)))
+        if not isinstance(entity, EdgeType):
+            ids[row.alias].add(batch.column(ID))
+    found = np.sort(np.concatenate(numbers))
+    if len(found) != row.rows:
+        yield Damage("row_count", f"{len(found)} rows, the graph says {row.rows}")
+    # Different ids may have one fingerprint, so then the ids themselves are compared.
+    if (found[1:] == found[:-1]).any() and len(again := repeated(joined((batch.column(ID) for batch in table.scan([ID])), pa.string()))):
+        yield Damage("duplicate_id", f"{len(again)} rows repeat an id")
+
+
+def _identities(table: Table, entity: EntityType) -> Iterator[Damage]:
+    """Each column holds the property that the schema says, by its identity: a name alone may be another property's."""
+    wanted, here = ({field.name: field for field in schema} for schema in (table_schema(entity), table.schema))
+    for name in sorted(wanted.keys() | here.keys()):
+        if name not in here:
+            wrong = "is missing"
+        elif name not in wanted:
+            wrong = "is not in the schema"
+        elif (here[name].type, here[name].nullable) != (wanted[name].type, wanted[name].nullable):
+            wrong = f"holds {_spelled(here[name])}, the schema says {_spelled(wanted[name])}"
+        elif (marks := [(field.metadata or {}).get(PROPERTY_MARK, b"").decode() for field in (here[name], wanted[name])])[0] != marks[1]:
+            wrong = f"holds property {marks[0] or 'without an identity'}, the schema says {marks[1] or 'none'}"
+        else:
+            continue
+        remedy = "before the next schema change, copy the graph: a copy lays every column down anew"
+        yield Damage("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
+
+
+def _spelled(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"
+
+
+def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int) -> bool:
+    """Is a HEAD that the snapshot does not show nobody's? It may be its owner's, a dead writer's, or that of one at work now."""
+    if row.owner != snapshot.branch.native:
+        return False  # inherited: whoever owns the table goes on
+    if head < row.version:
+        return True
+    # First the intents, then the newest state: a writer disarms after its publish, so one without an intent shows by now.
+    if any(table.base.home == row.ref.home for intent in intents.pending(manifest.root.objects) for table in intent.tables):
+        return False
+    newest = manifest.snapshot(snapshot.branch.name).state.tables.get(row.id)
+    return newest is None or newest.version < head
+
+
+def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, KeySet]) -> Iterator[Damage]:
+    alias = f"edge:{edge.name}"
+    row = snapshot.state.table(alias)
+    if row is None or alias not in ids:
+        return
+    table = tables.open(row.ref)
+    for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):
+        if (known := ids.get(f"node:{node}")) is None:
+            continue
+        lost = joined((batch.column(column) for batch in others(known, table.scan([column]), on=column)), pa.string())
+        if len(lost):
+            yield Damage("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")

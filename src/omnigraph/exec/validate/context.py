@@ -1,0 +1,66 @@
+"""One change as a whole: what every check of integrity asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.tables import ID
+from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
+from omnigraph.exec.validate.delta import Added, Committed, Delta
+from omnigraph.exec.validate.keys import Part, parts
+from omnigraph.ids import TypeId
+from omnigraph.store.membership import Mask, Members, matching
+
+
+class IntegrityContext(msgspec.Struct, frozen=True):
+    """The change of every touched type, and what it falls on. `limit` problems are put in words, all are counted."""
+
+    catalog: Catalog
+    committed: Committed
+    deltas: Mapping[TypeId, Delta]
+    budget_bytes: int
+    limit: int
+
+    def of(self, entity: EntityType) -> Delta:
+        """The change of a type; of an untouched one it is empty."""
+        return self.deltas.get(entity.id) or Delta(entity)
+
+    def parts(self, *sizes: tuple[Added | None, Sequence[str]]) -> tuple[Part, ...]:
+        return parts(sizes, budget_bytes=self.budget_bytes)
+
+    def remaining(self, delta: Delta) -> int:
+        """How many committed rows there are of which some may remain."""
+        return 0 if delta.whole else self.committed.rows(delta.entity)
+
+
+def leaving(delta: Delta, ids: pa.Array) -> Mask:
+    """Which of these committed rows do not remain as they are: deleted, replaced, or overwritten."""
+    if delta.whole:
+        return np.ones(len(ids), np.bool_)
+    gone = among(ids, delta.deleted)
+    return gone if delta.minted or not delta.replaces else gone | among(ids, added_among(delta, ids))
+
+
+def added_among(delta: Delta, ids: pa.Array) -> pa.Array:
+    """Those of these ids that are added: found in one reading, however many are added."""
+    if delta.added is None or not len(ids):
+        return pa.array([], pa.string())
+    return joined_texts(batch.column(ID) for batch in matching(Members(ids), delta.added.read([ID]), on=ID))
+
+
+def ids_at(delta: Delta, rows: Numbers) -> list[str | None]:
+    """The ids of some added rows, in the order of their numbers; none for ids that nobody has seen yet."""
+    if delta.added is None or delta.minted or not len(rows):
+        return [None] * len(rows)
+    ids: list[str | None] = []
+    before = 0
+    for batch in delta.added.read([ID]):
+        mine = rows[(rows >= before) & (rows < before + batch.num_rows)] - before
+        ids += batch.column(ID).take(pa.array(mine)).to_pylist()
+        before += batch.num_rows
+    return ids

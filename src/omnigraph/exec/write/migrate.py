@@ -1,0 +1,192 @@
+"""A wanted schema -> the plan that leads to it, and one commit that carries the plan out, on any branch.
+
+After a hard drop the versions that it gives up are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from omnigraph.catalog import Catalog, encode
+from omnigraph.catalog.evolve import Evolution, SchemaPlan, plan_schema
+from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
+from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.tables import table_schema
+from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, write
+from omnigraph.faults import Fault, reach
+from omnigraph.ids import MAIN, BranchName, TableId, new_hex16
+from omnigraph.lang import Source, located, parse_schema
+from omnigraph.manifest.birth import NewTable, new_table_id, write_schema_copy
+from omnigraph.manifest.locks import Locks
+from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
+from omnigraph.manifest.publish import LOCK_SECONDS
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.registry import list_branches, withdraw_all
+from omnigraph.store.reclaim import remove_versions, versions_below
+from omnigraph.store.tables import TableRef
+
+
+def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
+    """Remove what `branch` has given up and nobody else shows. Alone in the graph, so that no branch is made from it meanwhile.
+
+    Only tables the branch owns: of one it inherits, the versions are its parent's.
+    """
+    manifest, tables = engine.manifest, engine.tables
+    if not any(row.floor for row in manifest.look(branch)[2].tables.values()):
+        return
+    with Locks.of(manifest.root.objects).exclusive(timeout_seconds=timeout_seconds) as grant:
+        withdraw_all(manifest.root.objects)  # whoever was about to make a branch may have looked before these versions were given up
+        found, _, state = manifest.look(branch)
+        shown = frozenset(_shown(manifest))
+        for row in state.tables.values():
+            if row.floor and row.owner == found.native:
+                table = tables.open(row.ref)
+                spent = [version for version in versions_below(table, row.floor) if row.ref.at(version) not in shown]
+                reach(Fault.RECLAIM_BEFORE)
+                grant.check()  # what was given up and is not shown will not be shown again; but who lost its lock removes nothing
+                remove_versions(table, spent)
+                tables.forget(row.ref.at(version) for version in spent)
+                reach(Fault.RECLAIM_AFTER)
+
+
+def _shown(manifest: Manifest) -> Iterator[TableRef]:
+    """What every branch shows now, and what it was made with: the first commits on it still show that."""
+    for name in (MAIN, *list_branches(manifest.root.objects)):
+        branch, _, state = manifest.look(name)
+        states = [state] if branch.parent is None else [state, manifest.snapshot(branch.parent, at=branch.forked_at).state]
+        yield from (row.ref for each in states for row in each.tables.values() if not row.dropped)
+
+
+class Wanted(NamedTuple):
+    """The schema somebody wants, and whether what it drops may be lost with its past."""
+
+    source: Source
+    allow_data_loss: bool
+
+
+class AppliedSchema(msgspec.Struct, frozen=True):
+    """What became of a wanted schema. Not applied: it is the accepted one already, and nothing was written."""
+
+    supported: bool
+    applied: bool
+    steps: tuple[Step, ...]
+    commit: Commit | None
+    manifest_version: int
+
+
+def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None) -> AppliedSchema:
+    """Make the wanted schema the accepted one of a branch, and its tables what it says, in one commit."""
+    steps: tuple[Step, ...] = ()
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        nonlocal steps  # planned anew on every snapshot: a handle knows no schema but the branch's own (S-10)
+        accepted = engine.catalog(snapshot)
+        evolution = evolve(wanted, accepted)
+        _refuse_unsupported(evolution.plan)
+        steps = evolution.plan.steps
+        return prepare_migration(wanted, accepted, evolution, snapshot)
+
+    manifest = engine.manifest
+    commit = write(engine, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
+    snapshot = manifest.snapshot(branch)
+    if branch == MAIN:
+        write_schema_copy(manifest.root, manifest.schema(snapshot.state.head.schema))
+    if wanted.allow_data_loss:
+        _reclaim(engine, branch, commit)
+    version = commit.manifest_version if commit is not None else snapshot.version
+    return AppliedSchema(supported=True, applied=commit is not None, steps=steps, commit=commit, manifest_version=version)
+
+
+def evolve(wanted: Wanted, accepted: Catalog) -> Evolution:
+    """What lies between an accepted schema and a wanted one. A `LanguageError` when the text has no meaning."""
+    with located(wanted.source):
+        tree = parse_schema(wanted.source.text, name=wanted.source.name)
+        return plan_schema(accepted, tree, mint=new_hex16, allow_data_loss=wanted.allow_data_loss)
+
+
+def _refuse_unsupported(plan: SchemaPlan) -> None:
+    """A plan is carried out whole or not at all (S-01, S-04)."""
+    for step in plan.steps:
+        if isinstance(step, UnsupportedChange):
+            raise Unsupported(Kind.UNSUPPORTED, step.message, entity=step.entity, code=step.code)
+
+
+def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, snapshot: Snapshot) -> Prepared:
+    """The write of a supported plan. Nothing at all when the schema stays what it is (S-01).
+
+    Most steps are in the schema alone and touch no table; they are a commit all the same, so that a write prepared before
+    it finds that the schema has moved (S-03).
+    """
+    if not evolution.plan.steps:
+        return Prepared({})
+    after = evolution.catalog
+    kept = [(old, new, _row(snapshot, old)) for new in _entities(after) if (old := accepted.by_id(new.id)) is not None]
+    dropped = [_row(snapshot, old) for old in _entities(accepted) if after.by_id(old.id) is None]
+    changes: dict[TableId, Change] = {row.id: change for old, new, row in kept if (change := _change(wanted, old, new, row, snapshot))}
+    if wanted.allow_data_loss:
+        changes |= {row.id: GiveUp(None) for row in dropped if _owns(snapshot, row)}
+    return Prepared(
+        changes,
+        schema=SchemaText(wanted.source.text, encode(after).decode()),
+        creates=tuple(new_table(entity) for entity in _entities(after) if accepted.by_id(entity.id) is None),
+        drops=frozenset(row.id for row in dropped),
+        renames={row.id: alias_of(new) for _, new, row in kept if row.alias != alias_of(new)},
+    )
+
+
+def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
+    """Also when nothing was applied now: an earlier apply may have been stopped after its commit."""
+    try:
+        reclaim(engine, branch)
+    except OmniGraphError as error:
+        if commit is None:
+            raise
+        raise StorageError(
+            error.kind,
+            f"the schema was applied as commit {commit.id}, but not all versions that it gives up could be removed ({error.message}); "
+            "apply it once more to go on removing",
+            outcome=Outcome.HAPPENED,
+            commit=commit.id,
+            branch=branch,
+        ) from error
+
+
+def new_table(entity: EntityType) -> NewTable:
+    """The table of a type that had none, at a path nobody has used."""
+    return NewTable(new_table_id(entity.id), alias_of(entity), f"{entity.kind}s", table_schema(entity))
+
+
+def alias_of(entity: EntityType) -> str:
+    """What people call a type's table."""
+    return f"{entity.kind}:{entity.name}"
+
+
+def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, snapshot: Snapshot) -> Change | None:
+    """What a type's new columns do to its table.
+
+    A hard drop lays the rows down anew, because the files they are in hold the dropped values too. A table that this branch
+    inherits is another branch's past as well, and stays as it is.
+    """
+    columns = table_schema(new)
+    if table_schema(old).equals(columns, check_metadata=True):
+        return None
+    lost = {property_.id for property_ in old.properties} - {property_.id for property_ in new.properties}
+    return GiveUp(columns) if lost and wanted.allow_data_loss and _owns(snapshot, row) else Alter(columns)
+
+
+def _owns(snapshot: Snapshot, row: TableRow) -> bool:
+    return row.owner == snapshot.branch.native
+
+
+def _entities(catalog: Catalog) -> Iterator[EntityType]:
+    yield from catalog.nodes
+    yield from catalog.edges
+
+
+def _row(snapshot: Snapshot, entity: EntityType) -> TableRow:
+    return snapshot.table_of(entity.id, name=entity.name)

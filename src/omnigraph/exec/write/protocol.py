@@ -1,0 +1,465 @@
+"""The write protocol, once: a preparation -> one commit of the graph, or nothing. Every writer is a caller of it.
+
+     1 heal       resolve what dead writers of this branch left
+     2 capture    authority = branch incarnation, head commit, schema hash; and one snapshot
+     3 prepare    the caller's work; data files are written, nothing is committed
+     4 lock       root shared, branch exclusive
+     5 recheck    is the authority unchanged and no intent new? else heal and prepare once more, holding the lock
+     6 arm        every new file checked and flushed; then the sidecar, flushed
+     7 commit     each table: a first touch makes its native branch now; fenced, on the handle it was staged on; version files flushed
+     8 confirm    (chains of commits only; a plain write is proven by its uuids)
+     9 publish    one swap of `__manifest`
+    10 disarm     remove the sidecar
+
+Before step 6 a failure leaves at most files that nobody names. After it, the failing writer resolves its own intent,
+still holding the lock: forward, and the caller gets its receipt; back, and the caller gets the error and an unchanged graph.
+What the disk did not confirm is never acknowledged: after a failed flush the way is back, and once published the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, assert_never
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.errors import Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.exec.engine import Engine
+from omnigraph.faults import Fault, reach
+from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
+from omnigraph.manifest import intents
+from omnigraph.manifest.birth import NewTable
+from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
+from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
+from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
+from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
+from omnigraph.store import alter, index, stage
+from omnigraph.store.arrays import Column
+from omnigraph.store.durable import FlushFailed
+from omnigraph.store.membership import LIMIT_BYTES
+from omnigraph.store.refs import create_ref, fresh_ref
+from omnigraph.store.stage import Staged
+from omnigraph.store.tables import Table, Tables, create_table
+
+log = logging.getLogger(__name__)
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Rows whose ids are known to be new."""
+
+    rows: pa.Table
+
+
+class Upsert(msgspec.Struct, frozen=True):
+    """Rows that replace those of the same id, or are added."""
+
+    rows: pa.Table
+
+
+class DeleteKeys(msgspec.Struct, frozen=True):
+    """Ids that are there and shall go."""
+
+    keys: Column
+
+
+class Overwrite(msgspec.Struct, frozen=True):
+    """The whole new content."""
+
+    rows: pa.Table
+
+
+class Files(msgspec.Struct, frozen=True):
+    """Data files that are written already: their rows are added, replace those of the ids in `replaced`, or are the whole content.
+
+    `native` is the native branch they were written for before it exists; None when they lie where the table's own do.
+    """
+
+    fragments: tuple[Any, ...]
+    replaced: stage.Keys | None = None
+    whole: bool = False
+    native: str | None = None
+    limit_bytes: int = LIMIT_BYTES
+    """How many bytes of the ids in `replaced` are held in memory; more are kept in temporary files."""
+
+
+class Alter(msgspec.Struct, frozen=True):
+    """The columns a table shall have. Rows stay where they are."""
+
+    schema: pa.Schema
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """The columns a table shall have, or no rows at all, laid down anew: its earlier versions are given up with the commit."""
+
+    schema: pa.Schema | None
+
+
+class BuildIndexes(msgspec.Struct, frozen=True):
+    """Indexes a table lacks, all in one transaction; `ready` are those whose files are written already."""
+
+    specs: tuple[index.IndexSpec, ...]
+    ready: tuple[index.Segment, ...] = ()
+
+
+Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | BuildIndexes
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What a writer wants: at most one change a table, what to tell the caller, and whether an empty write is a commit too.
+
+    A schema comes with what it does to the set of tables: some are created; some are dropped or renamed, which changes what
+    the graph says of them and nothing else.
+    """
+
+    changes: Mapping[TableId, Change]
+    counts: Mapping[str, int] = {}
+    commits_empty: bool = False
+    schema: SchemaText | None = None
+    creates: tuple[NewTable, ...] = ()
+    drops: frozenset[TableId] = frozenset()
+    renames: Mapping[TableId, str] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing of it would be a commit, whatever becomes of its changes."""
+        return not (self.commits_empty or self.schema is not None or self.creates or self.drops or self.renames)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Who writes where, and on which conditions."""
+
+    kind: CommitKind
+    branch: BranchName = MAIN
+    actor: str | None = None
+    message: str | None = None
+    token: str | None = None
+    if_commit: CommitId | None = None
+    timeout_seconds: float = LOCK_SECONDS
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What the caller is told. No commit: there was nothing to do (W-24)."""
+
+    commit: Commit | None
+    counts: Mapping[str, int]
+
+
+Prepare = Callable[[Snapshot], Prepared]
+"""Run the caller's work on a snapshot. It may run twice, so it must have no effect but files nobody names."""
+
+
+class _Staged(msgspec.Struct, frozen=True):
+    """Step 3's result: for each table its change, and what of it could be staged before the lock."""
+
+    snapshot: Snapshot
+    prepared: Prepared
+    tables: tuple[_TableStage, ...]
+
+
+class _TableStage(msgspec.Struct, frozen=True):
+    """`staged` is None for a first touch: what needs a branch handle is staged after its ref is made (step 7)."""
+
+    before: TableRow
+    change: Change
+    staged: Staged | None
+    native: str | None
+
+
+def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
+    """Run one write from its preparation to its commit."""
+    branch, manifest, tables = request.branch, engine.manifest, engine.tables
+    heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
+    if (first := repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
+        return first
+    early: _Staged | None = None
+    if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
+        early = _prepare(engine, request, prepare)  # 2, 3
+        reach(Fault.WRITE_PREPARED)
+    with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
+        heal_held(manifest, tables, branch, grant=grant)  # 5
+        if (first := repeated(manifest, request)) is not None:
+            return first
+        still = early is not None and _same_authority(manifest, early.snapshot)
+        ready = early if early is not None and still else _prepare(engine, request, prepare)
+        _check_condition(request, ready.snapshot)
+        if not ready.tables and ready.prepared.is_empty:
+            return Written(None, ready.prepared.counts)
+        _refuse_drift(tables, ready)
+        return _land(engine, request, ready, grant)
+
+
+# -- 2, 3 and 5
+
+
+def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
+    snapshot = engine.manifest.snapshot(request.branch)
+    _check_condition(request, snapshot)
+    prepared = prepare(snapshot)
+    staged = (_stage(engine.tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
+    return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
+
+
+def _stage(tables: Tables, snapshot: Snapshot, table: TableId, change: Change) -> _TableStage | None:
+    before = snapshot.state.tables[table]
+    if before.owner != snapshot.branch.native:
+        written_for = change.native if isinstance(change, Files) else None
+        return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
+    staged = _apply(tables.open(before.ref), change, uuid=str(uuid4()))
+    return None if staged is None else _TableStage(before, change, staged, before.native)
+
+
+def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
+    match change:
+        case Append(rows):
+            return stage.append(table, rows, uuid=uuid)
+        case Upsert(rows):
+            return stage.upsert(table, rows, uuid=uuid)
+        case DeleteKeys(keys):
+            return stage.delete_keys(table, keys, uuid=uuid)
+        case Overwrite(rows):
+            return stage.overwrite(table, rows, uuid=uuid)
+        case Files(fragments, replaced, whole, limit_bytes=limit_bytes):
+            return stage.put_files(table, fragments, replaced=replaced, whole=whole, limit_bytes=limit_bytes, uuid=uuid)
+        case Alter(schema):
+            return alter.alter(table, schema, uuid=uuid)
+        case GiveUp(schema):
+            return alter.rewrite(table, schema, uuid=uuid)
+        case BuildIndexes(specs, ready):
+            return index.build(table, specs, ready=ready, uuid=uuid)
+        case _:
+            assert_never(change)
+
+
+def _same_authority(manifest: Manifest, snapshot: Snapshot) -> bool:
+    now_ = manifest.snapshot(snapshot.branch.name)
+    was, is_ = snapshot.state.head, now_.state.head
+    return now_.branch == snapshot.branch and (was.commit, was.schema) == (is_.commit, is_.schema)
+
+
+def _check_condition(request: Request, snapshot: Snapshot) -> None:
+    if request.if_commit is not None and request.if_commit != snapshot.commit:
+        raise PreconditionFailed(
+            Kind.PRECONDITION_FAILED,
+            f"branch {request.branch!r} is at commit {snapshot.commit}, not at {request.if_commit}; nothing was written",
+            branch=request.branch,
+            expected=request.if_commit,
+            actual=snapshot.commit,
+        )
+
+
+def _refuse_drift(tables: Tables, ready: _Staged) -> None:
+    """W-52: a table whose HEAD is not what the graph shows, with no intent to explain it, was moved by hand."""
+    for entry in ready.tables:
+        if entry.staged is not None and (head := entry.staged.table.head()) != entry.before.version:
+            raise StorageError(
+                Kind.DRIFT,
+                f"{entry.before.alias} is at version {head}, the graph shows {entry.before.version}: somebody committed to "
+                f"{entry.before.path} around the graph. Nothing was written; look at it with `omnigraph repair`",
+                table=entry.before.path,
+                expected=entry.before.version,
+                actual=head,
+            )
+
+
+def repeated(manifest: Manifest, request: Request) -> Written | None:
+    """The first receipt, when this is a retry of a write that had landed."""
+    if request.token is None:
+        return None
+    branch, ledger, _ = manifest.look(request.branch)
+    first = published_before(ledger, branch, request.token)
+    return None if first is None else Written(first, first.counts)
+
+
+# -- 6 to 10
+
+
+def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Written:
+    manifest, tables = engine.manifest, engine.tables
+    intent = _intent(request, ready)
+    ready = _settled(ready)
+    grant.check()
+    reach(Fault.WRITE_BEFORE_ARM)
+    _arm(manifest, intent)  # 6
+    try:
+        reach(Fault.WRITE_ARMED)
+        rows = [*_create_tables(manifest, intent, ready), *_commit_tables(tables, intent, ready)]  # 7
+        stage.keep(manifest.root, [row.ref for row in rows])
+        reach(Fault.WRITE_COMMITTED)
+        grant.check()
+        commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
+    except Exception as error:  # noqa: BLE001  # whatever failed, what was armed must be resolved before anyone else looks
+        return Written(_after_failure(engine, intent, error, grant), intent.counts)
+    reach(Fault.WRITE_PUBLISHED)
+    _disarm(manifest, intent)  # 10
+    return Written(commit, intent.counts)
+
+
+def _settled(ready: _Staged) -> _Staged:
+    """The same, every file that could be written before the lock checked and flushed: none is named before that."""
+    done = iter(stage.settled([entry.staged for entry in ready.tables if entry.staged is not None]))
+    entries = (msgspec.structs.replace(entry, staged=next(done)) if entry.staged is not None else entry for entry in ready.tables)
+    return msgspec.structs.replace(ready, tables=tuple(entries))
+
+
+def _intent(request: Request, ready: _Staged) -> Intent:
+    head = ready.snapshot.state.head
+    return Intent(
+        format=intents.FORMAT,
+        operation=OperationId(new_ulid()),
+        branch=ready.snapshot.branch,
+        parent=head.commit,
+        schema=head.schema,
+        commit=new_commit_id(),
+        rollback=new_commit_id(),
+        kind=request.kind,
+        at=now(),
+        actor=request.actor,
+        message=request.message,
+        token=request.token,
+        counts=ready.prepared.counts,
+        tables=tuple(
+            TableIntent(
+                entry.before,
+                entry.native,
+                entry.staged.uuid if entry.staged is not None else str(uuid4()),
+                str(uuid4()),
+                alias=ready.prepared.renames.get(entry.before.id),
+                drops=entry.before.id in ready.prepared.drops,
+                gives_up=isinstance(entry.change, GiveUp),
+            )
+            for entry in ready.tables
+        ),
+        births=tuple(
+            TableBirth(TableRow(new.id, new.alias, new.path, 1, rows=0, owner=ready.snapshot.branch.native), str(uuid4()))
+            for new in ready.prepared.creates
+        ),
+        restated=tuple(_restated(ready)),
+        new_schema=ready.prepared.schema,
+    )
+
+
+def _restated(ready: _Staged) -> Iterator[TableRow]:
+    """The rows of tables that are only dropped or only renamed."""
+    prepared, committed = ready.prepared, {entry.before.id for entry in ready.tables}
+    for row in ready.snapshot.state.tables.values():
+        if row.id in committed:
+            continue
+        if row.id in prepared.drops:
+            yield msgspec.structs.replace(row, dropped=True)
+        elif row.id in prepared.renames:
+            yield msgspec.structs.replace(row, alias=prepared.renames[row.id])
+
+
+def _arm(manifest: Manifest, intent: Intent) -> None:
+    """F-01: an intent that could not be armed for sure is taken back; nothing has been done that it could speak of."""
+    try:
+        intents.arm(manifest.root.objects, intent)
+    except OmniGraphError:
+        _disarm(manifest, intent)
+        raise
+
+
+def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
+    for birth, new in zip(intent.births, ready.prepared.creates, strict=True):
+        reach(Fault.WRITE_BEFORE_CREATE)
+        create_table(manifest.root, new.path, new.schema, uuid=birth.uuid)
+        reach(Fault.WRITE_AFTER_CREATE)
+        yield birth.row
+
+
+def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
+    for at, (table, entry) in enumerate(zip(intent.tables, ready.tables, strict=True)):
+        if at:
+            reach(Fault.WRITE_BETWEEN_TABLES)
+        staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
+        moved = tables.keep(stage.advance(staged))
+        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted)
+        log.debug("%s committed at version %d", table.before.alias, moved.ref.version)
+
+
+def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:
+    """Fork the table from the version this branch sees (B-13), and stage on the fork: on the parent's handle it would corrupt."""
+    reach(Fault.WRITE_BEFORE_REF)
+    forked = create_ref(tables.open(entry.before.ref), str(intent.native))
+    reach(Fault.WRITE_AFTER_REF)
+    staged = _apply(forked, entry.change, uuid=intent.uuid)
+    if staged is None:
+        raise StorageError(Kind.STORAGE, f"a change of {entry.before.alias} that had rows to change found none on its fork")
+    return staged
+
+
+def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:
+    """Still holding the lock: finish or undo our own intent. Only when that fails too does the caller have to know of it.
+
+    A writer that lost its lease may not resolve anything, but what its successor made of the intent stands in the chain.
+    """
+    manifest, tables = engine.manifest, engine.tables
+    try:
+        ended = any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback))
+        if isinstance(error, FlushFailed):
+            if ended:
+                raise error  # published, and perhaps gone after a power cut. The intent stays: the next writer flushes before it goes on
+            intent = _turned_back(manifest, intent)
+        if not ended:
+            grant.check()
+        resolve(manifest, tables, intent, grant=grant)
+        landed = _find_commit(manifest, intent, intent.commit)
+    except FlushFailed as doubtful:
+        if doubtful is error:
+            raise
+        raise _unresolved(intent, error, doubtful) from error
+    except Exception as worse:  # noqa: BLE001  # out of memory, say: whatever it is, the intent stays and must be told of
+        raise _unresolved(intent, error, worse) from error
+    if landed is None:
+        raise _undone(error)
+    return landed
+
+
+def _undone(error: Exception) -> Exception:
+    """The error of a write that was undone. What a flush left in doubt is certain then: it did not happen."""
+    if not isinstance(error, FlushFailed) or error.outcome is Outcome.DID_NOT_HAPPEN:
+        return error
+    facts = {name: fact for name, fact in error.facts.items() if name != "outcome"}
+    certain = FlushFailed(error.kind, error.message, outcome=Outcome.DID_NOT_HAPPEN, **facts)
+    certain.__cause__ = error
+    return certain
+
+
+def _turned_back(manifest: Manifest, intent: Intent) -> Intent:
+    """The intent, saying for whoever comes next that it must not be finished. That it cannot be said does not keep us from undoing it."""
+    back = msgspec.structs.replace(intent, way=Resolution.ROLLED_BACK)
+    try:
+        intents.arm(manifest.root.objects, back)
+    except StorageError as error:
+        log.warning("could not mark the intent %s as one to undo: %s", intent.operation, error)
+    return back
+
+
+def _unresolved(intent: Intent, error: Exception, worse: Exception) -> RecoveryRequired:
+    reason = str(worse) or type(worse).__name__
+    return RecoveryRequired(
+        Kind.RECOVERY_REQUIRED,
+        f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({reason}); "
+        "the next write, refresh or read-write open will resolve it",
+        outcome=Outcome.UNKNOWN,
+        operation_id=intent.operation,
+        branch=intent.branch.name,
+    )
+
+
+def _find_commit(manifest: Manifest, intent: Intent, commit: CommitId) -> Commit | None:
+    _, ledger, _ = manifest.look(intent.branch.name)
+    return next(iter(read_commits(ledger.find(COMMIT + commit))), None)
+
+
+def _disarm(manifest: Manifest, intent: Intent) -> None:
+    """The write is durable. A sidecar that cannot be removed is logged, and removed by whoever comes next (F-02)."""
+    try:
+        intents.disarm(manifest.root.objects, intent)
+    except StorageError as error:
+        log.warning("could not remove the finished intent %s: %s", intent.operation, error)

@@ -26,8 +26,8 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
-    from omnigraph.exec.indices import Indexes
-    from omnigraph.exec.migrate import AppliedSchema
+    from omnigraph.exec.upkeep.indices import Indexes
+    from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
         Cancellation,
         Explanation,
@@ -81,7 +81,7 @@ __all__ = [
     "open",
 ]
 
-_ELSEWHERE = {"AppliedSchema": "exec.migrate", "Indexes": "exec.indices", "SchemaPlan": "catalog.evolve"}
+_ELSEWHERE = {"AppliedSchema": "exec.write.migrate", "Indexes": "exec.upkeep.indices", "SchemaPlan": "catalog.evolve"}
 
 
 def __getattr__(name: str) -> object:

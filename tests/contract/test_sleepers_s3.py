@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Kind, NotFound
-from omnigraph.exec.verify import Severity
+from omnigraph.exec.upkeep.verify import Severity
 from omnigraph.faults import Fault
 from omnigraph.graph import Graph
 from omnigraph.ids import CommitId

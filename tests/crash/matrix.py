@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from omnigraph.exec.write import Alter, BuildIndexes, Change, GiveUp, Prepared, Upsert
+from omnigraph.exec.write.protocol import Alter, BuildIndexes, Change, GiveUp, Prepared, Upsert
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 import omnigraph as og
-from omnigraph.exec.verify import Finding
+from omnigraph.exec.upkeep.verify import Finding
 from omnigraph.graph import Recovery
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, Resolution

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType, TypeKind
 from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.write import Append, Change, DeleteKeys, Prepared, Request, Upsert, write
+from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, write
 from omnigraph.graph import Graph, init
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import CommitKind
@@ -44,7 +44,7 @@ def _commit(graph: Graph, changes: Mapping[tuple[TypeKind, str], Change], *, bra
     def prepare(snapshot: Snapshot) -> Prepared:
         return Prepared({_table(snapshot, *table): change for table, change in changes.items()})
 
-    write(graph._manifest, graph._tables, Request(CommitKind.LOAD, branch=BranchName(branch)), prepare)
+    write(graph.engine, Request(CommitKind.LOAD, branch=BranchName(branch)), prepare)
 
 
 def _table(snapshot: Snapshot, kind: TypeKind, name: str) -> TableId:

@@ -18,7 +18,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConflictError, Kind, LanguageError, NotFound, OmniGraphError, Unsupported
-from omnigraph.exec.verify import Finding, Severity
+from omnigraph.exec.upkeep.verify import Finding, Severity
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import OperationId

@@ -15,7 +15,7 @@ from omnigraph.cli.scope import HISTORY, PATH, Flags, global_flags, json_flag, o
 from omnigraph.errors import InvalidInput, Kind
 
 if TYPE_CHECKING:
-    from omnigraph.exec.result import Result
+    from omnigraph.exec.read.result import Result
 
 
 @click.command()

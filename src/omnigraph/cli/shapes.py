@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
-    from omnigraph.exec.indices import Indexes
+    from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.graph import Recovery, Snapshot, TableState
     from omnigraph.manifest.model import Commit
 

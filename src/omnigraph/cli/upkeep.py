@@ -14,7 +14,7 @@ from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, echo_write, g
 from omnigraph.cli.shapes import indexes_document, recovery_document
 
 if TYPE_CHECKING:
-    from omnigraph.exec.indices import ColumnIndex, IndexProgress
+    from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress
 
 
 @click.command("ensure-indices")

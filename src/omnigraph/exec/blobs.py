@@ -14,14 +14,16 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import ID
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
-from omnigraph.exec.load.columns import BASE64, decode_base64
-from omnigraph.exec.load.values import URI_LIMIT_BYTES
 from omnigraph.exec.problems import Code
 from omnigraph.ids import content_hash
 from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.read import Snapshot
 from omnigraph.store.tables import ADDRESS, Table, Tables, Where, one_of
 from omnigraph.store.take import blob_file, blob_sizes, read_blob
+
+BASE64: Final = "base64:"
+"""What a text begins with that holds the bytes of a blob."""
+URI_LIMIT_BYTES: Final = 64 << 10
 
 MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
 """How many bytes of blobs one statement may carry along in rows whose other properties it changes."""
@@ -100,6 +102,11 @@ def blob_properties(entity: EntityType) -> list[str]:
 def is_external(text: str) -> bool:
     """Does a text name a place where bytes are, instead of holding them?"""
     return not text.startswith(BASE64)
+
+
+def decode_base64(text: str) -> bytes:
+    """The bytes of `base64:<text>`, or ValueError: standard alphabet, padded, nothing else."""
+    return binascii.a2b_base64(text[len(BASE64) :], strict_mode=True)
 
 
 def decode_blob(text: str) -> bytes:

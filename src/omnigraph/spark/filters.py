@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import identity_columns
 from omnigraph.catalog.types import Plain, ValueType, scalar_of
-from omnigraph.exec.predicate import column, literal
+from omnigraph.exec.read.predicate import column, literal
 from omnigraph.lang.tree import Scalar
 
 MOST_VALUES: Final = 1_000

@@ -17,11 +17,11 @@ from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.parts import PART_BYTES, Part, blocks_of, parts_of, pieces_of
-from omnigraph.exec.load.read import Report, read_batches
+from omnigraph.exec.load.read import read_batches
 from omnigraph.exec.load.staging import Origin, Staging, Target
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
-from omnigraph.exec.problems import Problem
+from omnigraph.exec.problems import Problem, Report
 from omnigraph.exec.validate.findings import label
 from omnigraph.ids import TypeId
 from omnigraph.spark.messages import (

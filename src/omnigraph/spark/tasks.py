@@ -20,9 +20,9 @@ import pyarrow as pa
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.load.parts import Part, count_lines, pieces_of
-from omnigraph.exec.load.read import Batch, Report, read_batches
+from omnigraph.exec.load.read import Batch, read_batches
 from omnigraph.exec.load.staging import Staging, Target
-from omnigraph.exec.problems import Problem
+from omnigraph.exec.problems import Problem, Report
 from omnigraph.exec.validate.values import check_values
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.blobs import blob_properties
-from omnigraph.exec.json_lines import json_lines
+from omnigraph.exec.history.json_lines import json_lines
 from omnigraph.ids import new_hex16
 from omnigraph.spark.handles import catalog_of, tables_of
 from omnigraph.spark.messages import Format, Unload, Unloaded, UnloadPart

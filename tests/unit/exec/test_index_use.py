@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.predicate import column, literal, sql
-from omnigraph.exec.statistics import Surveyor
+from omnigraph.exec.read.predicate import column, literal, sql
+from omnigraph.exec.read.statistics import Surveyor
 from omnigraph.graph import Graph
 from omnigraph.lang import parse_queries, select_query
 from omnigraph.lang.query import Comparison
@@ -169,7 +169,7 @@ def test_a_plan_claims_an_index_exactly_where_one_leads(graphs: dict[str, Graph]
 def plan(graph: Graph, clause: str) -> ops.ReadPlan:
     query = f"query q() {{ match {{ $t: Thing  {clause} }} return {{ $t.name }} }}".replace("'", '"')
     read = check_read(select_query(parse_queries(query), None), graph.catalog)
-    known = Surveyor(graph._tables).statistics(graph._manifest.snapshot(), graph.catalog, types=[thing(graph).id])
+    known = Surveyor(graph.engine.tables).statistics(graph.engine.manifest.snapshot(), graph.catalog, types=[thing(graph).id])
     return plan_read(read, bind_parameters(read.parameters, None), now_ms=0, statistics=known)
 
 

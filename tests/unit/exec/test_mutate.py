@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, LanguageError, OmniGraphError, PreconditionFailed
-from omnigraph.exec.predicate import sql
+from omnigraph.exec.read.predicate import sql
 from omnigraph.graph import Graph
 from omnigraph.lang import parse_queries, select_query
 from omnigraph.manifest.model import CommitKind

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store import stage
 from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.tables import ADDRESS, Table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import FormatError, Kind, OmniGraphError, Outcome, RecoveryRequired
-from omnigraph.exec.write import Upsert
+from omnigraph.exec.write.protocol import Upsert
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import MAIN, BranchName, OperationId
 from omnigraph.manifest import intents

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, PreconditionFailed, StorageError
-from omnigraph.exec.write import Prepared, Request, Upsert, write
+from omnigraph.exec.write.protocol import Prepared, Request, Upsert, write
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch

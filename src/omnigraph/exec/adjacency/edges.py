@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, csr, grown, joined, merged
 from omnigraph.exec.adjacency.ids import Ids, alive
 from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table
 

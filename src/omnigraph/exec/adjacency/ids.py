@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.build import narrowed
+from omnigraph.exec.adjacency.columns import whole_column
 from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
-from omnigraph.exec.columns import whole_column
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.membership import Members

@@ -12,7 +12,7 @@ from omnigraph.exec.adjacency.cache import Array
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, Neighbours
-from omnigraph.exec.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbers
 
 _RUN: Final = "run."
 Arrays: TypeAlias = Mapping[str, Array]

@@ -6,7 +6,6 @@ right raises `Unsure`: the exact parser then looks at the records one by one, an
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, assert_never
@@ -17,9 +16,9 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EntityType, Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_scalar, arrow_type
+from omnigraph.exec.blobs import BASE64, decode_base64
 from omnigraph.lang.tree import Scalar
 
-BASE64: Final = "base64:"
 _TEMPORAL: Final = frozenset({Scalar.DATE, Scalar.DATETIME})
 _DATETIME: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$"
 _SECONDS_AND_Z: Final = len("2024-01-01T00:00:00Z")
@@ -76,11 +75,6 @@ def column(property_: Property, values: pa.Array) -> pa.Array:
             return values
         case _:
             assert_never(property_.type)
-
-
-def decode_base64(text: str) -> bytes:
-    """The bytes of `base64:<text>`, or ValueError: standard alphabet, padded, nothing else."""
-    return binascii.a2b_base64(text[len(BASE64) :], strict_mode=True)
 
 
 def fixed_size(values: pa.Array, lists: pa.Array, type_: pa.DataType) -> pa.Array:

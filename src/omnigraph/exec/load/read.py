@@ -17,10 +17,9 @@ from omnigraph.exec.load.blocks import Block, blocks
 from omnigraph.exec.load.ids import identify
 from omnigraph.exec.load.ndjson import Reader
 from omnigraph.exec.load.pieces import Piece
-from omnigraph.exec.load.report import Report
 from omnigraph.exec.load.sources import Records, Stream, open_stream, rereadable
 from omnigraph.exec.load.tabular import Table, read_tables
-from omnigraph.exec.problems import Code, Problem
+from omnigraph.exec.problems import Code, Problem, Report
 from omnigraph.store.arrays import whole
 
 __all__ = ["Batch", "Data", "Progress", "Report", "read_batches", "rereadable"]

@@ -12,13 +12,12 @@ from typing import Final, NoReturn, assert_never
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
-from omnigraph.exec.load.columns import BASE64, decode_base64
+from omnigraph.exec.blobs import BASE64, URI_LIMIT_BYTES, decode_base64
 from omnigraph.exec.problems import Code
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.temporal import parse_date, parse_datetime
 from omnigraph.plan.values import RANGES, narrowed
 
-URI_LIMIT_BYTES: Final = 64 << 10
 _SHOWN_CHARACTERS: Final = 120
 _SHOWN_DEPTH: Final = 8
 _LONGEST_INTEGER: Final = 20  # digits and sign of the longest number that any integer type holds

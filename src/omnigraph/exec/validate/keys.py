@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import Rows, spell_tuples
 from omnigraph.catalog.model import EntityType
-from omnigraph.exec.predicate import column as quoted
-from omnigraph.exec.predicate import literal
+from omnigraph.exec.read.predicate import column as quoted
+from omnigraph.exec.read.predicate import literal
 from omnigraph.exec.validate.arrays import Numbers
 from omnigraph.exec.validate.delta import Added, Committed
 from omnigraph.store.arrays import Column, whole

@@ -12,8 +12,8 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, hop
+from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.exec.adjacency.topology import Topology
-from omnigraph.exec.numbering import Numbers
 from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
 from omnigraph.store import stage

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
-from omnigraph.exec.load.read import Batch, Data, Report, read_batches
-from omnigraph.exec.problems import Problem
+from omnigraph.exec.load.read import Batch, Data, read_batches
+from omnigraph.exec.problems import Problem, Report
 from tests.unit.catalog.schemas import CINEMA, catalog_of
 
 ALL_TYPES = """

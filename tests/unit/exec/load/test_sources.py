@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.exec.load.read import Report, read_batches, rereadable
-from omnigraph.exec.problems import Code
+from omnigraph.exec.load.read import read_batches, rereadable
+from omnigraph.exec.problems import Code, Report
 from tests.unit.exec.load.reading import all_types, cinema, read, rows, text
 
 NAMES = [f"é{number}" for number in range(30)]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain
-from omnigraph.exec.aggregate import Grouping, list_codes
-from omnigraph.exec.rows import Rows
+from omnigraph.exec.read.aggregate import Grouping, list_codes
+from omnigraph.exec.read.rows import Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import F64, I64, STRING, Field

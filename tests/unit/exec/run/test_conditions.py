@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain, arrow_type
-from omnigraph.exec.conditions import compare, holding
-from omnigraph.exec.predicate import exact_sql
+from omnigraph.exec.read.conditions import compare, holding
+from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.types import ListOf, Plain
-from omnigraph.exec.entities import SMALL, SPARSE, Entities
+from omnigraph.exec.read.entities import SMALL, SPARSE, Entities
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir

@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Kind, LimitError, NotFound, ResourceLimitExceeded, Unsupported
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
 from tests.mutations import build_indexes
@@ -278,7 +278,7 @@ def test_a_process_does_not_end_under_work_that_was_left_behind() -> None:
     """Python is not taken down under a thread that is inside Lance: the process would abort."""
     program = (
         "import time\n"
-        "from omnigraph.exec.watch import Watch\n"
+        "from omnigraph.exec.read.watch import Watch\n"
         "Watch(timeout_seconds=0.01).guard(lambda: (time.sleep(0.3), print('ended')))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from omnigraph.exec.result import Result, shown
+from omnigraph.exec.read.result import Result, shown
 from tests.reads import ask, graph_of, person, text_of
 
 

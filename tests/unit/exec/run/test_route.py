@@ -10,11 +10,11 @@ import pytest
 
 from omnigraph.errors import Kind, LimitError
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
-from omnigraph.exec.measure import Tally
-from omnigraph.exec.route import Routed
-from omnigraph.exec.view import View
-from omnigraph.exec.walk import Reach
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.measure import Tally
+from omnigraph.exec.read.routes import Routed
+from omnigraph.exec.read.view import View
+from omnigraph.exec.read.walk import Reach
+from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan import ir, ops
 from omnigraph.plan.explain import Explanation, Measured, Step
@@ -40,7 +40,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
 
 
 def view_of(graph: Graph) -> View:
-    return graph._queries._view(graph._manifest.snapshot())  # below the facade, which has no such choice
+    return graph.engine.view(graph.engine.manifest.snapshot())  # below the facade, which has no such choice
 
 
 def routed(view: View, graph: Graph, costs: LinkCosts, *, guess: Route, forced: Route | None = None) -> tuple[Routed, Tally]:
@@ -175,7 +175,7 @@ def test_an_analyzed_query_keeps_to_its_time(graph: Graph) -> None:
 
 
 def test_an_operator_that_stands_twice_in_a_plan_is_measured_twice() -> None:
-    from omnigraph.exec.measure import Recorder
+    from omnigraph.exec.read.measure import Recorder
 
     recorder = Recorder()
     first, second = ops.Empty(), ops.Empty()

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.join import equal_pairs, product, without_partner
-from omnigraph.exec.rows import Rows, concat, distinct, gathered, spread
+from omnigraph.exec.read.join import equal_pairs, product, without_partner
+from omnigraph.exec.read.rows import Rows, concat, distinct, gathered, spread
 from omnigraph.plan.expr import I64, STRING, Field
 
 A, B = Field(0, "a", STRING, nullable=True), Field(0, "n", I64, nullable=True)

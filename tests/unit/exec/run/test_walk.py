@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.rows import Numbers64
-from omnigraph.exec.walk import Hops, Pairs, Reach, search
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.read.walk import Hops, Pairs, Reach, search
+from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
 from omnigraph.plan.typed import Direction

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.load.columns import BASE64
+from omnigraph.exec.blobs import BASE64
 from omnigraph.store.arrays import whole
 
 _TEXT: Final = pa.large_string()

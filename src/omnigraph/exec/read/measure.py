@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from omnigraph.exec.rows import Rows
+from omnigraph.exec.read.rows import Rows
 from omnigraph.plan import ops
 from omnigraph.plan.explain import Measured, RouteTaken
 from omnigraph.plan.ops import Route

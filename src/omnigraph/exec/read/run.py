@@ -16,17 +16,17 @@ import pyarrow as pa
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
-from omnigraph.exec.aggregate import Grouping, only_counts
-from omnigraph.exec.conditions import holding, repeated
-from omnigraph.exec.entities import Entities
-from omnigraph.exec.expand import Linked, connect, expand, fan_outs, is_bare
-from omnigraph.exec.join import equal_pairs, product, without_partner
-from omnigraph.exec.measure import Recorder, Tally
-from omnigraph.exec.order import Key, places
-from omnigraph.exec.route import Routed
-from omnigraph.exec.rows import BATCH, Numbers64, Rows, concat, gathered
-from omnigraph.exec.view import View
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.aggregate import Grouping, only_counts
+from omnigraph.exec.read.conditions import holding, repeated
+from omnigraph.exec.read.entities import Entities
+from omnigraph.exec.read.expand import Linked, connect, expand, fan_outs, is_bare
+from omnigraph.exec.read.join import equal_pairs, product, without_partner
+from omnigraph.exec.read.measure import Recorder, Tally
+from omnigraph.exec.read.order import Key, places
+from omnigraph.exec.read.routes import Routed
+from omnigraph.exec.read.rows import BATCH, Numbers64, Rows, concat, gathered
+from omnigraph.exec.read.view import View
+from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.plan.ops import Route

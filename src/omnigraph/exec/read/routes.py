@@ -1,7 +1,7 @@
-"""A link and the nodes at hand -> its edges, by the route that is cheapest for so many nodes.
+"""A link and the nodes at hand -> its edges, by the route that is cheapest for so many nodes: an adjacency in memory, or the edge table.
 
-The plan guesses how many nodes a link starts from. Here they are counted: a wrong guess costs at most about as much again as the
-best route would have. Lookups go on while what they have cost, in this query and in earlier ones, stays below the build of an
+The plan estimates how many nodes a link starts from. Here they are counted: a wrong estimate costs at most about as much again as the
+best route would have. Lookups continue while their cost, in this query and in earlier ones, stays below the cost of building an
 adjacency; where the plan expects an adjacency to be cheaper, they stop at a small share of that.
 """
 
@@ -10,25 +10,111 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
+import pyarrow as pa
 
-from omnigraph.exec.adjacent import Adjacent
-from omnigraph.exec.entities import Entities
-from omnigraph.exec.lookup import LookedUp
-from omnigraph.exec.measure import Tally
-from omnigraph.exec.predicate import exact_sql
-from omnigraph.exec.rows import Numbers64
-from omnigraph.exec.view import View
-from omnigraph.exec.walk import Hops, Pairs, Reach, neighbours, search
-from omnigraph.exec.watch import Watch
+from omnigraph.catalog.tables import SOURCE, TARGET
+from omnigraph.exec.adjacency.edges import Adjacency
+from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
+from omnigraph.exec.read.entities import Entities
+from omnigraph.exec.read.measure import Tally
+from omnigraph.exec.read.predicate import exact_sql
+from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.read.view import View
+from omnigraph.exec.read.walk import Hops, Pairs, Reach, neighbours, search
+from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 from omnigraph.plan.cost import lookup_ms, lookup_route
 from omnigraph.plan.ops import Route
 from omnigraph.plan.statistics import MOST_HOPS, Availability
 from omnigraph.plan.typed import Direction
+from omnigraph.store import arrays
+from omnigraph.store.membership import Members
 from omnigraph.store.stage import IN_LIST
+from omnigraph.store.tables import ADDRESS
+
+
+class Adjacent:
+    """All edges of one type at one version."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        self._adjacency: Final = adjacency
+
+    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
+        first, *others = (Hops(*hop(csr, nodes)) for csr in self._csrs(direction))
+        if not others:
+            return first
+        (back,) = others
+        back = back.keep(back.reached != nodes[back.origin])
+        both = Hops(*(np.concatenate(parts) for parts in zip(first, back, strict=True)))
+        order = np.argsort(both.origin, kind="stable")
+        return Hops(*(part[order] for part in both))
+
+    def pairs(self, asked: Reach, nodes: Numbers64) -> Pairs:
+        return Pairs(*reach(self._csrs(asked.walked), nodes, low=asked.low, high=asked.high, reverse=asked.from_right))
+
+    def counts(self, asked: Reach, nodes: Numbers64) -> Numbers64:
+        return reach_counts(self._csrs(asked.walked), nodes, low=asked.low, high=asked.high, reverse=asked.from_right)
+
+    def _csrs(self, direction: Direction) -> tuple[Csr, ...]:
+        match direction:
+            case Direction.OUT:
+                return (self._adjacency.out,)
+            case Direction.IN:
+                return (self._adjacency.into,)
+            case Direction.BOTH:
+                return (self._adjacency.out, self._adjacency.into)
+            case _:
+                assert_never(direction)
+
+
+_NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
+
+
+class LookedUp:
+    """Edges of one type by the ids of their ends. `where` is SQL about them."""
+
+    def __init__(self, edges: Entities, sources: Entities, targets: Entities, *, where: str | None, watch: Watch) -> None:
+        self._edges: Final = edges
+        self._sources: Final = sources
+        self._targets: Final = targets
+        self._where: Final = where
+        self._watch: Final = watch
+
+    def hops(self, direction: Direction, nodes: Numbers64, *, whole: bool = False) -> Hops:
+        """As `walk.Ways` says. With `whole` the edges are read in one pass, else those of the nodes are asked for."""
+        match direction:
+            case Direction.OUT | Direction.IN:
+                return self._hop(nodes, outgoing=direction is Direction.OUT, whole=whole)
+            case Direction.BOTH:
+                out, in_ = (self._hop(nodes, outgoing=outgoing, whole=whole) for outgoing in (True, False))
+                in_ = in_.keep(in_.reached != nodes[in_.origin])
+                both = Hops(*(np.concatenate(parts) for parts in zip(out, in_, strict=True)))
+                order = np.argsort(both.origin, kind="stable")
+                return Hops(*(part[order] for part in both))
+            case _:
+                assert_never(direction)
+
+    def _hop(self, nodes: Numbers64, *, outgoing: bool, whole: bool) -> Hops:
+        near, far = (self._sources, self._targets) if outgoing else (self._targets, self._sources)
+        near_end, far_end = (SOURCE, TARGET) if outgoing else (TARGET, SOURCE)
+        if not len(nodes):
+            return _NOTHING
+        ids = arrays.whole(near.ids(nodes, check=self._watch.check))
+        known = Members(ids)
+        batches = list(self._edges.having(near_end, ids, [far_end], where=self._where, known=known, check=self._watch.check, whole=whole))
+        if not batches:
+            return _NOTHING
+        found = pa.Table.from_batches(batches)
+        origin = known.find(found.column(near_end))
+        reached = far.find(arrays.whole(found.column(far_end)), check=self._watch.check)
+        edge = self._edges.numbers.from_addresses(found.column(ADDRESS).to_numpy())
+        met = Hops(origin, reached, edge).keep(reached >= 0)
+        order = np.argsort(met.origin, kind="stable")
+        return Hops(*(part[order] for part in met))
+
 
 UNEXPECTED: Final = 0.1
 """Where many nodes were expected, lookups for the few that came may cost this share of an adjacency."""

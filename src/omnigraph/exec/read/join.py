@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.rows import BATCH, Mask, Numbers64, Rows, spread
+from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, spread
 from omnigraph.plan.expr import Field
 from omnigraph.store.arrays import Column, whole
 from omnigraph.store.membership import Members

@@ -1,7 +1,6 @@
 """Nodes and a traversal -> the pairs it links: one hop with its edges, or the search of the language over several.
 
-`Ways` is what a running plan asks (`omnigraph.exec.route`). An edge table asked by id (`omnigraph.exec.lookup`) and an adjacency
-in memory (`omnigraph.exec.adjacent`) meet the same edges.
+`Ways` is what a running plan asks. An edge table asked by id and an adjacency in memory (both in `routes`) find the same edges.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import NamedTuple, Protocol, assert_never
 import numpy as np
 
 from omnigraph.exec.adjacency.kernels import sorted_once
-from omnigraph.exec.rows import Mask, Numbers64, distinct, spread
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.rows import Mask, Numbers64, distinct, spread
+from omnigraph.exec.read.watch import Watch
 from omnigraph.plan.typed import Direction
 
 

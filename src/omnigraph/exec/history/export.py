@@ -18,7 +18,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import ID, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties
-from omnigraph.exec.json_lines import json_lines
+from omnigraph.exec.history.json_lines import json_lines
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.store.tables import ADDRESS, Table, Tables

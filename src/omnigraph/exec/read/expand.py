@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from omnigraph.exec.entities import Entities
-from omnigraph.exec.rows import BATCH, Mask, Numbers64, Rows, distinct, spread
-from omnigraph.exec.walk import Hops, Reach, Ways
-from omnigraph.exec.watch import Watch
+from omnigraph.exec.read.entities import Entities
+from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, distinct, spread
+from omnigraph.exec.read.walk import Hops, Reach, Ways
+from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 
 PART: Final = 16 * BATCH

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import ListOf, VectorOf, arrow_type
-from omnigraph.exec.rows import Numbers64, Rows
+from omnigraph.exec.read.rows import Numbers64, Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Field

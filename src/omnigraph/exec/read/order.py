@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.aggregate import one_zero
-from omnigraph.exec.rows import Mask, Numbers64
+from omnigraph.exec.read.aggregate import one_zero
+from omnigraph.exec.read.rows import Mask, Numbers64
 from omnigraph.store.arrays import Column, whole
 
 

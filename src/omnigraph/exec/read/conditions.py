@@ -1,6 +1,6 @@
 """A plan's predicates over columns in memory -> which rows they hold for. Null holds for nothing; numbers compare by value.
 
-What reaches a scan is judged by the storage engine (`omnigraph.exec.predicate`); what is about two variables, or about rows
+What reaches a scan is judged by the storage engine (`omnigraph.exec.read.predicate`); what is about two variables, or about rows
 that were read by number, is judged here, and both must agree (X-10).
 """
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.exec.rows import Mask
+from omnigraph.exec.read.rows import Mask
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field, Value

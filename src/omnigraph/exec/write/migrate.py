@@ -1,8 +1,11 @@
-"""A wanted schema -> the plan that leads to it, and one commit that carries the plan out, on any branch."""
+"""A wanted schema -> the plan that leads to it, and one commit that carries the plan out, on any branch.
+
+After a hard drop the versions that it gives up are removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -13,16 +16,50 @@ from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
 from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
-from omnigraph.exec.reclaim import reclaim
-from omnigraph.exec.write import Alter, Change, GiveUp, Prepared, Request, write
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, write
+from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, TableId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest.birth import NewTable, new_table_id, write_schema_copy
+from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
+from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.store.tables import Tables
+from omnigraph.manifest.registry import list_branches, withdraw_all
+from omnigraph.store.reclaim import remove_versions, versions_below
+from omnigraph.store.tables import TableRef
 
-CatalogOf = Callable[[Snapshot], Catalog]
+
+def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
+    """Remove what `branch` has given up and nobody else shows. Alone in the graph, so that no branch is made from it meanwhile.
+
+    Only tables the branch owns: of one it inherits, the versions are its parent's.
+    """
+    manifest, tables = engine.manifest, engine.tables
+    if not any(row.floor for row in manifest.look(branch)[2].tables.values()):
+        return
+    with Locks.of(manifest.root.objects).exclusive(timeout_seconds=timeout_seconds) as grant:
+        withdraw_all(manifest.root.objects)  # whoever was about to make a branch may have looked before these versions were given up
+        found, _, state = manifest.look(branch)
+        shown = frozenset(_shown(manifest))
+        for row in state.tables.values():
+            if row.floor and row.owner == found.native:
+                table = tables.open(row.ref)
+                spent = [version for version in versions_below(table, row.floor) if row.ref.at(version) not in shown]
+                reach(Fault.RECLAIM_BEFORE)
+                grant.check()  # what was given up and is not shown will not be shown again; but who lost its lock removes nothing
+                remove_versions(table, spent)
+                tables.forget(row.ref.at(version) for version in spent)
+                reach(Fault.RECLAIM_AFTER)
+
+
+def _shown(manifest: Manifest) -> Iterator[TableRef]:
+    """What every branch shows now, and what it was made with: the first commits on it still show that."""
+    for name in (MAIN, *list_branches(manifest.root.objects)):
+        branch, _, state = manifest.look(name)
+        states = [state] if branch.parent is None else [state, manifest.snapshot(branch.parent, at=branch.forked_at).state]
+        yield from (row.ref for each in states for row in each.tables.values() if not row.dropped)
 
 
 class Wanted(NamedTuple):
@@ -42,26 +79,25 @@ class AppliedSchema(msgspec.Struct, frozen=True):
     manifest_version: int
 
 
-def apply(
-    manifest: Manifest, tables: Tables, wanted: Wanted, *, catalog_of: CatalogOf, branch: BranchName, actor: str | None
-) -> AppliedSchema:
+def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None) -> AppliedSchema:
     """Make the wanted schema the accepted one of a branch, and its tables what it says, in one commit."""
     steps: tuple[Step, ...] = ()
 
     def prepare(snapshot: Snapshot) -> Prepared:
         nonlocal steps  # planned anew on every snapshot: a handle knows no schema but the branch's own (S-10)
-        accepted = catalog_of(snapshot)
+        accepted = engine.catalog(snapshot)
         evolution = evolve(wanted, accepted)
         _refuse_unsupported(evolution.plan)
         steps = evolution.plan.steps
         return prepare_migration(wanted, accepted, evolution, snapshot)
 
-    commit = write(manifest, tables, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
+    manifest = engine.manifest
+    commit = write(engine, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
     snapshot = manifest.snapshot(branch)
     if branch == MAIN:
         write_schema_copy(manifest.root, manifest.schema(snapshot.state.head.schema))
     if wanted.allow_data_loss:
-        _reclaim(manifest, tables, branch, commit)
+        _reclaim(engine, branch, commit)
     version = commit.manifest_version if commit is not None else snapshot.version
     return AppliedSchema(supported=True, applied=commit is not None, steps=steps, commit=commit, manifest_version=version)
 
@@ -103,10 +139,10 @@ def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, s
     )
 
 
-def _reclaim(manifest: Manifest, tables: Tables, branch: BranchName, commit: Commit | None) -> None:
+def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
     """Also when nothing was applied now: an earlier apply may have been stopped after its commit."""
     try:
-        reclaim(manifest, tables, branch)
+        reclaim(engine, branch)
     except OmniGraphError as error:
         if commit is None:
             raise

@@ -1,0 +1,1 @@
+"""Whole snapshots out of a graph: exports and copies."""

@@ -1,0 +1,1 @@
+"""Plans and snapshots -> rows: what a query runs on."""

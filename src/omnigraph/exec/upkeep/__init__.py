@@ -1,0 +1,1 @@
+"""Derived state and health: indexes built, graphs checked."""

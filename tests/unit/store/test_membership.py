@@ -64,7 +64,8 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _index_in(column: pa.ChunkedArray, values: pa.ChunkedArray, *, skip_nulls: bool = False) -> list[int]:
-    return pc.index_in(_plain(column), value_set=_plain(values), skip_nulls=skip_nulls).fill_null(-1).to_pylist()
+    found: list[int] = pc.index_in(_plain(column), value_set=_plain(values), skip_nulls=skip_nulls).fill_null(-1).to_pylist()
+    return found
 
 
 def _located(keys: KeySet, column: pa.ChunkedArray) -> list[int]:

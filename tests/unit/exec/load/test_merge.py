@@ -10,7 +10,8 @@ import omnigraph as og
 from bench.child import cost_of
 from bench.scenario.merge import ID_BYTES, ROWS, SCHEMA, batches, merge_long_ids
 from omnigraph.errors import StorageError
-from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, run_load
+from omnigraph.exec.load.load import Load, LocalIntake, run_load
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.write.protocol import Request
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.model import CommitKind

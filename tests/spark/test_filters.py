@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import datasource as ds
 
 from omnigraph.graph import Graph
-from omnigraph.spark.filters import MOST_VALUES, pushed, sql
+from omnigraph.spark.filters import MAX_IN_VALUES, push_down, sql
 from tests.spark.world import DAYS, TEXTS, TIMES, WHOLE, make_world
 
 if TYPE_CHECKING:
@@ -38,18 +38,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
+def _pushed(column: str, value: Any) -> Any:
+    return Decimal(value) if column == "huge" else value
+
+
 def random_filter(rng: random.Random) -> ds.Filter:
     column = rng.choice(list(COMPARED))
     path, pool = (column,), COMPARED[column]
     value = rng.choice(pool)
-    as_pushed = Decimal(value) if column == "huge" else value
+    as_pushed = _pushed(column, value)
     made: ds.Filter
     match rng.randrange(6):
         case 0:
             made = rng.choice((ds.IsNull, ds.IsNotNull))(path)
         case 1:
             chosen = rng.sample(pool, rng.randrange(1, 1 + min(4, len(pool))))
-            made = ds.In(path, tuple(Decimal(one) if column == "huge" else one for one in chosen))
+            made = ds.In(path, tuple(_pushed(column, one) for one in chosen))
         case 2 if isinstance(value, str):
             made = rng.choice(TEXTUAL)(path, value[: rng.randrange(3)])
         case _:
@@ -134,8 +138,8 @@ def test_what_the_two_would_judge_differently_stays_with_spark(world: Graph) -> 
         ds.IsNull(("data",)),
         ds.IsNotNull(("texts",)),
         ds.EqualTo(("numbers", "element"), 1),
-        ds.In(("small",), tuple(range(MOST_VALUES + 1))),
+        ds.In(("small",), tuple(range(MAX_IN_VALUES + 1))),
     ]
-    assert pushed(left, entity) == (None, left)
-    assert pushed([ds.Not(one) for one in left], entity)[0] is None
-    assert pushed([ds.IsNull(("real",)), left[0]], entity) == ("(`real` IS NULL)", [left[0]])
+    assert push_down(left, entity) == (None, left)
+    assert push_down([ds.Not(one) for one in left], entity)[0] is None
+    assert push_down([ds.IsNull(("real",)), left[0]], entity) == ("(`real` IS NULL)", [left[0]])

@@ -80,8 +80,8 @@ def connected(cluster: Cluster, *, fault: str = "", settings: Mapping[str, str] 
         app="omnigraph-cluster-tests",
         memory="512m",
         settings={
-            "spark.sessions.host": "127.0.0.1",
-            "spark.sessions.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "true",
             "spark.ui.port": "0",
             "spark.executor.memory": "512m",
@@ -115,7 +115,7 @@ def tasks(spark: SparkSession) -> list[Any]:
     return [task for id_, attempt in stages for task in asked(spark, f"stages/{id_}/{attempt}/taskList?length=1000")]
 
 
-def until(found: Callable[[], T], what: str, say: Callable[[], str] = lambda: "") -> T:
+def until(found: Callable[[], T | None], what: str, say: Callable[[], str] = lambda: "") -> T:
     """What `found` finds, as soon as it finds something."""
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:

@@ -38,18 +38,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
+def _pushed(column: str, value: Any) -> Any:
+    return Decimal(value) if column == "huge" else value
+
+
 def random_filter(rng: random.Random) -> ds.Filter:
     column = rng.choice(list(COMPARED))
     path, pool = (column,), COMPARED[column]
     value = rng.choice(pool)
-    as_pushed = Decimal(value) if column == "huge" else value
+    as_pushed = _pushed(column, value)
     made: ds.Filter
     match rng.randrange(6):
         case 0:
             made = rng.choice((ds.IsNull, ds.IsNotNull))(path)
         case 1:
             chosen = rng.sample(pool, rng.randrange(1, 1 + min(4, len(pool))))
-            made = ds.In(path, tuple(Decimal(one) if column == "huge" else one for one in chosen))
+            made = ds.In(path, tuple(_pushed(column, one) for one in chosen))
         case 2 if isinstance(value, str):
             made = rng.choice(TEXTUAL)(path, value[: rng.randrange(3)])
         case _:
@@ -102,10 +106,10 @@ def test_a_pushed_filter_keeps_the_rows_that_spark_would_keep(spark: SparkSessio
     made = spark.read.format("omnigraph").options(graph=world.uri, type="Every").load()
     judged = made.select("id", *(in_spark(one).alias(f"f{at}") for at, one in enumerate(filters))).collect()
     entity = world.catalog.node("Every")
-    row = world._manifest.snapshot().state.table("node:Every")
+    row = world.engine.manifest.snapshot().state.table("node:Every")
     assert entity is not None
     assert row is not None
-    table = world._tables.open(row.ref)
+    table = world.engine.tables.open(row.ref)
     parts = [part.fragment_id for part in table.dataset.get_fragments()]
     taken = 0
     for at, one in enumerate(filters):

@@ -7,6 +7,7 @@ import json
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ def graph(s3_server: S3Server, s3_uri: str) -> Graph:
 
 
 def options(graph: Graph, type_: str, **more: str) -> dict[str, str]:
-    storage = {f"{STORAGE}{name}": value for name, value in graph._manifest.root.storage_options.items()}
+    storage = {f"{STORAGE}{name}": value for name, value in graph.engine.manifest.root.storage_options.items()}
     return {"graph": graph.uri, "type": type_, **storage, **more}
 
 
@@ -59,7 +60,7 @@ def names(graph: Graph, branch: str = "main") -> list[str]:
 
 def data_files(graph: Graph) -> set[str]:
     """Every object under the data folders of tables and of their native branches."""
-    objects = graph._manifest.root.objects
+    objects = graph.engine.manifest.root.objects
     found, folders = set(), [row.path for row in graph.snapshot().tables]
     while folders:
         for entry in objects.list(folders.pop()):
@@ -100,7 +101,10 @@ def test_records_frames_and_tables_are_loaded(spark: SparkSession, graph: Graph,
     assert load().nodes("Person", people).edges("Knows", knows).commit().total == 3
     graph.branches.create("work")
     pq.write_table(pa.table({"name": ["Hal", "Ida"]}), tmp_path / "people.parquet", row_group_size=1)
-    tables = {"Person": tmp_path / "people.parquet", "Knows": written(tmp_path, "knows.csv", b"from,to\nHal,Ida\n")}
+    tables: dict[str, str | PathLike[str]] = {
+        "Person": tmp_path / "people.parquet",
+        "Knows": written(tmp_path, "knows.csv", b"from,to\nHal,Ida\n"),
+    }
     assert load("work").tables(tables).commit().total == 3
     graph.refresh()
     assert names(graph) == ["Ada", "Ben", "Cyd", "Dee", "Eve", "Fay", "Gus"]
@@ -221,7 +225,7 @@ def test_the_options_show_in_no_plan_and_no_repr(spark: SparkSession, graph: Gra
     remembered = _remembered(spark)
     assert "AppendData omnigraph" in remembered
     assert "MapInArrow" in remembered
-    reprs = [repr(one) for one in (asked, wanted, asked.place, GraphLoad(spark, graph), graph, graph._manifest.root, made)]
+    reprs = [repr(one) for one in (asked, wanted, asked.place, GraphLoad(spark, graph), graph, graph.engine.manifest.root, made)]
     assert SECRET_KEY not in "\n".join([plan.getvalue(), remembered, *reprs])
 
 

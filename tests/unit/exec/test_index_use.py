@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -169,7 +170,7 @@ def test_a_plan_claims_an_index_exactly_where_one_leads(graphs: dict[str, Graph]
 def plan(graph: Graph, clause: str) -> ops.ReadPlan:
     query = f"query q() {{ match {{ $t: Thing  {clause} }} return {{ $t.name }} }}".replace("'", '"')
     read = check_read(select_query(parse_queries(query), None), graph.catalog)
-    known = Surveyor(graph._tables).statistics(graph._manifest.snapshot(), graph.catalog, types=[thing(graph).id])
+    known = Surveyor(graph.engine.tables).statistics(graph.engine.manifest.snapshot(), graph.catalog, types=[thing(graph).id])
     return plan_read(read, bind_parameters(read.parameters, None), now_ms=0, statistics=known)
 
 
@@ -186,7 +187,7 @@ def test_an_index_never_changes_which_rows_match(graphs: dict[str, Graph], table
     """X-03: no index, a whole one and a partial one agree, at the edges of every type: zeros of both signs, NaN, nulls, extremes."""
     name = data.draw(st.sampled_from(INDEXED), label="column")
     field = field_of(graphs["whole"], name)
-    values = st.sampled_from([value for value in STORED[name] if value is not None])
+    values: st.SearchStrategy[Any] = st.sampled_from([value for value in STORED[name] if value is not None])
     operator = data.draw(st.sampled_from([*Comparison, "in", "prefix", "null", "not null"]), label="operator")
     value = data.draw(values, label="value")
     match operator:

@@ -11,7 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, KeyConflict, Kind, OmniGraphError, Unsupported
-from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, Progress, Stage
+from omnigraph.exec.load.load import Load, LocalIntake, Progress, Stage
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import Code
 from omnigraph.exec.write.protocol import Request, write
 from omnigraph.faults import Fault, armed
@@ -143,7 +144,8 @@ def test_a_load_with_anything_wrong_changes_nothing_and_leaves_nothing(graph: Gr
     before, files, rows = graph.snapshot(), files_of(graph), shown(graph)
     with pytest.raises(InvalidInput) as caught:
         graph.load(data, mode="merge")
-    (first, *_) = caught.value.facts["problems"]  # type: ignore[misc]
+    problems: Any = caught.value.facts["problems"]
+    (first, *_) = problems
     assert (first.code, first.line) == (code, line), first
     assert (graph.snapshot(), shown(graph)) == (before, rows)
     assert files_of(graph) == files
@@ -244,11 +246,11 @@ def test_an_id_given_twice_on_a_branch_is_refused_before_it_has_a_table_of_its_o
 def test_a_load_that_was_overtaken_is_checked_again_on_what_is_there_now(graph: Graph) -> None:
     """V-15: the email was free when the load was read, and is not when it lands."""
     data = ndjson({"type": "Person", "data": {"name": "Eva", "email": "eve@x"}})
-    load = Load(LocalIntake(data), LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True)
-    load.prepare(graph._manifest.snapshot())
+    load = Load(graph.engine, LocalIntake(data), LoadMode.APPEND, write=True)
+    load.prepare(graph.engine.manifest.snapshot())
     graph.mutate('query q() { insert Person { name: "Eve", email: "eve@x" } }')
     with pytest.raises(InvalidInput, match=r"@unique violation on Person\.email"):
-        load.prepare(graph._manifest.snapshot())
+        load.prepare(graph.engine.manifest.snapshot())
 
 
 @pytest.mark.parametrize("once", [False, True])
@@ -256,10 +258,10 @@ def test_a_load_finds_the_branch_forked_by_another_meanwhile(graph: Graph, once:
     """The files lie where nobody will look for them, and are moved; the input is not read again."""
     graph.branches.create("work")
     data = iter(ndjson(*OVER).decode().splitlines()) if once else ndjson(*OVER)
-    load = Load(LocalIntake(data), LoadMode.MERGE, tables=graph._tables, catalog_of=graph._catalog, write=True)
-    load.prepare(graph._manifest.snapshot(WORK))
+    load = Load(graph.engine, LocalIntake(data), LoadMode.MERGE, write=True)
+    load.prepare(graph.engine.manifest.snapshot(WORK))
     graph.load(ndjson(*SECOND), branch="work")
-    write(graph._manifest, graph._tables, Request(CommitKind.LOAD, branch=WORK), load.prepare)
+    write(graph.engine, Request(CommitKind.LOAD, branch=WORK), load.prepare)
     assert people(graph, "work") == ["Ada", "Ben", "Cyd", "Dee", "Eve"]
     assert graph.verify() == []
 
@@ -297,9 +299,9 @@ def test_progress_is_told_from_the_first_byte_to_the_commit(graph: Graph, tmp_pa
 
 def test_key_columns_past_the_budget_are_read_back_from_the_files(graph: Graph) -> None:
     data = ndjson(*({"type": "Person", "data": {"name": f"p{n}", "email": f"{n}@x"}} for n in range(500)), FIRST[0])
-    load = Load(LocalIntake(data), LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True, key_bytes=2_000)
+    load = Load(graph.engine, LocalIntake(data), LoadMode.APPEND, write=True, key_bytes=2_000)
     with pytest.raises(KeyConflict) as caught:
-        load.prepare(graph._manifest.snapshot())
+        load.prepare(graph.engine.manifest.snapshot())
     assert caught.value.facts["line"] == 501
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -148,6 +149,14 @@ def test_every_promise_is_cited_by_a_test() -> None:
 def test_every_behaviour_that_the_source_cites_is_proved_by_a_test() -> None:
     assert len(cited("tests", BEHAVIOUR)) > 100
     assert cited("src", BEHAVIOUR) - cited("tests", BEHAVIOUR) == set()
+
+
+def test_every_dependency_is_explained() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    names = {re.split(r"[\[<>=]", one)[0] for one in wanted} - {"omnigraph"}
+    page = (ROOT / "docs/design/dependencies.md").read_text("utf-8")
+    assert [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", page)] == []
 
 
 def test_facts_about_lance_are_on_their_own_page() -> None:

@@ -98,6 +98,6 @@ SOURCES: Mapping[str, Callable[[Records, Path], Any]] = {
 
 def shown(graph: Graph, branch: str = "main") -> dict[str, list[dict[str, Any]]]:
     """Every row of every type, by alias, in the order of ids."""
-    snapshot = graph._manifest.snapshot(BranchName(branch))
-    rows = {row.alias: graph._tables.open(row.ref).scan().read_all().to_pylist() for row in snapshot.state.tables.values()}
+    snapshot = graph.engine.manifest.snapshot(BranchName(branch))
+    rows = {row.alias: graph.engine.tables.open(row.ref).scan().read_all().to_pylist() for row in snapshot.state.tables.values()}
     return {alias: sorted(found, key=lambda row: str(row["id"])) for alias, found in rows.items()}

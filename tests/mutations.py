@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import pyarrow as pa
 
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Append, Prepared, Request, write
 from omnigraph.graph import Graph, Receipt
 from omnigraph.ids import BranchName
@@ -46,7 +47,7 @@ def run(
 
 
 def table_row(graph: Graph, alias: str, *, branch: str = "main") -> TableRow:
-    row = graph._manifest.snapshot(BranchName(branch)).state.table(alias)  # the row itself, which the façade does not show
+    row = graph.engine.manifest.snapshot(BranchName(branch)).state.table(alias)  # the row itself, which the façade does not show
     assert row is not None
     return row
 
@@ -96,7 +97,7 @@ def fill(graph: Graph, contents: Mapping[str, pa.Table]) -> None:
     """Many rows at once, by the write protocol."""
     manifest = manifest_of(graph)
     changes = {table_row(graph, alias).id: Append(content) for alias, content in contents.items()}
-    write(manifest, Tables(manifest.root), Request(CommitKind.LOAD), lambda _: Prepared(changes))
+    write(Engine(manifest), Request(CommitKind.LOAD), lambda _: Prepared(changes))
 
 
 def build_indexes(graph: Graph, alias: str, *columns: str) -> None:

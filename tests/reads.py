@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.exec.read.query import Ask
+from omnigraph.exec.compiled import Call
+from omnigraph.exec.query import query
 from omnigraph.exec.read.run import HELD_BYTES
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph, init
@@ -73,7 +74,7 @@ def bag(
 
 def routed(graph: Graph, body: str, route: Route, *, held_bytes: int = HELD_BYTES) -> list[tuple[Any, ...]]:
     """The rows when every link is followed one way, whatever the plan chose."""
-    ask = Ask(Source(text_of(body), "query.gq"), None, None, 0)
-    snapshot = graph._manifest.snapshot()  # below the façade, which has no such choice
-    result = graph._queries.result(ask, snapshot, watch=Watch(), route=route, held_bytes=held_bytes)
+    ask = Call(Source(text_of(body), "query.gq"), None, None, 0)
+    snapshot = graph.engine.manifest.snapshot()  # below the façade, which has no such choice
+    result = query(graph.engine, ask, snapshot, watch=Watch(), route=route, held_bytes=held_bytes)
     return sorted(result.tuples(), key=repr)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Overwrite, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.store.tables import Tables
 from tests.graphs import COMPANY, PERSON, people
 
 
@@ -30,12 +30,12 @@ def put(
         return Prepared({named[alias]: change for alias, change in changes.items()}, counts={"changes": len(changes)})
 
     request = Request(CommitKind.MUTATE, branch=branch, token=token, if_commit=if_commit, actor=actor)
-    return write(manifest, Tables(manifest.root), request, prepare)
+    return write(Engine(manifest), request, prepare)
 
 
 def work(manifest: Manifest, prepare: Callable[[Snapshot], Prepared], *, branch: BranchName = MAIN) -> Written:
     """Whatever a preparation makes of the snapshot it is given, as changes of a schema are prepared."""
-    return write(manifest, Tables(manifest.root), Request(CommitKind.SCHEMA, branch=branch, actor="act-writer"), prepare)
+    return write(Engine(manifest), Request(CommitKind.SCHEMA, branch=branch, actor="act-writer"), prepare)
 
 
 def upsert(manifest: Manifest, *ids: str, n: int = 0, branch: BranchName = MAIN, alias: str = PERSON, token: str | None = None) -> Written:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import omnigraph as og
 from bench.report import Timing, save, show, timed
 from omnigraph.catalog.tables import table_schema
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.indices import IndexProgress
 from omnigraph.exec.write.protocol import Append, Prepared, Request, write
 from omnigraph.graph import Graph
@@ -22,7 +23,7 @@ from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.model import CommitKind
 from omnigraph.store.index import IndexKind, IndexSpec, write_index
 from omnigraph.store.root import FSYNC_ENVIRONMENT, open_root
-from omnigraph.store.tables import Table, Tables, one_of
+from omnigraph.store.tables import Table, one_of
 
 SCHEMA = "node Person { name: String @key  born: I32? @index }\nedge Knows: Person -> Person"
 NODES, EDGES = 1_000_000, 4_000_000
@@ -71,13 +72,13 @@ def fill(graph: Graph) -> None:
     manifest = open_graph(open_root(graph.uri))
     rows = manifest.snapshot().state
     changes = {row.id: Append(people if row.alias == "node:Person" else knows) for row in rows.tables.values()}
-    write(manifest, Tables(manifest.root), Request(CommitKind.LOAD), lambda _: Prepared(changes))
+    write(Engine(manifest), Request(CommitKind.LOAD), lambda _: Prepared(changes))
 
 
 def opened(graph: Graph, alias: str) -> Table:
-    row = graph._manifest.snapshot().state.table(alias)
+    row = graph.engine.manifest.snapshot().state.table(alias)
     assert row is not None
-    return graph._tables.open(row.ref)
+    return graph.engine.tables.open(row.ref)
 
 
 def building(graph: Graph) -> list[Timing]:

@@ -60,7 +60,7 @@ def ours(folder: Path, rows: pa.Table, *, history: int) -> Callable[[], object]:
 
 def _fill(graph: Graph, rows: pa.Table) -> None:
     """A million rows and the index, through the storage layer: loading is not what is measured."""
-    manifest, tables = graph._manifest, Tables(graph._manifest.root)
+    manifest, tables = graph.engine.manifest, Tables(graph.engine.manifest.root)
     before = manifest.snapshot().state.table("node:Person")
     assert before is not None
     added = stage.append(tables.open(before.ref), rows)

@@ -81,7 +81,7 @@ __all__ = [
     "open",
 ]
 
-_ELSEWHERE = {"AppliedSchema": "exec.migrate", "Indexes": "exec.indices", "SchemaPlan": "catalog.evolve"}
+_ELSEWHERE = {"AppliedSchema": "exec.write.migrate", "Indexes": "exec.upkeep.indices", "SchemaPlan": "catalog.evolve"}
 
 
 def __getattr__(name: str) -> object:

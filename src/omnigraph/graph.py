@@ -13,28 +13,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
-from omnigraph.catalog import Catalog, build_catalog, decode, encode
+from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.errors import InvalidInput, Kind, Unsupported
-from omnigraph.exec.adjacency.cache import cache_folder
-from omnigraph.exec.adjacency.topology import Topology
+from omnigraph.exec.compiled import Call
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
-from omnigraph.exec.read.query import Ask, Queries
+from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash, new_hex16
-from omnigraph.lang import Source, located, parse_queries, parse_schema, select_query
+from omnigraph.ids import MAIN, BranchName, CommitId, new_hex16
+from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
-from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import check_name, list_branches
-from omnigraph.plan.check import check_mutation
 from omnigraph.plan.explain import Explanation
-from omnigraph.plan.params import bind_parameters
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
-from omnigraph.store.tables import Tables
 
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
-    from omnigraph.exec.write.protocol import Prepared, Request, Written
+    from omnigraph.exec.write.protocol import Request, Written
 
 __all__ = [
     "Branches",
@@ -78,7 +74,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(create_graph(root, schema=text, tables=tables, actor=actor), mode="rw", actor=actor)
+    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
 
 
 @waited_for
@@ -92,11 +88,11 @@ def open_(
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is neither 'r' nor 'rw'", mode=mode)
     root = open_root(uri, storage_options=storage_options)
-    graph = Graph(open_graph(root, writable=mode == "rw"), mode=mode, actor=actor)
+    graph = Graph(Engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
         from omnigraph.manifest.recover import heal_dead
 
-        heal_dead(graph._manifest, graph._tables)
+        heal_dead(graph.engine.manifest, graph.engine.tables)
     return graph
 
 
@@ -104,11 +100,9 @@ def open_(
 class Graph:
     """One open graph. Safe to use from many threads; every read sees the newest commit unless told otherwise."""
 
-    def __init__(self, manifest: Manifest, *, mode: Mode, actor: str | None) -> None:
-        self._manifest = manifest
-        self._tables = Tables(manifest.root)
-        self._catalogs: dict[SchemaHash, Catalog] = {}
-        self._queries: Final = Queries(self._tables, Topology(self._tables, cache_folder(manifest.graph_id)), self._catalog)
+    def __init__(self, engine: Engine, *, mode: Mode, actor: str | None) -> None:
+        self.engine: Final = engine
+        """What packages on top of the graph work on. Its methods may change from release to release; those of `Graph` may not."""
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -118,7 +112,7 @@ class Graph:
 
     @property
     def uri(self) -> str:
-        return self._manifest.root.uri
+        return self.engine.root.uri
 
     @property
     def schema(self) -> str:
@@ -127,13 +121,13 @@ class Graph:
 
     def schema_of(self, branch: str) -> str:
         """A branch's accepted schema, as it was written."""
-        snapshot = self._manifest.snapshot(BranchName(branch))
-        return self._manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
+        snapshot = self.engine.manifest.snapshot(BranchName(branch))
+        return self.engine.manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
 
     @property
     def catalog(self) -> Catalog:
         """What main's schema means."""
-        return self._catalog(self._manifest.snapshot())
+        return self.engine.catalog(self.engine.manifest.snapshot())
 
     def mutate(
         self,
@@ -147,22 +141,10 @@ class Graph:
         message: str | None = None,
     ) -> Receipt:
         """Run one mutation of a `.gq` text as one commit. A retry with the same `token` gets the first receipt."""
-        from omnigraph.exec.write.mutate import EDGES, NODES, prepare_mutation
-        from omnigraph.exec.write.protocol import Request, write
-        from omnigraph.plan.writes import plan_mutation
+        from omnigraph.exec.write.mutate import EDGES, NODES, mutate
+        from omnigraph.exec.write.protocol import Request
 
         self._writable()
-        instant_ms = int(now().timestamp() * 1000)  # W-49: one instant, however often the write is prepared
-        text = _source(source, QUERY_NAME)
-        query = select_query(parse_queries(text.text, name=text.name), name)
-
-        def prepare(snapshot: read.Snapshot) -> Prepared:
-            catalog = self._catalog(snapshot)
-            with located(text):
-                mutation = check_mutation(query, catalog)
-                plan = plan_mutation(mutation, bind_parameters(mutation.parameters, params), now_ms=instant_ms)
-            return prepare_mutation(plan, catalog, snapshot, self._tables)
-
         request = Request(
             CommitKind.MUTATE,
             branch=BranchName(branch),
@@ -171,7 +153,7 @@ class Graph:
             token=token,
             if_commit=CommitId(if_commit) if if_commit is not None else None,
         )
-        written = _of_kind(write(self._manifest, self._tables, request, prepare), request)
+        written = _of_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
     def query(
@@ -189,9 +171,9 @@ class Graph:
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
 
         def run() -> Result:
-            ask, snapshot = _ask(source, name, params), self._snapshot(branch, at)
-            with self._manifest.reading(snapshot, past=at is not None):
-                return self._queries.result(ask, snapshot, watch=watch)
+            call, snapshot = _call(source, name, params), self.engine.snapshot(branch, at)
+            with self.engine.reading(snapshot, at):
+                return query(self.engine, call, snapshot, watch=watch)
 
         return watch.guard(run)
 
@@ -214,9 +196,9 @@ class Graph:
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
 
         def run() -> Explanation:
-            ask, snapshot = _ask(source, name, params), self._snapshot(branch, at)
-            with self._manifest.reading(snapshot, past=at is not None):
-                return self._queries.explanation(ask, snapshot, run_with=watch if analyze else None)
+            call, snapshot = _call(source, name, params), self.engine.snapshot(branch, at)
+            with self.engine.reading(snapshot, at):
+                return explanation(self.engine, call, snapshot, run_with=watch if analyze else None)
 
         return watch.guard(run)
 
@@ -240,7 +222,7 @@ class Graph:
         """
         from omnigraph.exec.load.load import LocalIntake
 
-        return self._load(
+        return self.load_intake(
             LocalIntake(data),
             mode,
             branch=branch,
@@ -252,7 +234,7 @@ class Graph:
             on_progress=on_progress,
         )
 
-    def _load(
+    def load_intake(
         self,
         intake: Intake,
         mode: str,
@@ -265,7 +247,7 @@ class Graph:
         on_progress: OnProgress | None,
         dry_run: bool = False,
     ) -> LoadReceipt:
-        """A load, whoever reads its rows."""
+        """A load whose rows an intake reads: how Spark brings them."""
         from omnigraph.exec.load.load import Load, run_load
         from omnigraph.exec.write.protocol import Request, Written
 
@@ -274,27 +256,19 @@ class Graph:
         chosen = _load_mode(mode)
         if report_errors < 1:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
-        load = Load(
-            intake,
-            chosen,
-            tables=self._tables,
-            catalog_of=self._catalog,
-            write=not dry_run,
-            report_errors=report_errors,
-            on_progress=on_progress,
-        )
+        load = Load(self.engine, intake, chosen, write=not dry_run, report_errors=report_errors, on_progress=on_progress)
         if dry_run:
             there = from_branch if from_branch is not None and branch not in self.branches.list() else branch
-            return _load_receipt(branch, chosen, Written(None, load.prepare(self._manifest.snapshot(BranchName(there))).counts))
+            return _load_receipt(branch, chosen, Written(None, load.prepare(self.engine.manifest.snapshot(BranchName(there))).counts))
         request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
         base = BranchName(from_branch) if from_branch is not None else None
-        return _load_receipt(branch, chosen, _of_kind(run_load(self._manifest, request, load, from_=base), request))
+        return _load_receipt(branch, chosen, _of_kind(run_load(self.engine, request, load, from_=base), request))
 
     def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
         """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
         from omnigraph.exec.write.migrate import Wanted, evolve
 
-        accepted = self._catalog(self._manifest.snapshot(BranchName(branch)))
+        accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
     def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
@@ -305,27 +279,25 @@ class Graph:
 
         self._writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self._manifest, self._tables, wanted, catalog_of=self._catalog, branch=BranchName(branch), actor=self.actor)
+        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor)
 
     def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._writable()
-        return ensure_indices(
-            self._manifest, self._tables, self._catalog, branch=BranchName(branch), actor=self.actor, on_progress=on_progress
-        )
+        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
         from omnigraph.exec.history.export import export_lines
 
-        snapshot = self._snapshot(branch, at)
+        snapshot = self.engine.snapshot(branch, at)
 
-        lines = export_lines(self._tables, snapshot, self._catalog(snapshot), types=types)
+        lines = export_lines(self.engine.tables, snapshot, self.engine.catalog(snapshot), types=types)
 
         def read() -> Iterator[str]:
-            with self._manifest.reading(snapshot, past=at is not None):
+            with self.engine.reading(snapshot, at):
                 yield from lines
 
         return waited_for_steps(read())
@@ -336,38 +308,38 @@ class Graph:
 
         target = open_root(uri, storage_options=storage_options)
         name = BranchName(branch) if branch is not None else None
-        made = copy_graph(self._manifest, self._tables, self._catalog, target, branch=name, actor=self.actor)
-        return Graph(made, mode="rw", actor=self.actor)
+        made = copy_graph(self.engine, target, branch=name, actor=self.actor)
+        return Graph(Engine(made), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
         from omnigraph.exec.blobs import find_blob
 
-        snapshot = self._snapshot(branch, at)
-        reading = partial(self._manifest.reading, snapshot, past=at is not None)
+        snapshot = self.engine.snapshot(branch, at)
+        reading = partial(self.engine.reading, snapshot, at)
         with reading():
-            catalog = self._catalog(snapshot)
-            return find_blob(self._tables, snapshot, catalog, kind=kind, type_=type_, id_=id_, property_=property_, reading=reading)
+            catalog = self.engine.catalog(snapshot)
+            return find_blob(self.engine.tables, snapshot, catalog, kind=kind, type_=type_, id_=id_, property_=property_, reading=reading)
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
         """A branch now, or at a commit, a manifest version or a moment."""
-        found = self._snapshot(branch, at)
+        found = self.engine.snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
         """The history of a branch, newest first."""
         if limit is not None and limit < 0:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit {limit} is negative", limit=limit)
-        return self._manifest.commits(BranchName(branch), limit=limit)
+        return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
-        return self._manifest.commit(CommitId(id_))
+        return self.engine.manifest.commit(CommitId(id_))
 
     def recoveries(self) -> list[Recovery]:
         """Interrupted writes that were finished or undone, newest first, on every branch."""
         found: dict[CommitId, Recovery] = {}
-        for branch in (MAIN, *list_branches(self._manifest.root.objects)):
-            for commit in self._manifest.commits(branch):
+        for branch in (MAIN, *list_branches(self.engine.root.objects)):
+            for commit in self.engine.manifest.commits(branch):
                 if commit.audit is not None:
                     found.setdefault(commit.id, _recovery(commit, commit.audit))
         return sorted(found.values(), key=lambda recovery: (recovery.at, recovery.commit_id), reverse=True)
@@ -378,42 +350,31 @@ class Graph:
         from omnigraph.manifest.recover import heal
 
         self._writable()
-        branches = (MAIN, *list_branches(self._manifest.root.objects))
-        return [audit for branch in branches for audit in heal(self._manifest, self._tables, branch, timeout_seconds=LOCK_SECONDS)]
+        branches = (MAIN, *list_branches(self.engine.root.objects))
+        return [
+            audit for branch in branches for audit in heal(self.engine.manifest, self.engine.tables, branch, timeout_seconds=LOCK_SECONDS)
+        ]
 
     def verify(self, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
         """Check the whole graph; an empty list is a sound one. `deep` reads every byte that a branch shows."""
         from omnigraph.exec.upkeep.verify import verify
 
-        return verify(self._manifest, self._tables, self._catalog, deep=deep, on_progress=on_progress)
+        return verify(self.engine, deep=deep, on_progress=on_progress)
 
     def info(self) -> Info:
-        root: Root = self._manifest.root
-        snapshot = self._manifest.snapshot()
+        root: Root = self.engine.root
+        snapshot = self.engine.manifest.snapshot()
         return Info(
             uri=root.uri,
-            graph_id=self._manifest.graph_id,
+            graph_id=self.engine.manifest.graph_id,
             format=FORMAT,
             mode=self.mode,
             fsync=root.sync,
             branches=1 + len(list_branches(root.objects)),
-            commits=len(self._manifest.commits()),
+            commits=len(self.engine.manifest.commits()),
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
-
-    def _snapshot(self, branch: str, at: str | int | datetime | None) -> read.Snapshot:
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        return self._manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
-
-    def _catalog(self, snapshot: read.Snapshot) -> Catalog:
-        """The catalog of a snapshot's own schema (D-14): decoded once a schema."""
-        schema = snapshot.state.head.schema
-        if (known := self._catalogs.get(schema)) is None:
-            text = self._manifest.schema(schema, branch=snapshot.branch.name)
-            known = self._catalogs[schema] = decode(text.ir.encode())
-        return known
 
     def _writable(self) -> None:
         if self.mode == "r":
@@ -426,8 +387,9 @@ def _source(text: str, name: str) -> Source:
     return Source(text, name)
 
 
-def _ask(source: str, name: str | None, params: Mapping[str, object] | None) -> Ask:
-    return Ask(_source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
+def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> Call:
+    """W-49: one instant a call, however often a write is prepared."""
+    return Call(_source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _of_kind(written: Written, request: Request) -> Written:
@@ -478,18 +440,18 @@ class Branches:
 
     def list(self) -> list[str]:
         """All names, main first."""
-        return [MAIN, *list_branches(self._graph._manifest.root.objects)]
+        return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
     def create(self, name: str, *, from_: str = MAIN) -> str:
         """Make a branch that sees what `from_` sees now. Nothing is copied."""
         from omnigraph.manifest.branches import create_branch
 
         self._graph._writable()
-        return create_branch(self._graph._manifest, name, from_=BranchName(from_)).name
+        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
 
     def delete(self, name: str) -> None:
         """Remove a branch and the forks that only it had."""
         from omnigraph.manifest.branches import delete_branch
 
         self._graph._writable()
-        delete_branch(self._graph._manifest, check_name(name))
+        delete_branch(self._graph.engine.manifest, check_name(name))

@@ -67,7 +67,7 @@ def test_a_graph_copied_from_s3_to_a_disk_can_be_written(s3_server: S3Server, s3
     options = s3_server.storage_options
     graph = og.init(s3_uri, schema=PERSON, storage_options=options)
     graph.mutate(INSERT, params={"name": "a"})
-    overtake(graph._manifest, times=3)
+    overtake(graph.engine.manifest, times=3)
     here = og.open(copied(s3_server, s3_uri, tmp_path / "g"))
     here.mutate(INSERT, params={"name": "b"})
     here.branches.create("work")

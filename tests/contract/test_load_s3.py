@@ -38,7 +38,7 @@ def test_a_load_killed_on_s3_is_undone_or_finished_by_the_next(
     """W-27, F-07: the next load waits for the lease to end, and resolves what it finds."""
     options = s3_server.storage_options
     graph = og.init(s3_uri, schema=SCHEMA, storage_options=options)
-    locks = Locks.of(graph._manifest.root.objects, ttl_seconds=TTL_SECONDS)
+    locks = Locks.of(graph.engine.manifest.root.objects, ttl_seconds=TTL_SECONDS)
     graph.load(ndjson(*FIRST), mode="append")
     graph.branches.create(WORK)
     (tmp_path / "data.ndjson").write_bytes(row.data)
@@ -56,7 +56,7 @@ def test_a_load_killed_on_s3_is_undone_or_finished_by_the_next(
 def test_a_refused_load_leaves_no_object_behind(s3_server: S3Server, s3_uri: str) -> None:
     graph = og.init(s3_uri, schema=SCHEMA, storage_options=s3_server.storage_options)
     graph.load(ndjson(*FIRST), mode="append")
-    objects = graph._manifest.root.objects
+    objects = graph.engine.manifest.root.objects
 
     def data_files() -> set[str]:
         return {path for row in graph.snapshot().tables for path in objects.list(f"{row.path}/data")}

@@ -28,13 +28,13 @@ def grow(graph: Graph, *, commits: int) -> None:
 
 def reads(graph: Graph) -> int:
     """The reads of a run on a handle that has written before, as a maintainer's has; tables and `__manifest` alike."""
-    handles = [graph._tables.open(row.ref).dataset for row in graph._manifest.snapshot().state.tables.values()]
-    _, ledger, _ = graph._manifest.look()
+    handles = [graph.engine.tables.open(row.ref).dataset for row in graph.engine.manifest.snapshot().state.tables.values()]
+    _, ledger, _ = graph.engine.manifest.look()
     for dataset in handles:
         dataset.io_stats_incremental()
     ledger.io_calls()
     graph.ensure_indices()
-    _, ledger, _ = graph._manifest.look()
+    _, ledger, _ = graph.engine.manifest.look()
     return sum(dataset.io_stats_incremental().read_iops for dataset in handles) + ledger.io_calls().reads
 
 

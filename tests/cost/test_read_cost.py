@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
+from omnigraph.exec.engine import Engine
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.manifest.birth import open_graph
@@ -35,17 +36,17 @@ class Counted:
     def __init__(self, place: Path) -> None:
         graph_of(place, person("a"), person("b"), film("f"), knows("a", "b"), acted("b", "f"))
         self.objects = CountingObjects(open_objects(str(place / "graph.omni")))
-        self.graph = Graph(open_graph(Root(self.objects)), mode="rw", actor=None)
+        self.graph = Graph(Engine(open_graph(Root(self.objects))), mode="rw", actor=None)
 
     def read(self, body: str, *, branch: str = "main") -> None:
         self.graph.query(text_of(body), branch=branch)
 
     @property
     def open_tables(self) -> Tables:
-        return self.graph._tables
+        return self.graph.engine.tables
 
     def manifest_reads(self, branch: str = "main") -> int:
-        _, ledger, _ = self.graph._manifest.look(BranchName(branch))
+        _, ledger, _ = self.graph.engine.manifest.look(BranchName(branch))
         return int(ledger.io_calls().reads)
 
 
@@ -74,7 +75,7 @@ def test_a_look_at_the_manifest_reads_nothing_when_nothing_is_new(counted: Count
     """K-01: the version probe is the whole cost of being sure."""
     counted.read(READS[0])
     counted.manifest_reads()
-    counted.graph._manifest.snapshot()
+    counted.graph.engine.manifest.snapshot()
     assert counted.manifest_reads() == 0
 
 
@@ -103,8 +104,8 @@ def test_a_fresh_branch_takes_the_adjacency_of_the_one_it_came_from(
 ) -> None:
     """K-17: the rows are the same, so nothing is built; and a query about one edge type builds that one only."""
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
-    fresh = Graph(open_graph(Root(open_objects(counted.graph.uri))), mode="rw", actor=None)
-    view = fresh._queries._view(fresh._manifest.snapshot())
+    fresh = Graph(Engine(open_graph(Root(open_objects(counted.graph.uri)))), mode="rw", actor=None)
+    view = fresh.engine.view(fresh.engine.manifest.snapshot())
     knows_type = fresh.catalog.edge("knows")
     acted_type = fresh.catalog.edge("actedIn")
     assert knows_type is not None
@@ -114,7 +115,7 @@ def test_a_fresh_branch_takes_the_adjacency_of_the_one_it_came_from(
     built = view.adjacency(type_ref(knows_type))
     assert {path.name.split("-")[1] for path in (tmp_path / "cache").rglob("edges-*")} == {knows_type.id}
     fresh.branches.create("other")
-    other = fresh._queries._view(fresh._manifest.snapshot(BranchName("other")))
+    other = fresh.engine.view(fresh.engine.manifest.snapshot(BranchName("other")))
     assert other.adjacency(type_ref(knows_type)) is built
 
 

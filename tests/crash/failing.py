@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.errors import NotFound
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
-from omnigraph.ids import MAIN, BranchName
+from omnigraph.ids import MAIN
 from omnigraph.store.index import existing
 from tests.loads import ndjson
 
@@ -204,12 +204,13 @@ Shown = dict[str, list[str]]
 def shown(graph: Graph) -> Shown:
     """Per branch its schema and rows; and the indexes that its tables have."""
     found: Shown = {}
+    tables = graph.engine.tables
     for branch in (MAIN, *graph.branches.list()):
-        snapshot = graph._manifest.snapshot(BranchName(branch))
+        snapshot = graph.engine.snapshot(branch)
         found[branch] = [graph.schema_of(branch), *graph.export(branch)]
         for row in snapshot.state.tables.values():
             if not row.dropped:
-                found[branch] += sorted(f"{row.alias}: {index.name.rpartition('_')[0]}" for index in existing(graph._tables.open(row.ref)))
+                found[branch] += sorted(f"{row.alias}: {index.name.rpartition('_')[0]}" for index in existing(tables.open(row.ref)))
     return found
 
 

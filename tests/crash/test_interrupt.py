@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Prepared, Request, Upsert, Written, write
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.store.tables import Tables
 from tests.crash.matrix import ALIASES, WRITERS, Point, check, content, images, points, prepare
 from tests.crasher import asleep
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, row_of
@@ -54,7 +54,7 @@ def test_a_write_whose_caller_went_away_finishes(tmp_path: Path) -> None:
         return Prepared({row_of(manifest, alias).id: Upsert(people("late")) for alias in ALIASES})
 
     def work() -> Written:
-        return write(manifest, Tables(manifest.root), Request(CommitKind.MUTATE), slow)
+        return write(Engine(manifest), Request(CommitKind.MUTATE), slow)
 
     async def caller() -> None:
         task = asyncio.create_task(asyncio.to_thread(work))

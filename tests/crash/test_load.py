@@ -78,7 +78,7 @@ def check(graph: Graph, row: Row, point: Point) -> None:
         assert shown(graph, branch) == expected(row, lands=point.lands)[branch]
         assert shown(og.open(graph.uri, mode="r"), branch) == expected(row, lands=point.lands)[branch]
     assert len(graph.recoveries()) == (1 if point.resolved else 0)
-    assert intents.pending(graph._manifest.root.objects) == []
+    assert intents.pending(graph.engine.manifest.root.objects) == []
     assert [finding for finding in graph.verify() if finding.severity == "error"] == []
 
 

@@ -132,7 +132,7 @@ def problems(disk: Disk, allowed: dict[str, Images]) -> list[str]:
             if without_next(images(at)) != healed:
                 found.append("the next write changed more than its own")
             found += [f"verify: {finding}" for finding in graph.verify() if finding.severity == "error"]
-            found += [f"an intent is left: {intent.operation}" for intent in intents.pending(graph._manifest.root.objects)]
+            found += [f"an intent is left: {intent.operation}" for intent in intents.pending(graph.engine.manifest.root.objects)]
         except Exception as error:  # noqa: BLE001  # reported with the rest
             found.append(f"afterwards: {type(error).__name__}: {error}")
     return found

@@ -198,7 +198,7 @@ def problems(twin: Twin, writer: Writer, failure: Failure, folder: Path, told: d
         if heard is Heard.RECEIPT:
             found += [f"a torn index is acknowledged: {path.name}" for path in folder.glob("*/*/*/_indices/*/*.lance") if not whole(path)]
         found += [f"verify: {finding}" for finding in graph.verify() if finding.severity == "error"]
-        found += [f"an intent is left: {intent.operation}" for intent in intents.pending(graph._manifest.root.objects)]
+        found += [f"an intent is left: {intent.operation}" for intent in intents.pending(graph.engine.manifest.root.objects)]
     except Exception as error:  # noqa: BLE001  # reported with the rest
         found.append(f"afterwards: {type(error).__name__}: {error}")
     return found

@@ -23,7 +23,8 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, LanguageError
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
-from omnigraph.exec.read.query import Ask
+from omnigraph.exec.compiled import Call
+from omnigraph.exec.query import query as run_query
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, BranchName, CommitId
@@ -137,9 +138,9 @@ def asked(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) ->
     if route is None:
         result = real.query(query.text, params=query.params, branch=stage.branch, at=stage.at)
     else:
-        snapshot = real._manifest.snapshot(BranchName(stage.branch), at=None if stage.at is None else CommitId(stage.at))
-        ask = Ask(Source(query.text, "query.gq"), None, query.params, NOW_MS)
-        result = real._queries.result(ask, snapshot, watch=Watch(), route=route)
+        snapshot = real.engine.manifest.snapshot(BranchName(stage.branch), at=None if stage.at is None else CommitId(stage.at))
+        ask = Call(Source(query.text, "query.gq"), None, query.params, NOW_MS)
+        result = run_query(real.engine, ask, snapshot, watch=Watch(), route=route)
     return Table(result.columns, tuple(result.tuples()))
 
 

@@ -44,7 +44,7 @@ def _commit(graph: Graph, changes: Mapping[tuple[TypeKind, str], Change], *, bra
     def prepare(snapshot: Snapshot) -> Prepared:
         return Prepared({_table(snapshot, *table): change for table, change in changes.items()})
 
-    write(graph._manifest, graph._tables, Request(CommitKind.LOAD, branch=BranchName(branch)), prepare)
+    write(graph.engine, Request(CommitKind.LOAD, branch=BranchName(branch)), prepare)
 
 
 def _table(snapshot: Snapshot, kind: TypeKind, name: str) -> TableId:

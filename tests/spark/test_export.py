@@ -76,7 +76,7 @@ def test_an_export_is_refused_before_anything_is_written(spark: SparkSession, wo
 
 def test_an_export_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     graph = make_world(tmp_path / "graph")
-    row = graph._manifest.snapshot().state.table("node:Every")
+    row = graph.engine.manifest.snapshot().state.table("node:Every")
     assert row is not None
     for file in (Path(graph.uri) / row.path / "data").glob("*.lance"):
         file.unlink()

@@ -102,10 +102,10 @@ def test_a_pushed_filter_keeps_the_rows_that_spark_would_keep(spark: SparkSessio
     made = spark.read.format("omnigraph").options(graph=world.uri, type="Every").load()
     judged = made.select("id", *(in_spark(one).alias(f"f{at}") for at, one in enumerate(filters))).collect()
     entity = world.catalog.node("Every")
-    row = world._manifest.snapshot().state.table("node:Every")
+    row = world.engine.manifest.snapshot().state.table("node:Every")
     assert entity is not None
     assert row is not None
-    table = world._tables.open(row.ref)
+    table = world.engine.tables.open(row.ref)
     parts = [part.fragment_id for part in table.dataset.get_fragments()]
     taken = 0
     for at, one in enumerate(filters):

@@ -36,10 +36,10 @@ def graph(tmp_path: Path) -> Graph:
 @contextmanager
 def unchanged(graph: Graph) -> Iterator[None]:
     """Commits, rows and files are what they were."""
-    before = (graph._manifest.snapshot().commit, shown(graph), data_files(graph))
+    before = (graph.engine.manifest.snapshot().commit, shown(graph), data_files(graph))
     yield
     graph.refresh()
-    assert (graph._manifest.snapshot().commit, shown(graph), data_files(graph)) == before
+    assert (graph.engine.manifest.snapshot().commit, shown(graph), data_files(graph)) == before
 
 
 def written(folder: Path, name: str, body: bytes) -> str:
@@ -132,11 +132,11 @@ def test_records_that_are_refused_leave_no_files(spark: SparkSession, graph: Gra
 
 def test_a_frame_that_cannot_be_computed(spark: SparkSession, graph: Graph) -> None:
     frame = spark.createDataFrame([("Q", "1900"), ("R", "soon")], "name string, born string").selectExpr("name", "cast(born as int) born")
-    before = (graph._manifest.snapshot().commit, shown(graph), data_files(graph))
+    before = (graph.engine.manifest.snapshot().commit, shown(graph), data_files(graph))
     with pytest.raises(InvalidInput, match="Spark cannot compute the rows") as caught:
         GraphLoad(spark, graph).nodes("Person", frame).commit()
     graph.refresh()
-    assert (graph._manifest.snapshot().commit, shown(graph), data_files(graph) - orphans(graph)) == before
+    assert (graph.engine.manifest.snapshot().commit, shown(graph), data_files(graph) - orphans(graph)) == before
     assert caught.value.facts["condition"] == "CAST_INVALID_INPUT"
     assert len(caught.value.message.splitlines()) == 1
 
@@ -227,17 +227,17 @@ def test_an_interrupt_stops_the_tasks(spark: SparkSession, graph: Graph, tmp_pat
     def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
 
-    before = graph._manifest.snapshot().commit
+    before = graph.engine.manifest.snapshot().commit
     with pytest.raises(KeyboardInterrupt):
         GraphLoad(spark, graph).ndjson(written(tmp_path, "a", ndjson(*SECOND))).commit(on_progress=interrupt)
-    assert graph._manifest.snapshot().commit == before
+    assert graph.engine.manifest.snapshot().commit == before
     assert GraphLoad(spark, graph, mode="append").ndjson(tmp_path / "a").commit().total == 3
 
 
 def test_a_task_that_dies_after_it_wrote_leaves_files_that_nobody_names(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
     """`local[2]` tries once: the job fails, the load with it; the same load again is exact."""
     path = written(tmp_path, "a", ndjson(*SECOND))
-    before = (graph._manifest.snapshot().commit, shown(graph))
+    before = (graph.engine.manifest.snapshot().commit, shown(graph))
     spark.sparkContext.environment[ENVIRONMENT] = f"{Fault.SPARK_TASK_WRITTEN}=raise"
     try:
         with pytest.raises(StorageError, match=r"Spark gave up: .*spark\.task_written") as caught:
@@ -245,7 +245,7 @@ def test_a_task_that_dies_after_it_wrote_leaves_files_that_nobody_names(spark: S
     finally:
         del spark.sparkContext.environment[ENVIRONMENT]
     assert len(caught.value.message.splitlines()) == 1
-    assert (graph._manifest.snapshot().commit, shown(graph)) == before
+    assert (graph.engine.manifest.snapshot().commit, shown(graph)) == before
     left = orphans(graph)
     assert len(left) == 2, "one file of persons, one of who knows whom"
     assert GraphLoad(spark, graph, mode="append").ndjson(path).commit().total == 3

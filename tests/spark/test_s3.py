@@ -41,7 +41,7 @@ def graph(s3_server: S3Server, s3_uri: str) -> Graph:
 
 
 def options(graph: Graph, type_: str, **more: str) -> dict[str, str]:
-    storage = {f"{STORAGE}{name}": value for name, value in graph._manifest.root.storage_options.items()}
+    storage = {f"{STORAGE}{name}": value for name, value in graph.engine.manifest.root.storage_options.items()}
     return {"graph": graph.uri, "type": type_, **storage, **more}
 
 
@@ -59,7 +59,7 @@ def names(graph: Graph, branch: str = "main") -> list[str]:
 
 def data_files(graph: Graph) -> set[str]:
     """Every object under the data folders of tables and of their native branches."""
-    objects = graph._manifest.root.objects
+    objects = graph.engine.manifest.root.objects
     found, folders = set(), [row.path for row in graph.snapshot().tables]
     while folders:
         for entry in objects.list(folders.pop()):
@@ -221,7 +221,7 @@ def test_the_options_show_in_no_plan_and_no_repr(spark: SparkSession, graph: Gra
     remembered = _remembered(spark)
     assert "AppendData omnigraph" in remembered
     assert "MapInArrow" in remembered
-    reprs = [repr(one) for one in (asked, wanted, asked.place, GraphLoad(spark, graph), graph, graph._manifest.root, made)]
+    reprs = [repr(one) for one in (asked, wanted, asked.place, GraphLoad(spark, graph), graph, graph.engine.manifest.root, made)]
     assert SECRET_KEY not in "\n".join([plan.getvalue(), remembered, *reprs])
 
 

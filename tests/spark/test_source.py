@@ -125,9 +125,9 @@ def test_a_second_session_of_an_application_is_told_to_use_the_first(spark: Spar
 
 
 def test_small_fragments_are_read_together(world: Graph) -> None:
-    row = world._manifest.snapshot().state.table("node:Every")
+    row = world.engine.manifest.snapshot().state.table("node:Every")
     assert row is not None
-    table = world._tables.open(row.ref)
+    table = world.engine.tables.open(row.ref)
     alone, together = groups(table, group_rows=1), groups(table)
     assert len(alone) > 2
     assert [part for group in alone for part in group.ids] == list(together[0].ids)

@@ -89,8 +89,8 @@ def make_world(place: Path) -> Graph:
 
 def stored(graph: Graph, alias: str, branch: str = "main", *, at: Any = None) -> list[dict[str, Any]]:
     """The rows of a type, read without Spark, in Spark's Python types and in the order of ids."""
-    row = graph._snapshot(branch, at).state.table(alias)
+    row = graph.engine.snapshot(branch, at).state.table(alias)
     assert row is not None
-    table = graph._tables.open(row.ref).scan().read_all()
+    table = graph.engine.tables.open(row.ref).scan().read_all()
     table = table.cast(pa.schema([field.with_type(_SPARK.get(field.type, field.type)) for field in table.schema]))
     return sorted(table.to_pylist(), key=lambda one: str(one["id"]))

@@ -50,7 +50,7 @@ def check(graph: Graph, *, count: int, left: int) -> None:
     assert sorted(row["id"] for row in rows["node:Person"]) == sorted(["Ada", "Ben", *names])
     assert sorted(row["src"] for row in rows["edge:Knows"]) == sorted(["Ada", *names])
     assert len(orphans(graph)) == left
-    assert intents.pending(graph._manifest.root.objects) == []
+    assert intents.pending(graph.engine.manifest.root.objects) == []
     assert [finding for finding in graph.verify() if finding.severity == "error"] == []
 
 

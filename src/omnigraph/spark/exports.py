@@ -62,12 +62,12 @@ def export(
     except ValueError:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"format {format!r} is none of {', '.join(Format)}", format=format) from None
     from_ = opened(graph, storage_options)
-    snapshot = from_._snapshot(branch, at)
-    catalog = from_._catalog(snapshot)
+    snapshot = from_.engine.snapshot(branch, at)
+    catalog = from_.engine.catalog(snapshot)
     found = chosen_types(snapshot, catalog, None if types is None else list(types))
     target = _Target(folder, storage_options)
-    parts = tuple(UnloadPart(entity.id, row.ref, group.ids) for entity, row in found for group in groups(from_._tables.open(row.ref)))
-    root = from_._manifest.root
+    parts = tuple(UnloadPart(entity.id, row.ref, group.ids) for entity, row in found for group in groups(from_.engine.tables.open(row.ref)))
+    root = from_.engine.root
     job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
     try:
         done = sorted(results(Runner(spark).on_parts(job), Unloaded), key=lambda one: one.part)

@@ -71,7 +71,7 @@ class GraphLoad:
 
     def commit(self, *, report_errors: int = REPORTED, on_progress: OnProgress | None = None) -> LoadReceipt:
         """Read, check and write everything, then land it as one commit, or refuse it and land nothing."""
-        return self._graph._load(
+        return self._graph.load_intake(
             self._intake(),
             self._mode,
             branch=self._branch,
@@ -86,7 +86,7 @@ class GraphLoad:
         if [bool(self._frames), bool(self._files), bool(self._tables)].count(True) != 1:
             one = "a Spark load takes data frames (nodes, edges), files of records (ndjson) or tables: one of the three"
             raise InvalidInput(Kind.INVALID_ARGUMENT, one)
-        runner, root = Runner(self._spark), self._graph._manifest.root
+        runner, root = Runner(self._spark), self._graph.engine.root
         if self._frames:
             return FramesIntake(runner, root, self._frames)
         return FilesIntake(runner, root, self._files) if self._files else TablesIntake(runner, root, self._tables)

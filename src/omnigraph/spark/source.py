@@ -71,8 +71,8 @@ class OmniGraphSource(DataSource):
         with without_traceback():
             asked = read_options(self.options)
             graph = open_(asked.place.uri, mode="r", storage_options=asked.place.storage_options)
-            snapshot = graph._snapshot(asked.branch, asked.at)
-            entity = entity_named(asked.type, graph._catalog(snapshot))
+            snapshot = graph.engine.snapshot(asked.branch, asked.at)
+            entity = entity_named(asked.type, graph.engine.catalog(snapshot))
             self._pinned = Pinned(Place(graph.uri, asked.place.storage_options), entity, snapshot.table_of(entity.id, name=entity.name).ref)
             return spark_schema(entity, asked.columns)
 
@@ -149,11 +149,11 @@ def register_views(
     snapshot; later commits do not reach them until this is called again.
     """
     from_ = opened(graph, storage_options)
-    snapshot = from_._snapshot(branch, at)
-    names = view_names(from_._catalog(snapshot))
+    snapshot = from_.engine.snapshot(branch, at)
+    names = view_names(from_.engine.catalog(snapshot))
     for alias, name in names.items():
         reader = spark.read.format(NAME).option("graph", from_.uri).option("type", alias).option("at", snapshot.commit)
-        for key, value in from_._manifest.root.storage_options.items():
+        for key, value in from_.engine.root.storage_options.items():
             reader = reader.option(f"{STORAGE}{key}", value)
         reader.load().createOrReplaceTempView(name)
     return names

@@ -23,7 +23,6 @@ from omnigraph.exec.load.tabular import entity_named, wrong_columns
 from omnigraph.exec.problems import REPORTED, Report
 from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
-from omnigraph.ids import BranchName
 from omnigraph.spark.intake import take_frame
 from omnigraph.spark.messages import Assignment, Job, Place, Reply, StagedPart, StageFrame, decode_reply, encode_assignment
 from omnigraph.spark.options import WriteOptions, without_traceback
@@ -82,7 +81,7 @@ class TypeWriter(DataSourceArrowWriter):
             options = self._options
             try:
                 graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
-                graph._load(
+                graph.load_intake(
                     intake,
                     options.mode,
                     branch=options.branch,
@@ -110,8 +109,8 @@ class TypeWriter(DataSourceArrowWriter):
 def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
     """A writer for rows of this schema, or what is wrong with it: before any task runs."""
     graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
-    snapshot = graph._manifest.snapshot(BranchName(options.branch))
-    catalog = graph._catalog(snapshot)
+    snapshot = graph.engine.snapshot(options.branch)
+    catalog = graph.engine.catalog(snapshot)
     entity = entity_named(options.type, catalog)
     if problems := list(wrong_columns(entity, to_arrow_schema(schema, timezone="UTC"), text=False)):
         raise error(problems)

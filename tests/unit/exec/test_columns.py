@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.adjacency.columns import CALL_ROWS, Shelf, whole_column
+from omnigraph.exec.adjacency.columns import CALL_ROWS, ColumnCache, whole_column
 from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.store.tables import ADDRESS, create_table
 from tests.unit.store.tables import SHAPES, place
@@ -32,18 +32,18 @@ def test_a_whole_column_has_each_value_at_its_number(tmp_path: Path, shape: str,
     assert column.null_count == numbers.size - len(at), "what is deleted is null"
 
 
-def people(tmp_path: Path) -> tuple[og.Graph, Shelf]:
+def people(tmp_path: Path) -> tuple[og.Graph, ColumnCache]:
     graph = og.init(tmp_path / "g", schema=SCHEMA)
     rows = pa.table({"name": [f"p{n}" for n in range(SIZE)], "age": pa.array(range(SIZE), pa.int32())})
     graph.load({"Person": rows}, mode="append")
-    return graph, Shelf()
+    return graph, ColumnCache()
 
 
 def test_a_column_comes_into_memory_when_reading_rows_has_cost_as_much(tmp_path: Path) -> None:
     graph, shelf = people(tmp_path)
-    row = graph._manifest.snapshot().state.table("node:Person")
+    row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
-    table = graph._tables.open(row.ref)
+    table = graph.engine.tables.open(row.ref)
     numbers = Numbers.of(table)
     asked = [shelf.get(table, numbers, "age", rows=1) for _ in range(1 + SIZE // CALL_ROWS)]
     assert asked[0] is None
@@ -57,25 +57,25 @@ def test_what_does_not_fit_is_not_kept(tmp_path: Path) -> None:
         place(tmp_path), "nodes/0123456789abcdef-0000000000000001", pa.schema([("id", pa.string()), ("v", pa.list_(pa.int8()))])
     )
     numbers = Numbers.of(table)
-    assert Shelf().get(table, numbers, "v", rows=10) is None, "lists stay where they are"
+    assert ColumnCache().get(table, numbers, "v", rows=10) is None, "lists stay where they are"
     graph, _ = people(tmp_path)
-    row = graph._manifest.snapshot().state.table("node:Person")
+    row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
-    large = graph._tables.open(row.ref)
-    assert Shelf(limit_bytes=1000).get(large, Numbers.of(large), "age", rows=SIZE) is None
+    large = graph.engine.tables.open(row.ref)
+    assert ColumnCache(limit_bytes=1000).get(large, Numbers.of(large), "age", rows=SIZE) is None
 
 
 def test_the_least_recently_used_columns_go_first(tmp_path: Path) -> None:
     graph, _ = people(tmp_path)
-    row = graph._manifest.snapshot().state.table("node:Person")
+    row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
-    table = graph._tables.open(row.ref)
-    numbers, shelf = Numbers.of(table), Shelf(limit_bytes=4 * 32 * SIZE)
+    table = graph.engine.tables.open(row.ref)
+    numbers, shelf = Numbers.of(table), ColumnCache(limit_bytes=4 * 32 * SIZE)
     first = shelf.get(table, numbers, "age", rows=SIZE)
     for name in ("id", "name"):
         assert shelf.get(table, numbers, name, rows=SIZE) is not None
     assert shelf.get(table, numbers, "age", rows=1) is first, "everything fits"
-    small = Shelf(limit_bytes=int(first.nbytes * 4.5))
+    small = ColumnCache(limit_bytes=int(first.nbytes * 4.5))
     kept = small.get(table, numbers, "age", rows=SIZE)
     assert kept is not None
     assert small.get(table, numbers, "age", rows=1) is kept

@@ -97,7 +97,7 @@ def test_the_points_where_branches_were_made_are_copied(source: Graph, tmp_path:
     for branch in ("early", "idle", "early-late"):
         states = []
         for graph in (source, copy):
-            manifest = graph._manifest
+            manifest = graph.engine.manifest
             history = {**manifest.history(), **manifest.history(BranchName(branch))}
             base = lineage.merge_base(history, manifest.snapshot().commit, manifest.snapshot(BranchName(branch)).commit)
             states.append(list(graph.export(at=base)))

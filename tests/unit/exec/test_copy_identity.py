@@ -86,9 +86,9 @@ def shown(graph: Graph) -> dict[str, list[str]]:
 def columns(graph: Graph) -> Iterator[tuple[str, str, str, bytes | None]]:
     """Branch, table, column and the property that the column holds."""
     for branch in graph.branches.list():
-        for row in graph._manifest.snapshot(BranchName(branch)).state.tables.values():
+        for row in graph.engine.manifest.snapshot(BranchName(branch)).state.tables.values():
             if not row.dropped:
-                for field in Tables(graph._manifest.root).open(row.ref).schema:
+                for field in Tables(graph.engine.manifest.root).open(row.ref).schema:
                     yield branch, row.alias, field.name, (field.metadata or {}).get(PROPERTY_MARK)
 
 

@@ -116,9 +116,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 def index_on(uri: Path, alias: str, column: str, branch: str = "main") -> Path:
     graph = og.open(uri, mode="r")
-    row = graph._manifest.snapshot(BranchName(branch)).state.table(alias)
+    row = graph.engine.manifest.snapshot(BranchName(branch)).state.table(alias)
     assert row is not None
-    (index,) = [index for index in graph._tables.open(row.ref).indexes if (index.column, index.kind) == (column, "BTree")]
+    (index,) = [index for index in graph.engine.tables.open(row.ref).indexes if (index.column, index.kind) == (column, "BTree")]
     return uri / index.folder
 
 

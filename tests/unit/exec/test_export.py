@@ -19,6 +19,7 @@ from omnigraph.catalog import Catalog, build_catalog
 from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.export import FIRST_ROWS, PART_BYTES, export_batches
 from omnigraph.exec.history.json_lines import json_lines
 from omnigraph.exec.write.protocol import Overwrite, Prepared, Request, write
@@ -69,7 +70,7 @@ def put(graph: Graph, contents: Mapping[str, Sequence[Row]]) -> None:
         table_row(graph, alias).id: Overwrite(pa.Table.from_pylist(list(rows), schema=table_schema(entity_of(catalog, alias))))
         for alias, rows in contents.items()
     }
-    write(manifest, Tables(manifest.root), Request(CommitKind.LOAD), lambda _: Prepared(changes))
+    write(Engine(manifest), Request(CommitKind.LOAD), lambda _: Prepared(changes))
 
 
 def entity_of(catalog: Catalog, alias: str) -> EntityType:

@@ -14,13 +14,13 @@ import omnigraph as og
 from omnigraph.catalog.tables import IndexKind as Wanted
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import Kind, Unsupported
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress, IndexState, Pending
 from omnigraph.exec.write.protocol import Overwrite, Prepared, Request, write
 from omnigraph.graph import Graph
 from omnigraph.manifest.model import CommitKind
 from omnigraph.store.index import existing
 from omnigraph.store.root import FSYNC_ENVIRONMENT
-from omnigraph.store.tables import Tables
 from tests.mutations import fill, manifest_of, rows, run, table, table_row, versions
 
 DIMENSION = 500
@@ -134,7 +134,7 @@ def test_an_overwritten_table_keeps_its_indexes_and_they_cover_nothing(graph: Gr
     fill(graph, {"node:Book": books(3)})
     graph.ensure_indices()
     manifest, row = manifest_of(graph), table_row(graph, "node:Book")
-    write(manifest, Tables(manifest.root), Request(CommitKind.LOAD), lambda _: Prepared({row.id: Overwrite(books(2, prefix="new"))}))
+    write(Engine(manifest), Request(CommitKind.LOAD), lambda _: Prepared({row.id: Overwrite(books(2, prefix="new"))}))
     found = [index for index in graph.ensure_indices().indexes if index.table == "node:Book" and index.kind is not Wanted.VECTOR]
     assert [(index.column, index.state, index.uncovered_rows) for index in found] == [
         ("id", IndexState.PRESENT, 2),
@@ -297,7 +297,7 @@ def test_indexes_written_for_content_that_was_overwritten_are_written_again(grap
         manifest, row, node = manifest_of(graph), table_row(graph, "node:Author"), graph.catalog.node("Author")
         assert node is not None
         content = pa.table({"id": ["Zoe"], "born": [77], "name": ["Zoe"]}, schema=table_schema(node))
-        write(manifest, Tables(manifest.root), Request(CommitKind.LOAD), lambda _: Prepared({row.id: Overwrite(content)}))
+        write(Engine(manifest), Request(CommitKind.LOAD), lambda _: Prepared({row.id: Overwrite(content)}))
 
     racing(graph, {2: overwrite})
     indexed = table(graph, "node:Author")

@@ -41,13 +41,13 @@ def graph(tmp_path: Path) -> og.Graph:
 
 
 def row_of(graph: og.Graph, alias: str, *, branch: str = "main", at: str | None = None) -> TableRow:
-    row = graph._manifest.snapshot(branch, at=at).state.table(alias)  # type: ignore[arg-type]  # plain text is a branch's name here
+    row = graph.engine.manifest.snapshot(branch, at=at).state.table(alias)  # type: ignore[arg-type]  # plain text is a branch's name here
     assert row is not None
     return row
 
 
 def table_of(graph: og.Graph, alias: str, *, branch: str = "main", at: str | None = None) -> Table:
-    return graph._tables.open(row_of(graph, alias, branch=branch, at=at).ref)
+    return graph.engine.tables.open(row_of(graph, alias, branch=branch, at=at).ref)
 
 
 def rows_of(graph: og.Graph, alias: str, *, branch: str = "main", at: str | None = None) -> list[dict[str, object]]:
@@ -57,8 +57,8 @@ def rows_of(graph: og.Graph, alias: str, *, branch: str = "main", at: str | None
 
 def tables_fit(graph: og.Graph, branch: str = "main") -> None:
     """Every table has exactly the columns of its type, marked, and its key annotated; and no table is without a type."""
-    snapshot = graph._manifest.snapshot(branch)  # type: ignore[arg-type]
-    catalog = graph._catalog(snapshot)
+    snapshot = graph.engine.manifest.snapshot(branch)  # type: ignore[arg-type]
+    catalog = graph.engine.catalog(snapshot)
     live = {row.alias for row in snapshot.state.tables.values() if not row.dropped}
     assert live == {f"{entity.kind}:{entity.name}" for entity in (*catalog.nodes, *catalog.edges)}
     for entity in (*catalog.nodes, *catalog.edges):
@@ -197,8 +197,8 @@ def test_what_was_dropped_softly_is_still_read_at_older_commits(graph: og.Graph)
     assert [table.type_name for table in graph.snapshot().tables] == ["Film"]
     assert rows_of(graph, "node:Film", at=before)[0]["plot"] == "hush-hush"
     assert len(rows_of(graph, "node:Studio", at=before)) == 2
-    past = graph._manifest.snapshot(at=before)  # type: ignore[arg-type]
-    assert graph._catalog(past).node("Studio") is not None
+    past = graph.engine.manifest.snapshot(at=before)  # type: ignore[arg-type]
+    assert graph.engine.catalog(past).node("Studio") is not None
     assert graph.verify() == []
 
 

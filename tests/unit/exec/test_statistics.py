@@ -40,7 +40,7 @@ def test_statistics_tell_rows_indexes_degrees_and_ready_adjacencies(tmp_path: Pa
     """X-02: an index is claimed where one stands, and nowhere else."""
     graph = society(tmp_path)
     person, film, knows, likes = ids(graph, "Person", "Film", "Knows", "Likes")
-    snapshot = graph._manifest.snapshot()
+    snapshot = graph.engine.manifest.snapshot()
     told = Surveyor(Tables(open_root(graph.uri))).statistics(
         snapshot,
         graph.catalog,
@@ -56,7 +56,7 @@ def test_statistics_tell_rows_indexes_degrees_and_ready_adjacencies(tmp_path: Pa
 def test_types_that_a_query_does_not_touch_are_counted_and_not_opened(tmp_path: Path) -> None:
     graph = society(tmp_path)
     person, film = ids(graph, "Person", "Film")
-    told = Surveyor(Tables(open_root(graph.uri))).statistics(graph._manifest.snapshot(), graph.catalog, types=[film])
+    told = Surveyor(Tables(open_root(graph.uri))).statistics(graph.engine.manifest.snapshot(), graph.catalog, types=[film])
     assert told.node(person) == NodeStatistics(2, frozenset(), frozenset({"id", "name"}))
 
 
@@ -82,10 +82,10 @@ def test_each_version_is_told_by_itself(tmp_path: Path) -> None:
     """A snapshot of the past is planned by the indexes of its day."""
     graph = society(tmp_path)
     (film,) = ids(graph, "Film")
-    surveyor, before = Surveyor(Tables(open_root(graph.uri))), graph._manifest.snapshot()
+    surveyor, before = Surveyor(Tables(open_root(graph.uri))), graph.engine.manifest.snapshot()
     assert surveyor.statistics(before, graph.catalog, types=[film]).node(film).indexed == frozenset()
     build_indexes(graph, "node:Film", "slug")
-    after = graph._manifest.snapshot()
+    after = graph.engine.manifest.snapshot()
     assert surveyor.statistics(after, graph.catalog, types=[film]).node(film).indexed == {"slug"}
     assert surveyor.statistics(before, graph.catalog, types=[film]).node(film).indexed == frozenset()
 

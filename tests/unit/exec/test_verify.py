@@ -13,7 +13,6 @@ from omnigraph.catalog.tables import PROPERTY_MARK
 from omnigraph.exec.write.protocol import GiveUp, Prepared, Request, write
 from omnigraph.faults import Fault, SimulatedCrash
 from omnigraph.manifest.model import CommitKind
-from omnigraph.store.tables import Tables
 from tests.mutations import table, table_row
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
@@ -88,7 +87,7 @@ def test_a_column_that_holds_another_property_is_found(tmp_path: Path, column: p
         known = (column.metadata or {}).get(PROPERTY_MARK) == b"same"
         fields[column.name] = column.with_metadata(own.metadata) if known else column
     wrong = pa.schema(list(fields.values()))
-    write(graph._manifest, Tables(graph._manifest.root), Request(CommitKind.SCHEMA), lambda _: Prepared({row.id: GiveUp(wrong)}))
+    write(graph.engine, Request(CommitKind.SCHEMA), lambda _: Prepared({row.id: GiveUp(wrong)}))
     found = [finding for finding in graph.verify() if finding.code == "identity_mismatch"]
     assert [(finding.severity.value, finding.where) for finding in found][:1] == [("error", "main:node:Person")]
     assert says in " ".join(finding.message for finding in found)

@@ -121,9 +121,9 @@ def test_a_damaged_file_is_found(graph: Graph, damage: str) -> None:
 
 
 def _b_tree_of_pages(graph: Graph) -> Path:
-    row = graph._manifest.snapshot().state.table("node:Doc")
+    row = graph.engine.manifest.snapshot().state.table("node:Doc")
     assert row is not None
-    (index,) = [index for index in graph._tables.open(row.ref).indexes if index.column == "pages"]
+    (index,) = [index for index in graph.engine.tables.open(row.ref).indexes if index.column == "pages"]
     return Path(graph.uri) / index.folder / "page_data.lance"
 
 
@@ -173,7 +173,7 @@ def test_an_old_version_that_cannot_be_read_is_found(graph: Graph) -> None:
 def test_a_broken_history_is_found(tmp_path: Path, flaw: str) -> None:
     graph = og.init(tmp_path / "g", schema="node P { k: String @key }")
     run(graph, 'insert P { k: "x" }')
-    _, ledger, state = graph._manifest.look()
+    _, ledger, state = graph.engine.manifest.look()
     last = graph.commits(limit=1)[0]
     mine = new_commit_id()
     parents = {"its own parent": (mine,), "a parent that is not there": (CommitId("01ARZ3NDEKTSV4RRFFQ69G5FAV"),), "no parent": ()}[flaw]

@@ -19,6 +19,6 @@ class Here:
 
 def loaded(graph: Graph, intake: Intake, mode: str, *, branch: str, report_errors: int) -> LoadReceipt:
     """A load of what an intake reads."""
-    return graph._load(
+    return graph.load_intake(
         intake, mode, branch=branch, from_branch=None, token=None, message=None, report_errors=report_errors, on_progress=None
     )

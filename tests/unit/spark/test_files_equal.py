@@ -30,7 +30,7 @@ def both(graph: Graph, name: str, path: str, given: World) -> tuple[Outcome, Out
     for branch in (f"{name}-one", f"{name}-many"):
         graph.branches.create(branch)
     one = outcome(graph, f"{name}-one", lambda: graph.load(path, given.mode, branch=f"{name}-one", report_errors=given.report_errors))
-    intake = FilesIntake(Here(), graph._manifest.root, [path], part_bytes=given.part_bytes)
+    intake = FilesIntake(Here(), graph.engine.manifest.root, [path], part_bytes=given.part_bytes)
     many = outcome(
         graph,
         f"{name}-many",

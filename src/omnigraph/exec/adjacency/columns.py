@@ -7,13 +7,13 @@ read that would not have been read anyway, but for at most as much again.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.lru import Lru
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table, TableRef
@@ -39,46 +39,36 @@ class ColumnOf(NamedTuple):
     name: str
 
 
-class Shelf:
-    """The columns in memory of one graph. The least recently used are forgotten. Safe to use from many threads."""
+class ColumnCache:
+    """The columns in memory of one graph. Safe to use from many threads."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes: Final = limit_bytes
-        self._columns: OrderedDict[ColumnOf, pa.Array] = OrderedDict()
-        self._spent: OrderedDict[ColumnOf, int] = OrderedDict()
+        self._columns: Final = Lru[ColumnOf, pa.Array](limit_bytes, weigh=lambda column: int(column.nbytes))
+        self._spent: Final = Lru[ColumnOf, int](KNOWN)
         self._mutex = threading.Lock()
 
     def get(self, table: Table, numbers: Numbers, name: str, *, rows: int) -> pa.Array | None:
         """The whole column, if it is here or has become worth it by this reading of `rows` rows; None: read them yourself."""
         key = ColumnOf(table.ref, name)
-        with self._mutex:
-            if (held := self._columns.get(key)) is not None:
-                self._columns.move_to_end(key)
-                return held
-            if not self._worth_it(key, rows, numbers.size, table.schema.field(name).type):
-                return None
+        if (held := self._columns.get(key)) is not None:
+            return held
+        if not self._worth_it(key, rows, numbers.size, table.schema.field(name).type):
+            return None
         column = whole_column(table, numbers, numbers.fragments, name)
-        with self._mutex:
-            self._keep(key, column)
-        return column
+        if column.nbytes * SHARE > self._limit_bytes:
+            self._spent.put(key, -(1 << 62))  # wider than its type suggests: it is never read whole again
+            return column
+        return self._columns.put(key, column)
 
     def _worth_it(self, key: ColumnOf, rows: int, size: int, type_: pa.DataType) -> bool:
         width = _width(type_)
         if width is None or size * width * SHARE > self._limit_bytes:
             return False
-        spent = self._spent.pop(key, 0) + min(CALL_ROWS + rows * ROW_ROWS, max(size, 1))
-        self._spent[key] = spent
-        while len(self._spent) > KNOWN:
-            self._spent.popitem(last=False)
+        with self._mutex:
+            spent = (self._spent.get(key) or 0) + min(CALL_ROWS + rows * ROW_ROWS, max(size, 1))
+            self._spent.put(key, spent)
         return spent >= size
-
-    def _keep(self, key: ColumnOf, column: pa.Array) -> None:
-        if column.nbytes * SHARE > self._limit_bytes:
-            self._spent[key] = -(1 << 62)  # wider than it looked: never again
-            return
-        self._columns[key] = column
-        while sum(held.nbytes for held in self._columns.values()) > self._limit_bytes:
-            self._columns.popitem(last=False)
 
 
 def whole_column(table: Table, numbers: Numbers, parts: tuple[Fragment, ...], name: str) -> pa.Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -21,6 +20,7 @@ from omnigraph.exec.adjacency.ids import Ids, ids_of
 from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
 from omnigraph.ids import TableId
+from omnigraph.lru import Lru
 from omnigraph.manifest.model import TableRow
 from omnigraph.plan.statistics import Availability
 from omnigraph.store.fragments import Fragment
@@ -39,56 +39,43 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Kept(Generic[K, V]):
-    """Values that are made once, also when several threads ask at once. The least recently used are forgotten."""
+class _MadeOnce(Generic[K, V]):
+    """A bounded cache whose values are made once, also when several threads ask for one at the same time."""
 
     def __init__(self, limit: int) -> None:
-        self._limit: Final = limit
-        self._values: OrderedDict[K, V] = OrderedDict()
+        self._values: Final = Lru[K, V](limit)
         self._gates: dict[K, threading.Lock] = {}
         self._mutex = threading.Lock()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
+        if (value := self._values.get(key)) is not None:
+            return value
         with self._mutex:
-            if (value := self._values.get(key)) is not None:
-                self._values.move_to_end(key)
-                return value
             gate = self._gates.setdefault(key, threading.Lock())
         with gate:
-            with self._mutex:
-                if (value := self._values.get(key)) is not None:
-                    return value
+            if (value := self._values.get(key)) is not None:
+                return value
             try:
-                value = make()
-                with self._mutex:
-                    self._values[key] = value
-                    while len(self._values) > self._limit:
-                        self._values.popitem(last=False)
+                return self._values.put(key, make())
             finally:
                 with self._mutex:
                     self._gates.pop(key, None)
-            return value
 
     def drop(self, key: K, value: V) -> None:
-        """Forget a value; the next who asks makes it anew."""
+        """Remove a value, so that the next call makes it anew."""
         with self._mutex:
             if self._values.get(key) is value:
-                del self._values[key]
+                self._values.discard(key)
 
     def known(self, key: K) -> V | None:
-        """What was made already."""
-        with self._mutex:
-            if (value := self._values.get(key)) is not None:
-                self._values.move_to_end(key)
-            return value
+        """The value, if it was made already."""
+        return self._values.get(key)
 
     def values(self) -> list[V]:
-        with self._mutex:
-            return list(self._values.values())
+        return self._values.values()
 
     def __contains__(self, key: K) -> bool:
-        with self._mutex:
-            return key in self._values
+        return key in self._values
 
 
 class _Name(msgspec.Struct, frozen=True):
@@ -112,7 +99,7 @@ class _Name(msgspec.Struct, frozen=True):
         return _Name(prefix, parts, f"{prefix}{hashlib.sha256(listed).hexdigest()[:32]}")
 
 
-class _Held(msgspec.Struct, Generic[V], frozen=True):
+class _Derived(msgspec.Struct, Generic[V], frozen=True):
     """A derived thing, how many of its rows are others than in the file that was last written, and the files it may be a view of."""
 
     name: _Name
@@ -130,11 +117,11 @@ class Topology:
     def __init__(self, tables: Tables, folder: Path) -> None:
         self._tables: Final = tables
         self._folder: Final = Folder(folder)
-        self._numbers: Final[_Kept[TableRef, Numbers]] = _Kept(VERSIONS)
-        self._names: Final[_Kept[tuple[TableRef, ...], _Name]] = _Kept(VERSIONS)
-        self._ids: Final[_Kept[str, _Held[Ids]]] = _Kept(COLUMNS_OF_IDS)
-        self._adjacencies: Final[_Kept[str, _Held[Adjacency]]] = _Kept(ADJACENCIES)
-        self._shared: Final[_Kept[str, int]] = _Kept(VERSIONS)
+        self._numbers: Final[_MadeOnce[TableRef, Numbers]] = _MadeOnce(VERSIONS)
+        self._names: Final[_MadeOnce[tuple[TableRef, ...], _Name]] = _MadeOnce(VERSIONS)
+        self._ids: Final[_MadeOnce[str, _Derived[Ids]]] = _MadeOnce(COLUMNS_OF_IDS)
+        self._adjacencies: Final[_MadeOnce[str, _Derived[Adjacency]]] = _MadeOnce(ADJACENCIES)
+        self._shared: Final[_MadeOnce[str, int]] = _MadeOnce(VERSIONS)
         self._spent_ms: Final[dict[TableId, float]] = {}
         self._mutex = threading.Lock()
 
@@ -193,24 +180,24 @@ class Topology:
     def _numbers_of(self, row: TableRow) -> Numbers:
         return self._numbers.get(row.ref, lambda: Numbers.of(self._tables.open(row.ref)))
 
-    def _make_ids(self, name: _Name, row: TableRow) -> _Held[Ids]:
+    def _make_ids(self, name: _Name, row: TableRow) -> _Derived[Ids]:
         def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Ids:
             return stored_ids(arrays, *parts)
 
         if (stored := self._folder.read(name.full)) is not None:
-            return _Held(name, restored(stored.arrays, name.parts), 0, (stored,))
+            return _Derived(name, restored(stored.arrays, name.parts), 0, (stored,))
         older = self._closest(name, self._ids.values(), restored)
         made = ids_of(self._tables.open(row.ref), name.rows, older.value if older is not None else None)
         return self._written(name, made, ids_arrays, older)
 
-    def _make_adjacency(self, name: _Name, edge: TableRow, source: TableRow, target: TableRow) -> _Held[Adjacency]:
+    def _make_adjacency(self, name: _Name, edge: TableRow, source: TableRow, target: TableRow) -> _Derived[Adjacency]:
         square = source.id == target.id
 
         def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Adjacency:
             return stored_adjacency(arrays, *parts, square=square)
 
         if (stored := self._folder.read(name.full)) is not None:
-            return _Held(name, restored(stored.arrays, name.parts), 0, (stored,))
+            return _Derived(name, restored(stored.arrays, name.parts), 0, (stored,))
         with self._mutex:
             self._spent_ms.pop(edge.id, None)
         between = Between(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
@@ -220,27 +207,27 @@ class Topology:
         return self._written(name, build(between), adjacency_arrays, None)
 
     def _closest(
-        self, name: _Name, held: list[_Held[V]], restored: Callable[[Mapping[str, Array], tuple[Numbers, ...]], V]
-    ) -> _Held[V] | None:
+        self, name: _Name, held: list[_Derived[V]], restored: Callable[[Mapping[str, Array], tuple[Numbers, ...]], V]
+    ) -> _Derived[V] | None:
         """Of the same thing made from other fragments, in memory or else in a file, the one that shares most rows."""
         if mine := [one for one in held if one.name.prefix == name.prefix and one.is_whole()]:
             return min(mine, key=lambda one: one.name.rows.unlike(name.rows))
-        found: list[_Held[V]] = []
+        found: list[_Derived[V]] = []
         for file in self._folder.names(name.prefix)[:CANDIDATES]:
             if (stored := self._folder.read(file)) is not None:
                 parts = _parts(stored)
-                found.append(_Held(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0, (stored,)))
+                found.append(_Derived(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0, (stored,)))
         return min(found, key=lambda one: one.name.rows.unlike(name.rows), default=None)
 
-    def _written(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Held[V] | None) -> _Held[V]:
+    def _written(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Derived[V] | None) -> _Derived[V]:
         unwritten = 0 if older is None else older.unwritten + older.name.rows.unlike(name.rows)
         if older is None or unwritten * WORTH_WRITING > name.rows.size:
             self._folder.write(name.full, name.facts, arrays(value))
             unwritten = 0
-        return _Held(name, value, unwritten, older.views if older is not None else ())
+        return _Derived(name, value, unwritten, older.views if older is not None else ())
 
 
-def _whole(kept: _Kept[str, _Held[V]], key: str, make: Callable[[], _Held[V]]) -> _Held[V]:
+def _whole(kept: _MadeOnce[str, _Derived[V]], key: str, make: Callable[[], _Derived[V]]) -> _Derived[V]:
     """What is kept, or made anew if a file it is a view of was changed under it."""
     while not (held := kept.get(key, make)).is_whole():
         kept.drop(key, held)

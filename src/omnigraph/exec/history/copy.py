@@ -11,17 +11,18 @@ that dies half way leaves files, and no graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.blobs import blob_properties
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.export import rows_in_order
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, write_schema_copy
@@ -38,13 +39,10 @@ from omnigraph.store.tables import Table, Tables, create_table
 FILE_BYTES: Final = 64 * 1024 * 1024
 """How much of a table is held in memory before it is written as a data file."""
 
-CatalogOf = Callable[[Snapshot], Catalog]
 
-
-def copy_graph(
-    source: Manifest, tables: Tables, catalog_of: CatalogOf, target: Root, *, branch: BranchName | None = None, actor: str | None = None
-) -> Manifest:
+def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None, actor: str | None = None) -> Manifest:
     """Copy every branch; or, with `branch`, what that one shows, which becomes the copy's main."""
+    source = engine.manifest
     _refuse_place(source.root, target)
     line = (
         _planned(source, Branch.main(), living_branches(source.root.objects))
@@ -52,7 +50,7 @@ def copy_graph(
         else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
     )
     with unfinished_copy(target, of=source.root.uri):
-        copy = _Copy(source, tables, catalog_of, target, actor=actor)
+        copy = _Copy(engine, target, actor=actor)
         try:
             made = copy.born(line.stops[0].snapshot)
         except OmniGraphError as error:
@@ -112,10 +110,10 @@ def _refuse_place(source: Root, target: Root) -> None:
 class _Copy:
     """One copy under way: where rows come from, where they go, and what it says about itself."""
 
-    def __init__(self, source: Manifest, tables: Tables, catalog_of: CatalogOf, target: Root, *, actor: str | None) -> None:
-        self._source = source
-        self._tables = tables
-        self._catalog_of = catalog_of
+    def __init__(self, engine: Engine, target: Root, *, actor: str | None) -> None:
+        self._engine = engine
+        self._source = engine.manifest
+        self._tables = engine.tables
         self._target = target
         self._targets = Tables(target)
         self._actor = actor
@@ -216,7 +214,7 @@ class _Copy:
         return table if staged is None else stage.commit(staged)
 
     def _shown(self, snapshot: Snapshot) -> Mapping[TableId, EntityType]:
-        catalog = self._catalog_of(snapshot)
+        catalog = self._engine.catalog(snapshot)
         entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
         return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in entities}
 

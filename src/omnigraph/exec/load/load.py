@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import ConflictError, Kind
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.read import Data, read_batches, rereadable
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, Target, target_of
@@ -31,7 +32,6 @@ from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import check_name, read_branch
 from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.refs import fresh_ref
-from omnigraph.store.tables import Tables
 
 
 class Stage(StrEnum):
@@ -85,19 +85,20 @@ class LocalIntake(msgspec.Struct, frozen=True):
         staging.finish()
 
 
-def run_load(manifest: Manifest, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
+def run_load(engine: Engine, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
     """Land a load as one commit. It is read and checked before any lock is asked for; under the lock only what changed since counts.
 
     `from_` makes the branch if it is not there: after everything was checked, so that a refused load leaves no branch behind. A process
     that dies between the two leaves a branch that shows what `from_` showed.
     """
+    manifest = engine.manifest
     if from_ is not None and read_branch(manifest.root.objects, request.branch) is None:
         load.prepare(_as_if_made(manifest, request.branch, from_))
         create_branch(manifest, request.branch, from_=from_)
     elif (first := repeated(manifest, request)) is not None:  # a retry of a load that had landed reads nothing
         return first
     load.prepare(manifest.snapshot(request.branch))
-    return write(manifest, load.tables, request, load.prepare)
+    return write(engine, request, load.prepare)
 
 
 def _as_if_made(manifest: Manifest, branch: BranchName, from_: BranchName) -> Snapshot:
@@ -112,11 +113,10 @@ class Load:
 
     def __init__(
         self,
+        engine: Engine,
         intake: Intake,
         mode: LoadMode,
         *,
-        tables: Tables,
-        catalog_of: Callable[[Snapshot], Catalog],
         write: bool,
         report_errors: int = REPORTED,
         on_progress: OnProgress | None = None,
@@ -124,8 +124,7 @@ class Load:
     ) -> None:
         self._intake = intake
         self._mode = mode
-        self.tables: Final = tables
-        self._catalog_of = catalog_of
+        self._engine = engine
         self._write = write
         self._report_errors = report_errors
         self._on_progress = on_progress
@@ -177,8 +176,8 @@ class Load:
             if not self._intake.rereadable:
                 changed = "the schema was changed while this was loaded, and the input can be read only once; nothing was written"
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}, try again", branch=snapshot.branch.name)
-        catalog, report = self._catalog_of(snapshot), Report(self._report_errors)
-        self._staging = Staging(self.tables, partial(target_of, snapshot), write=self._write, key_bytes=self._key_bytes)
+        catalog, report = self._engine.catalog(snapshot), Report(self._report_errors)
+        self._staging = Staging(self._engine.tables, partial(target_of, snapshot), write=self._write, key_bytes=self._key_bytes)
         self._intake.fill(self._staging, catalog, report, self._advance)
         if report.problems:
             raise error(report.problems, more=report.more)
@@ -195,7 +194,7 @@ class Load:
     # -- checking, for every snapshot
 
     def _check(self, staging: Staging, snapshot: Snapshot) -> None:
-        catalog = self._catalog_of(snapshot)
+        catalog = self._engine.catalog(snapshot)
         deltas = [
             Delta(
                 staged.entity,
@@ -206,7 +205,7 @@ class Load:
             )
             for staged in _in_order(staging, catalog)
         ]
-        committed = CommittedTables(snapshot, self.tables)
+        committed = CommittedTables(snapshot, self._engine.tables)
         findings = check_integrity(deltas, catalog, committed, budget_bytes=self._key_bytes, limit=self._report_errors)
         if findings:
             raise error(_placed(findings.found, staging), more=findings.more)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.columns import Shelf
+from omnigraph.exec.adjacency.columns import ColumnCache
 from omnigraph.exec.adjacency.ids import FEW, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.exec.read.conditions import holding
@@ -43,12 +43,12 @@ Check = Callable[[], None]
 class Entities:
     """The rows of one type. `size` bounds their numbers; some numbers below it may belong to no row."""
 
-    def __init__(self, table: Table, *, shelf: Shelf | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
+    def __init__(self, table: Table, *, cache: ColumnCache | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
         """`key` is the column that holds the same text as `id`, if there is one; `known` are the ids, if they are at hand."""
         self.table: Final = table
         self.numbers: Final = Numbers.of(table)
         self.size: Final = self.numbers.size
-        self._shelf: Final = shelf
+        self._cache: Final = cache
         self._known: Final = known
         self._names: Final = frozenset((ID,) if key is None else (ID, key))
 
@@ -73,7 +73,7 @@ class Entities:
         """What holds the same text as `id` need not be read where the ids are known."""
         if name in self._names and (ids := self._known()) is not None and ids.texts.type == pa.string():
             return ids.texts
-        return None if self._shelf is None else self._shelf.get(self.table, self.numbers, name, rows=rows)
+        return None if self._cache is None else self._cache.get(self.table, self.numbers, name, rows=rows)
 
     def _matching(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:
         """The numbers for which the predicates hold, ascending, when that can be told without a storage call."""
@@ -81,7 +81,7 @@ class Entities:
             numbers, rest = named
             return numbers[self.satisfying(numbers, rest, check=_go_on)] if rest and len(numbers) else numbers
         fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
-        if self._shelf is None or fields & self.indexed:  # an index reads less than a whole column
+        if self._cache is None or fields & self.indexed:  # an index reads less than a whole column
             return None
         if (held := self._held(fields, rows=self.size)) is None:
             return None

@@ -6,13 +6,12 @@ looked up once, and only for the types a query touches. With that known, statist
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.ids import TypeId
+from omnigraph.lru import Lru
 from omnigraph.manifest.model import State, TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.statistics import Availability, Statistics, statistics_of
@@ -55,8 +54,7 @@ class Surveyor:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._known: OrderedDict[TableRef, _Surveyed] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._known: Final = Lru[TableRef, _Surveyed](KNOWN)
 
     def statistics(
         self,
@@ -97,17 +95,10 @@ class Surveyor:
         ]
 
     def _survey(self, ref: TableRef) -> _Surveyed:
-        with self._mutex:
-            if (known := self._known.get(ref)) is not None:
-                self._known.move_to_end(ref)
-                return known
+        if (known := self._known.get(ref)) is not None:
+            return known
         table = self._tables.open(ref)
-        found = _Surveyed(existing(table), table.indexes, table.root)
-        with self._mutex:
-            self._known[ref] = found
-            while len(self._known) > KNOWN:
-                self._known.popitem(last=False)
-        return found
+        return self._known.put(ref, _Surveyed(existing(table), table.indexes, table.root))
 
 
 def live_tables(state: State) -> dict[TypeId, TableRow]:

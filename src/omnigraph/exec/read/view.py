@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from typing import Final
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import Plain
-from omnigraph.exec.adjacency.columns import Shelf
+from omnigraph.exec.adjacency.columns import ColumnCache
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
+from omnigraph.lru import Lru
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef
@@ -22,27 +21,21 @@ from omnigraph.store.tables import HANDLES, TableRef, Tables
 
 
 class Opened:
-    """Tables by exact version, with the numbers of their rows. The least recently used are forgotten first."""
+    """Tables by exact version, with the numbers of their rows."""
 
     def __init__(self, tables: Tables, topology: Topology) -> None:
         self._tables: Final = tables
         self._topology: Final = topology
-        self._shelf: Final = Shelf()
-        self._known: OrderedDict[tuple[TableRef, str | None], Entities] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._columns: Final = ColumnCache()
+        self._known: Final = Lru[tuple[TableRef, str | None], Entities](HANDLES)
 
     def at(self, row: TableRow, *, key: str | None) -> Entities:
         """`key`: the column whose values are the ids."""
-        with self._mutex:
-            if (known := self._known.get((row.ref, key))) is not None:
-                self._known.move_to_end((row.ref, key))
-                return known
-        found = Entities(self._tables.open(row.ref), shelf=self._shelf, known=lambda: self._topology.known_ids(row), key=key)
-        with self._mutex:
-            self._known[(row.ref, key)] = found
-            while len(self._known) > HANDLES:
-                self._known.popitem(last=False)
-        return found
+        if (known := self._known.get((row.ref, key))) is not None:
+            return known
+        table = self._tables.open(row.ref)
+        found = Entities(table, cache=self._columns, known=lambda: self._topology.known_ids(row), key=key)
+        return self._known.put((row.ref, key), found)
 
 
 class View:

@@ -19,12 +19,13 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import IndexIntent, index_intents
 from omnigraph.catalog.tables import IndexKind as Wanted
 from omnigraph.catalog.types import VectorOf
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.predicate import column as quoted
 from omnigraph.exec.read.statistics import FEW_ROWS, covers_nearly_all, live_tables
 from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import Snapshot
 from omnigraph.store.index import IndexKind, IndexSpec, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables
@@ -114,7 +115,6 @@ class IndexProgress(msgspec.Struct, frozen=True):
 
 
 OnIndexProgress = Callable[[IndexProgress], None]
-CatalogOf = Callable[[Snapshot], Catalog]
 Written = Mapping[tuple[TableId, str], Segment | None]
 """Indexes written ahead, by table and name. None: Lance found nothing to learn from."""
 
@@ -128,28 +128,22 @@ class _TablePlan(msgspec.Struct, frozen=True):
 
 
 def ensure_indices(
-    manifest: Manifest,
-    tables: Tables,
-    catalog_of: CatalogOf,
-    *,
-    branch: BranchName = MAIN,
-    actor: str | None = None,
-    on_progress: OnIndexProgress | None = None,
+    engine: Engine, *, branch: BranchName = MAIN, actor: str | None = None, on_progress: OnIndexProgress | None = None
 ) -> Indexes:
     """Build what is missing on a branch, and again what covers too little, as one commit. A second call finds nothing to do."""
-    before = manifest.snapshot(branch)
-    plans = list(_plan(before, catalog_of(before), tables))
+    tables, before = engine.tables, engine.snapshot(branch)
+    plans = list(_plan(before, engine.catalog(before), tables))
     if not any(plan.specs for plan in plans):
         return Indexes(branch, _told(plans), None)
     ahead = dict(_write_ahead(before, plans, tables, on_progress))
 
     def prepare(snapshot: Snapshot) -> Prepared:
         nonlocal plans
-        plans = list(_plan(snapshot, catalog_of(snapshot), tables, ahead))
+        plans = list(_plan(snapshot, engine.catalog(snapshot), tables, ahead))
         changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_ready(plan, ahead))) for plan in plans if plan.specs}
         return Prepared(changes, counts={BUILT: sum(len(plan.specs) for plan in plans)})
 
-    written = write(manifest, tables, Request(CommitKind.INDEX, branch=branch, actor=actor), prepare)
+    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor), prepare)
     return Indexes(branch, _told(plans), written.commit)
 
 

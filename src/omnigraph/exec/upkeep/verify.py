@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import EdgeType, EntityType
 from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.errors import Kind, OmniGraphError
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.statistics import live_tables
 from omnigraph.exec.upkeep.files import Files, Wrong
 from omnigraph.ids import MAIN, BranchName
@@ -28,8 +29,6 @@ from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import KeySet, others, repeated
 from omnigraph.store.refs import native_refs
 from omnigraph.store.tables import Table, Tables, home
-
-CatalogOf = Callable[[Snapshot], Catalog]
 
 
 class Severity(StrEnum):
@@ -62,17 +61,14 @@ OnVerifyProgress = Callable[[VerifyProgress], None]
 class _Check(msgspec.Struct, frozen=True):
     """One verification under way."""
 
-    manifest: Manifest
-    tables: Tables
-    catalog_of: CatalogOf
+    engine: Engine
     files: Files
     begin: Callable[[str], None]
 
 
-def verify(
-    manifest: Manifest, tables: Tables, catalog_of: CatalogOf, *, deep: bool = False, on_progress: OnVerifyProgress | None = None
-) -> list[Finding]:
+def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
     """Check every branch and every table. An empty list is a sound graph. `deep` reads every byte that a branch shows."""
+    manifest = engine.manifest
     findings = list(_intents(manifest))
     branches = [Branch.main()]
     for name in list_branches(manifest.root.objects):
@@ -81,7 +77,7 @@ def verify(
                 branches.append(branch)
         except OmniGraphError as error:
             findings.append(Finding(Severity.ERROR, error.kind.value, error.message, name))
-    check = _Check(manifest, tables, catalog_of, Files(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
+    check = _Check(engine, Files(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
     for branch in branches:
         found = list(_branch(check, branch))
         if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
@@ -115,8 +111,8 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
 def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
     name = branch.name
     try:
-        snapshot = check.manifest.snapshot(name)
-        catalog = check.catalog_of(snapshot)
+        snapshot = check.engine.manifest.snapshot(name)
+        catalog = check.engine.catalog(snapshot)
     except OmniGraphError as error:
         yield Finding(Severity.ERROR, error.kind.value, error.message, name)
         return
@@ -126,12 +122,12 @@ def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
         check.begin(f"{name}:{row.alias}")
         yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
-        yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.tables, snapshot, edge, ids))
+        yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.engine.tables, snapshot, edge, ids))
 
 
 def _history(check: _Check, name: BranchName) -> Iterator[Wrong]:
     """The commits of a branch lead from its head to the birth of the graph; and the ledger that holds them can be read whole."""
-    _, ledger, state = check.manifest.look(name)
+    _, ledger, state = check.engine.manifest.look(name)
     commits = read_commits(ledger.facts(COMMIT))
     for id_, times in Counter(commit.id for commit in commits).items():
         if times > 1:
@@ -174,8 +170,8 @@ def _guarded(where: str, wrongs: Iterator[Wrong]) -> Iterator[Finding]:
 
 
 def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Wrong]:
-    table = check.tables.open(row.ref)
-    if (head := table.head()) != row.version and _uncovered(check.manifest, snapshot, row, head):
+    table = check.engine.tables.open(row.ref)
+    if (head := table.head()) != row.version and _uncovered(check.engine.manifest, snapshot, row, head):
         yield Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
     if entity is not None:
         yield from _identities(table, entity)

@@ -5,7 +5,7 @@ After a hard drop the versions that it gives up are removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
 from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, write
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, TableId, new_hex16
@@ -27,14 +28,15 @@ from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.registry import list_branches, withdraw_all
 from omnigraph.store.reclaim import remove_versions, versions_below
-from omnigraph.store.tables import TableRef, Tables
+from omnigraph.store.tables import TableRef
 
 
-def reclaim(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
+def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
     """Remove what `branch` has given up and nobody else shows. Alone in the graph, so that no branch is made from it meanwhile.
 
     Only tables the branch owns: of one it inherits, the versions are its parent's.
     """
+    manifest, tables = engine.manifest, engine.tables
     if not any(row.floor for row in manifest.look(branch)[2].tables.values()):
         return
     with Locks.of(manifest.root.objects).exclusive(timeout_seconds=timeout_seconds) as grant:
@@ -60,9 +62,6 @@ def _shown(manifest: Manifest) -> Iterator[TableRef]:
         yield from (row.ref for each in states for row in each.tables.values() if not row.dropped)
 
 
-CatalogOf = Callable[[Snapshot], Catalog]
-
-
 class Wanted(NamedTuple):
     """The schema somebody wants, and whether what it drops may be lost with its past."""
 
@@ -80,26 +79,25 @@ class AppliedSchema(msgspec.Struct, frozen=True):
     manifest_version: int
 
 
-def apply(
-    manifest: Manifest, tables: Tables, wanted: Wanted, *, catalog_of: CatalogOf, branch: BranchName, actor: str | None
-) -> AppliedSchema:
+def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None) -> AppliedSchema:
     """Make the wanted schema the accepted one of a branch, and its tables what it says, in one commit."""
     steps: tuple[Step, ...] = ()
 
     def prepare(snapshot: Snapshot) -> Prepared:
         nonlocal steps  # planned anew on every snapshot: a handle knows no schema but the branch's own (S-10)
-        accepted = catalog_of(snapshot)
+        accepted = engine.catalog(snapshot)
         evolution = evolve(wanted, accepted)
         _refuse_unsupported(evolution.plan)
         steps = evolution.plan.steps
         return prepare_migration(wanted, accepted, evolution, snapshot)
 
-    commit = write(manifest, tables, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
+    manifest = engine.manifest
+    commit = write(engine, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
     snapshot = manifest.snapshot(branch)
     if branch == MAIN:
         write_schema_copy(manifest.root, manifest.schema(snapshot.state.head.schema))
     if wanted.allow_data_loss:
-        _reclaim(manifest, tables, branch, commit)
+        _reclaim(engine, branch, commit)
     version = commit.manifest_version if commit is not None else snapshot.version
     return AppliedSchema(supported=True, applied=commit is not None, steps=steps, commit=commit, manifest_version=version)
 
@@ -141,10 +139,10 @@ def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, s
     )
 
 
-def _reclaim(manifest: Manifest, tables: Tables, branch: BranchName, commit: Commit | None) -> None:
+def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
     """Also when nothing was applied now: an earlier apply may have been stopped after its commit."""
     try:
-        reclaim(manifest, tables, branch)
+        reclaim(engine, branch)
     except OmniGraphError as error:
         if commit is None:
             raise

@@ -17,17 +17,21 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
+from omnigraph.exec.compiled import Call
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.problems import REPORTED, Code, Problem
 from omnigraph.exec.read.predicate import sql
 from omnigraph.exec.validate.findings import error, in_turn
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, Held, check_integrity
 from omnigraph.exec.validate.values import check_values
-from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Upsert
+from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import TableId, TypeId, new_ulid
+from omnigraph.lang import located
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
-from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write
+from omnigraph.plan.params import bind_parameters
+from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write, plan_mutation
 from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.membership import Members, is_in
 from omnigraph.store.stage import IN_LIST
@@ -35,6 +39,19 @@ from omnigraph.store.tables import Overlay, Tables, Where, one_of
 
 NODES: Final = "affected_nodes"
 EDGES: Final = "affected_edges"
+
+
+def mutate(engine: Engine, call: Call, request: Request) -> Written:
+    """Run one mutation as one commit."""
+    engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
+
+    def prepare(snapshot: Snapshot) -> Prepared:
+        mutation = engine.compiled_mutation(call.source, call.name, snapshot)
+        with located(call.source):
+            plan = plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
+        return prepare_mutation(plan, engine.catalog(snapshot), snapshot, engine.tables)
+
+    return write(engine, request, prepare)
 
 
 def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> Prepared:

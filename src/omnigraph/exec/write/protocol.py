@@ -27,6 +27,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
 from omnigraph.manifest import intents
@@ -169,37 +170,37 @@ class _TableStage(msgspec.Struct, frozen=True):
     native: str | None
 
 
-def write(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare) -> Written:
+def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
     """Run one write from its preparation to its commit."""
-    branch = request.branch
+    branch, manifest, tables = request.branch, engine.manifest, engine.tables
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
     if (first := repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
         return first
     early: _Staged | None = None
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
-        early = _prepare(manifest, tables, request, prepare)  # 2, 3
+        early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, grant=grant)  # 5
         if (first := repeated(manifest, request)) is not None:
             return first
         still = early is not None and _same_authority(manifest, early.snapshot)
-        ready = early if early is not None and still else _prepare(manifest, tables, request, prepare)
+        ready = early if early is not None and still else _prepare(engine, request, prepare)
         _check_condition(request, ready.snapshot)
         if not ready.tables and ready.prepared.is_empty:
             return Written(None, ready.prepared.counts)
         _refuse_drift(tables, ready)
-        return _land(manifest, tables, request, ready, grant)
+        return _land(engine, request, ready, grant)
 
 
 # -- 2, 3 and 5
 
 
-def _prepare(manifest: Manifest, tables: Tables, request: Request, prepare: Prepare) -> _Staged:
-    snapshot = manifest.snapshot(request.branch)
+def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
+    snapshot = engine.manifest.snapshot(request.branch)
     _check_condition(request, snapshot)
     prepared = prepare(snapshot)
-    staged = (_stage(tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
+    staged = (_stage(engine.tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
     return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
 
 
@@ -277,7 +278,8 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
 # -- 6 to 10
 
 
-def _land(manifest: Manifest, tables: Tables, request: Request, ready: _Staged, grant: Grant) -> Written:
+def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Written:
+    manifest, tables = engine.manifest, engine.tables
     intent = _intent(request, ready)
     ready = _settled(ready)
     grant.check()
@@ -291,7 +293,7 @@ def _land(manifest: Manifest, tables: Tables, request: Request, ready: _Staged, 
         grant.check()
         commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
     except Exception as error:  # noqa: BLE001  # whatever failed, what was armed must be resolved before anyone else looks
-        return Written(_after_failure(manifest, tables, intent, error, grant), intent.counts)
+        return Written(_after_failure(engine, intent, error, grant), intent.counts)
     reach(Fault.WRITE_PUBLISHED)
     _disarm(manifest, intent)  # 10
     return Written(commit, intent.counts)
@@ -391,11 +393,12 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
     return staged
 
 
-def _after_failure(manifest: Manifest, tables: Tables, intent: Intent, error: Exception, grant: Grant) -> Commit:
+def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:
     """Still holding the lock: finish or undo our own intent. Only when that fails too does the caller have to know of it.
 
     A writer that lost its lease may not resolve anything, but what its successor made of the intent stands in the chain.
     """
+    manifest, tables = engine.manifest, engine.tables
     try:
         ended = any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback))
         if isinstance(error, FlushFailed):

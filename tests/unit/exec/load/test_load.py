@@ -244,11 +244,11 @@ def test_an_id_given_twice_on_a_branch_is_refused_before_it_has_a_table_of_its_o
 def test_a_load_that_was_overtaken_is_checked_again_on_what_is_there_now(graph: Graph) -> None:
     """V-15: the email was free when the load was read, and is not when it lands."""
     data = ndjson({"type": "Person", "data": {"name": "Eva", "email": "eve@x"}})
-    load = Load(LocalIntake(data), LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True)
-    load.prepare(graph._manifest.snapshot())
+    load = Load(graph.engine, LocalIntake(data), LoadMode.APPEND, write=True)
+    load.prepare(graph.engine.manifest.snapshot())
     graph.mutate('query q() { insert Person { name: "Eve", email: "eve@x" } }')
     with pytest.raises(InvalidInput, match=r"@unique violation on Person\.email"):
-        load.prepare(graph._manifest.snapshot())
+        load.prepare(graph.engine.manifest.snapshot())
 
 
 @pytest.mark.parametrize("once", [False, True])
@@ -256,10 +256,10 @@ def test_a_load_finds_the_branch_forked_by_another_meanwhile(graph: Graph, once:
     """The files lie where nobody will look for them, and are moved; the input is not read again."""
     graph.branches.create("work")
     data = iter(ndjson(*OVER).decode().splitlines()) if once else ndjson(*OVER)
-    load = Load(LocalIntake(data), LoadMode.MERGE, tables=graph._tables, catalog_of=graph._catalog, write=True)
-    load.prepare(graph._manifest.snapshot(WORK))
+    load = Load(graph.engine, LocalIntake(data), LoadMode.MERGE, write=True)
+    load.prepare(graph.engine.manifest.snapshot(WORK))
     graph.load(ndjson(*SECOND), branch="work")
-    write(graph._manifest, graph._tables, Request(CommitKind.LOAD, branch=WORK), load.prepare)
+    write(graph.engine, Request(CommitKind.LOAD, branch=WORK), load.prepare)
     assert people(graph, "work") == ["Ada", "Ben", "Cyd", "Dee", "Eve"]
     assert graph.verify() == []
 
@@ -297,9 +297,9 @@ def test_progress_is_told_from_the_first_byte_to_the_commit(graph: Graph, tmp_pa
 
 def test_key_columns_past_the_budget_are_read_back_from_the_files(graph: Graph) -> None:
     data = ndjson(*({"type": "Person", "data": {"name": f"p{n}", "email": f"{n}@x"}} for n in range(500)), FIRST[0])
-    load = Load(LocalIntake(data), LoadMode.APPEND, tables=graph._tables, catalog_of=graph._catalog, write=True, key_bytes=2_000)
+    load = Load(graph.engine, LocalIntake(data), LoadMode.APPEND, write=True, key_bytes=2_000)
     with pytest.raises(KeyConflict) as caught:
-        load.prepare(graph._manifest.snapshot())
+        load.prepare(graph.engine.manifest.snapshot())
     assert caught.value.facts["line"] == 501
 
 

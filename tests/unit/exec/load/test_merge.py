@@ -23,7 +23,7 @@ LIMIT_MB = 2_000
 def _load(graph: og.Graph) -> Load:
     """Rows of which some are there, with so small a limit that their ids do not fit."""
     data = {"Item": batches(3_000, 9_000, note=2, width=26)}
-    return Load(LocalIntake(data), LoadMode.MERGE, tables=graph._tables, catalog_of=graph._catalog, write=True, key_bytes=50_000)
+    return Load(graph.engine, LocalIntake(data), LoadMode.MERGE, write=True, key_bytes=50_000)
 
 
 def _notes(graph: og.Graph, branch: BranchName) -> dict[int, int]:
@@ -42,11 +42,11 @@ def test_ids_past_the_limit_are_kept_in_files_and_replace_their_rows(
     request = Request(CommitKind.LOAD, branch=branch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(StorageError, match="temporary folder"):
-        run_load(graph._manifest, request, _load(graph))
+        run_load(graph.engine, request, _load(graph))
     assert _notes(graph, branch) == {1: 6_000}
     (temporary := tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    assert run_load(graph._manifest, request, _load(graph)).commit is not None
+    assert run_load(graph.engine, request, _load(graph)).commit is not None
     assert _notes(graph, branch) == {1: 3_000, 2: 9_000}
     assert not list(temporary.iterdir()), "temporary files are gone"
     assert [finding.code for finding in graph.verify() if finding.severity == "error"] == []

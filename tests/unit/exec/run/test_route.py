@@ -40,7 +40,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
 
 
 def view_of(graph: Graph) -> View:
-    return graph._queries._view(graph._manifest.snapshot())  # below the facade, which has no such choice
+    return graph.engine.view(graph.engine.manifest.snapshot())  # below the facade, which has no such choice
 
 
 def routed(view: View, graph: Graph, costs: LinkCosts, *, guess: Route, forced: Route | None = None) -> tuple[Routed, Tally]:

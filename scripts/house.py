@@ -126,7 +126,7 @@ def _cycles(graph: dict[str, frozenset[str]]) -> Iterator[tuple[str, ...]]:
             elif target in stack:
                 low[name] = min(low[name], index[target])
         if low[name] == index[name]:
-            component = []
+            component: list[str] = []
             while not component or component[-1] != name:
                 component.append(stack.pop())
             if len(component) > 1:

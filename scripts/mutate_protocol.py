@@ -90,8 +90,8 @@ MUTANTS = (
     Mutant(
         "the restore of tables that have not moved",
         "manifest/recover.py",
-        "    if finding.reached is Reached.OVERTAKEN:\n",
-        "    if finding.reached in (Reached.OVERTAKEN, Reached.UNTOUCHED):\n",
+        "    if effect.status is EffectStatus.OVERTAKEN:\n",
+        "    if effect.status in (EffectStatus.OVERTAKEN, EffectStatus.UNTOUCHED):\n",
         ("tests/contract/test_write_s3.py::test_a_writer_overtaken_in_its_sleep_damages_nothing",),
     ),
     Mutant(

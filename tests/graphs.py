@@ -11,7 +11,7 @@ import pyarrow as pa
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.birth import NewTable, create_graph, new_table_id, open_graph
 from omnigraph.manifest.model import CommitKind, SchemaText, TableRow
-from omnigraph.manifest.publish import Expect, Publication, Published, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, PublishResult, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.store import stage
 from omnigraph.store.root import open_root
@@ -46,7 +46,7 @@ def people(*ids: str, n: int = 0) -> pa.Table:
     return pa.table({"id": list(ids), "n": [n] * len(ids)}, schema=COLUMNS)
 
 
-def add(manifest: Manifest, *ids: str, branch: BranchName = MAIN, alias: str = PERSON, token: str | None = None) -> Published:
+def add(manifest: Manifest, *ids: str, branch: BranchName = MAIN, alias: str = PERSON, token: str | None = None) -> PublishResult:
     """One write as a caller would do it without the write protocol: lock, stage, commit, publish."""
     with hold(manifest, branch) as grant:
         found, _, state = manifest.look(branch)
@@ -57,11 +57,11 @@ def add(manifest: Manifest, *ids: str, branch: BranchName = MAIN, alias: str = P
         assert staged is not None
         moved = stage.commit(staged)
         after = msgspec.structs.replace(row, version=moved.ref.version, rows=row.rows + staged.counts.inserted)
-        expect = Expect(branch=found, epoch=grant.epoch, tables={row.id: row.version})
+        expect = Preconditions(branch=found, epoch=grant.epoch, tables={row.id: row.version})
         return publish(manifest, Publication(CommitKind.MUTATE, tables=(after,), expect=expect, token=token), branch=branch)
 
 
-def note(manifest: Manifest, message: str, *, branch: BranchName = MAIN, token: str | None = None) -> Published:
+def note(manifest: Manifest, message: str, *, branch: BranchName = MAIN, token: str | None = None) -> PublishResult:
     """A commit that moves no table."""
     return publish(manifest, Publication(CommitKind.LOAD, message=message, token=token), branch=branch)
 

@@ -13,7 +13,7 @@ from omnigraph.graph import Graph, Receipt
 from omnigraph.ids import BranchName
 from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.model import CommitKind, TableRow
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.store import stage
 from omnigraph.store.index import IndexKind, IndexSpec, build
@@ -81,7 +81,7 @@ def values(graph: Graph, alias: str, column: str, *, branch: str = "main") -> di
 
 def edges(graph: Graph, name: str, *, branch: str = "main") -> list[tuple[object, object]]:
     """The ends of every edge of a type, sorted."""
-    return sorted((row["src"], row["dst"]) for row in rows(graph, f"edge:{name}", branch=branch).values())  # type: ignore[type-var]  # ids
+    return sorted((row["src"], row["dst"]) for row in rows(graph, f"edge:{name}", branch=branch).values())
 
 
 def versions(graph: Graph, *, branch: str = "main") -> dict[str, int]:
@@ -110,7 +110,7 @@ def build_indexes(graph: Graph, alias: str, *columns: str) -> None:
         staged = build(Tables(manifest.root).open(row.ref), [IndexSpec(column, IndexKind.BTREE, f"{column}_idx") for column in columns])
         assert staged is not None
         after = msgspec.structs.replace(row, version=stage.commit(staged).ref.version)
-        expect = Expect(branch=found, epoch=grant.epoch, tables={row.id: row.version})
+        expect = Preconditions(branch=found, epoch=grant.epoch, tables={row.id: row.version})
         publish(manifest, Publication(CommitKind.LOAD, tables=(after,), expect=expect))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from omnigraph.ids import BranchName
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from tests.graphs import reopen
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ def main(uri: str, branch: str, name: str, count: str, options: str = "{}") -> N
         with hold(manifest, on) as grant:
             print("publish", flush=True)
             commit = publish(
-                manifest, Publication(CommitKind.LOAD, message=f"{name}-{n}", expect=Expect(epoch=grant.epoch)), branch=on
+                manifest, Publication(CommitKind.LOAD, message=f"{name}-{n}", expect=Preconditions(epoch=grant.epoch)), branch=on
             ).commit
         print(f"{commit.id} {commit.message}", flush=True)
 

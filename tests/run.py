@@ -111,8 +111,10 @@ def run_suite(suite: Suite, folders: list[str], *, fast: bool, root: Path = ROOT
         command += ["-o", f"cache_dir={cache}"]
         first = second = _pytest([*command, *workers], root)
         blamed = _blamed(Path(cache))
+        failed: tuple[str, ...] = ()
+        unstable: tuple[str, ...] = ()
         if first.code in PASSED:
-            failed = unstable = ()
+            pass
         elif first.code == SOME_FAILED and blamed:
             print(f"== {suite.name}: what failed, once more", flush=True)
             second = _pytest([*command, "--last-failed"], root)

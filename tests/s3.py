@@ -295,7 +295,7 @@ class _ProxyServer(ThreadingHTTPServer):
     def __init__(self, proxy: CountingProxy, upstream: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.proxy: Final = proxy
-        self.upstream: Final = urlsplit(upstream).netloc
+        self.upstream = urlsplit(upstream).netloc
 
 
 class _Handler(BaseHTTPRequestHandler):

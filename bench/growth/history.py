@@ -42,9 +42,9 @@ def _first_touch(place: Place) -> object:
     return place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"}, branch=f"new-{place.turn}")
 
 
-def _remove(place: Place) -> object:
+def _remove(place: Place) -> None:
     _create(place)
-    return place.graph.branches.delete(f"new-{place.turn}")
+    place.graph.branches.delete(f"new-{place.turn}")
 
 
 def _flat(name: str, covers: tuple[str, ...], world: Preparation, run: Work, *, base: int = 10_000, changes: bool = False) -> Operation:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bench.report import interleaved, save, show
 from omnigraph.manifest.birth import NewTable, create_graph, new_table_id
 from omnigraph.manifest.model import CommitKind, SchemaText
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.store import stage
 from omnigraph.store.root import FSYNC_ENVIRONMENT, open_root
 from omnigraph.store.tables import Tables
@@ -83,7 +83,7 @@ def our_write(folder: Path, *, fsync: bool, history: int) -> Callable[[], object
             assert staged is not None
             moved = tables.keep(stage.commit(staged))
             after = msgspec.structs.replace(before, version=moved.ref.version, rows=before.rows + 1)
-            expect = Expect(branch=found, epoch=grant.epoch, tables={before.id: before.version})
+            expect = Preconditions(branch=found, epoch=grant.epoch, tables={before.id: before.version})
             publish(manifest, Publication(CommitKind.MUTATE, tables=(after,), expect=expect))
 
     return work

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import omnigraph as og
 from bench.report import save
 
 NODES = (37_000, 111_000, 333_000, 1_000_000)
@@ -79,8 +81,6 @@ def main(arguments: Sequence[str] = ()) -> None:
 def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
     import duckdb
 
-    import omnigraph as og
-
     people, knows = _tables(nodes)
     og.init(folder, schema=SCHEMA).load({"Person": people, "Knows": knows.rename_columns(["from", "to"])}, mode="append")
     connection = duckdb.connect()
@@ -91,14 +91,14 @@ def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
         cache = folder / "cache"
         os.environ["OMNIGRAPH_CACHE"] = str(cache)
         graph = og.open(folder)
-        first, answer = _timed(lambda text=ours, one=graph: one.query(text).to_arrow())
+        first, answer = _timed(partial(_asked, graph, ours))
         reader = og.open(folder)
-        mapped, _ = _timed(lambda text=ours, one=reader: one.query(text).to_arrow())
+        mapped, _ = _timed(partial(_asked, reader, ours))
         joined: Callable[[], pa.Table] = lambda text=duck: connection.sql(text).to_arrow_table()  # type: ignore[misc]  # noqa: E731
         _agree(question, answer, joined())
         again, theirs = [], []
         for _ in range(RUNS):  # in turn, so that whatever else the machine does weighs on both alike
-            again.append(_timed(lambda text=ours, one=graph: one.query(text).to_arrow())[0])
+            again.append(_timed(partial(_asked, graph, ours))[0])
             theirs.append(_timed(joined)[0])
         found[question] = {"first": first, "mapped": mapped, "again": min(again), "duckdb": min(theirs)}
         shutil.rmtree(cache)
@@ -117,6 +117,10 @@ def _tables(nodes: int) -> tuple[pa.Table, pa.Table]:
 
 def _labels(prefix: str, numbers: Any, width: int) -> pa.Array:
     return pc.binary_join_element_wise(prefix, pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=width, padding="0"), "")
+
+
+def _asked(graph: og.Graph, text: str) -> pa.Table:
+    return graph.query(text).to_arrow()
 
 
 def _timed(work: Callable[[], pa.Table]) -> tuple[Seconds, pa.Table]:
@@ -144,8 +148,9 @@ def _show(facts: dict[str, dict[str, dict[str, Seconds]]]) -> None:
 
 def _growth(sizes: dict[str, dict[str, Seconds]], key: str) -> float:
     """The slope of CPU over size in a log-log fit."""
-    logs = [(math.log(int(nodes)), math.log(max(timings[key].cpu, 1e-6))) for nodes, timings in sizes.items()]
-    return float(np.polyfit(*zip(*logs, strict=True), 1)[0])
+    nodes = [math.log(int(nodes)) for nodes in sizes]
+    seconds = [math.log(max(timings[key].cpu, 1e-6)) for timings in sizes.values()]
+    return float(np.polyfit(nodes, seconds, 1)[0])
 
 
 def _plain(sizes: dict[str, dict[str, Seconds]]) -> dict[str, dict[str, dict[str, float]]]:

@@ -1,4 +1,4 @@
-"""What went wrong -> a typed error: the class says what the caller should do, `kind` is the stable code."""
+"""A failure -> a typed error: the class says what the caller can do, `kind` is the stable code."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Final, NamedTuple
 
 
 class Kind(StrEnum):
-    """Stable codes. Append only: a code, once released, keeps its name and meaning."""
+    """Stable codes. Append only: a released code keeps its name and meaning."""
 
-    # mend the text
+    # the text is invalid
     SYNTAX = "syntax"
     SCHEMA = "schema"
     TYPE = "type"
-    # mend the data or the call
+    # the data or an argument is invalid
     INVALID_ARGUMENT = "invalid_argument"
     INVALID_BRANCH_NAME = "invalid_branch_name"
     BRANCH_NAME_OVERLAPS = "branch_name_overlaps"
     VALIDATION = "validation"
     BLOB_POLICY = "external_blob_policy"
     BLOB_RANGE = "blob_range_not_satisfiable"
-    CHANGE_CURSOR = "change_cursor_rejected"
     NOT_EMPTY = "folder_not_empty"
-    # it is not there
+    # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"
     COMMIT_NOT_FOUND = "commit_not_found"
@@ -32,9 +31,7 @@ class Kind(StrEnum):
     TABLE_NOT_FOUND = "table_not_found"
     OBJECT_NOT_FOUND = "object_not_found"
     VERSION_RECLAIMED = "historical_version_reclaimed"
-    CHANGE_FEED_GAP = "change_feed_gap"
-    NO_PARENT = "commit_has_no_parent"
-    # look again, then decide
+    # conflict with the current state of the graph
     KEY_CONFLICT = "key_conflict"
     READ_SET_CHANGED = "read_set_changed"
     VERSION_MISMATCH = "expected_version_mismatch"
@@ -42,20 +39,18 @@ class Kind(StrEnum):
     BRANCH_REPLACED = "branch_replaced"
     FENCED = "fenced"
     CONTENTION = "contention"
-    MERGE_CONFLICTS = "merge_conflicts"
     PRECONDITION_FAILED = "precondition_failed"
-    SCHEMA_BOUNDARY = "change_schema_boundary"
     ALREADY_INITIALIZED = "already_initialized"
     BRANCH_EXISTS = "branch_exists"
     BRANCH_HAS_CHILDREN = "branch_has_children"
-    # a bound was reached
+    # a limit was reached
     RESOURCE_LIMIT = "resource_limit_exceeded"
     LOCK_TIMEOUT = "lock_timeout"
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
-    # somebody must finish a write first
+    # an interrupted write must be resolved first
     RECOVERY_REQUIRED = "recovery_required"
-    # the bytes
+    # storage
     STORAGE = "storage"
     STORAGE_PERMISSION = "storage_permission"
     STORAGE_FULL = "storage_full"
@@ -63,25 +58,21 @@ class Kind(StrEnum):
     STORAGE_CONFIGURATION = "storage_configuration"
     STORAGE_UNSUPPORTED = "storage_unsupported"
     DRIFT = "uncovered_drift"
-    INITIALIZATION_COMMITTED = "initialization_committed"
-    INITIALIZATION_INDETERMINATE = "initialization_indeterminate"
-    BLOB_SOURCE = "external_blob_source"
     BLOB_INTEGRITY = "blob_integrity"
     CORRUPT = "corrupt"
     TORN_FILE = "torn_file"
-    # another format
+    # format and location
     FORMAT_OLDER = "format_older"
     FORMAT_NEWER = "format_newer"
     GRAPH_MOVED = "graph_moved"
-    # not allowed, not possible
-    POLICY_DENIED = "policy_denied"
+    # not possible
     UNSUPPORTED = "unsupported"
     FORKED_PROCESS = "forked_process"
     READ_ONLY = "read_only"
 
 
 class Outcome(StrEnum):
-    """What became of the effect that failed. "Unknown" must never look like "did not happen"."""
+    """Whether the requested effect took place. `UNKNOWN` is never reported as `DID_NOT_HAPPEN`."""
 
     DID_NOT_HAPPEN = "did_not_happen"
     HAPPENED = "happened"
@@ -92,12 +83,12 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s\"'<>]*@")
 
 
 def redacted(text: str) -> str:
-    """A text without the user names and passwords that URIs in it carry, as in `http://user:secret@host`."""
+    """Return the text with user names and passwords in URIs (`http://user:secret@host`) replaced by `***`."""
     return _CREDENTIALS.sub("***@", text)
 
 
 def _scrub(error: BaseException | None) -> None:
-    """Take credentials out of a foreign error's own words, and of what it was raised from: they are printed with an error of ours."""
+    """Remove credentials from a foreign error and from its causes: a traceback prints them together with our error."""
     while error is not None and not isinstance(error, OmniGraphError):
         if error.args and isinstance(error.args[0], str) and (clean := redacted(error.args[0])) != error.args[0]:
             error.args = (clean, *error.args[1:])
@@ -105,9 +96,9 @@ def _scrub(error: BaseException | None) -> None:
 
 
 class OmniGraphError(Exception):
-    """The root. `kind` is for programs, `message` for people, `facts` are the data behind the message.
+    """The root of the tree. `kind` is for programs, `message` for people; `facts` holds the data behind the message.
 
-    `outcome` says what became of the effect that was asked for. Most errors are raised before any.
+    `outcome` says whether the requested effect took place. Most errors are raised before any effect.
     """
 
     outcome: Outcome = Outcome.DID_NOT_HAPPEN
@@ -121,28 +112,28 @@ class OmniGraphError(Exception):
 
 
 class Span(NamedTuple):
-    """Where something stands in a text: characters `start` up to, not including, `end`."""
+    """A range of a text: characters `start` up to, not including, `end`."""
 
     start: int
     end: int
 
 
 class Position(NamedTuple):
-    """A place for people: both count from 1, columns in characters."""
+    """A position in a text for messages: both count from 1, columns in characters."""
 
     line: int
     column: int
 
 
-# How the message of a language error begins, so that a reader knows which stage refused the text.
+# The prefix of a language error's message: it names the stage that rejected the text.
 FAMILY: Final[dict[Kind, str]] = {Kind.SYNTAX: "parse error", Kind.SCHEMA: "catalog error", Kind.TYPE: "type error"}
 
 
 class LanguageError(OmniGraphError):
-    """Mend the text: a schema, query or mutation that does not parse or does not type.
+    """Correct the text: a schema, query or mutation does not parse or does not type-check.
 
-    Raise it with the offending node's `span`; `omnigraph.lang.located` adds `position` and `rendered` where the text is
-    at hand. `code` is the number in the language reference (S06, T12, Q000); type errors show it in their message.
+    Raise it with the `span` of the invalid node; `omnigraph.lang.located` adds `position` and `rendered` where the text is
+    available. `code` is the number in the language reference (S06, T12, Q000); type errors show it in their message.
     """
 
     def __init__(
@@ -161,23 +152,23 @@ class LanguageError(OmniGraphError):
 
 
 class InvalidInput(OmniGraphError):
-    """Mend the data or the arguments."""
+    """Correct the data or the arguments."""
 
 
 class NotFound(OmniGraphError):
-    """The thing named is not there (any more)."""
+    """The named object does not exist, or no longer exists."""
 
 
 class ConflictError(OmniGraphError):
-    """Somebody else was faster, or the world is not as you said: look again, then decide."""
+    """The graph changed, or is not in the state the caller expected: read again, then decide."""
 
 
 class KeyConflict(ConflictError):
-    """An append met an id that exists."""
+    """An append contains an id that already exists."""
 
 
 class ReadSetChanged(ConflictError):
-    """What the work was planned on has moved; nothing was done."""
+    """The data that a write was planned on has changed. Nothing was written."""
 
 
 class ExpectedVersionMismatch(ConflictError):
@@ -185,7 +176,7 @@ class ExpectedVersionMismatch(ConflictError):
 
 
 class MergeConflicts(ConflictError):
-    """Two branches changed the same things differently: fact `conflicts`."""
+    """Two branches changed the same objects differently: fact `conflicts`."""
 
 
 class PreconditionFailed(ConflictError):
@@ -193,7 +184,7 @@ class PreconditionFailed(ConflictError):
 
 
 class LimitError(OmniGraphError):
-    """A stated bound was reached before any effect."""
+    """A limit was reached before any effect."""
 
 
 class ResourceLimitExceeded(LimitError):
@@ -201,7 +192,10 @@ class ResourceLimitExceeded(LimitError):
 
 
 class RecoveryRequired(OmniGraphError):
-    """A write is half way and could not be resolved here: fact `operation_id`. Its own caller gets the outcome "unknown"."""
+    """An interrupted write could not be resolved by this call: fact `operation_id`.
+
+    The caller of the interrupted write itself gets the outcome `UNKNOWN`.
+    """
 
     def __init__(self, kind: Kind, message: str, *, outcome: Outcome = Outcome.DID_NOT_HAPPEN, **facts: object) -> None:
         super().__init__(kind, message, outcome=outcome.value, **facts)
@@ -209,9 +203,9 @@ class RecoveryRequired(OmniGraphError):
 
 
 class StorageError(OmniGraphError):
-    """The bytes below us failed. `outcome` says whether the effect happened.
+    """The disk or the object store failed. `outcome` says whether the effect took place.
 
-    Its words often come from below, where endpoints are written out: no password in a URI gets past here.
+    Messages of storage libraries contain full endpoints, so passwords in URIs are removed here.
     """
 
     def __init__(self, kind: Kind, message: str, *, outcome: Outcome = Outcome.DID_NOT_HAPPEN, **facts: object) -> None:
@@ -221,19 +215,19 @@ class StorageError(OmniGraphError):
 
 
 class FormatError(OmniGraphError):
-    """A graph this release must not touch."""
+    """This release cannot read or write the graph."""
 
 
 class PolicyDenied(OmniGraphError):
-    """A policy said no."""
+    """A policy forbids the operation."""
 
 
 class Unsupported(OmniGraphError):
-    """Not possible here, and trying again will not help."""
+    """The operation is not possible here. A retry does not help."""
 
 
 class Status:
-    """How one error class leaves a process (`exit_code`) and a server (`http`)."""
+    """The exit code of a process and the HTTP status of a server for one error class."""
 
     __slots__ = ("exit_code", "http")
 
@@ -242,7 +236,7 @@ class Status:
         self.http: Final = http
 
 
-# The one table. A class without a row takes its parent's; a kind may refine its class's HTTP status.
+# A class without a row takes its parent's. A kind may override the HTTP status of its class.
 STATUS: Final[dict[type[OmniGraphError], Status]] = {
     OmniGraphError: Status(exit_code=1, http=500),
     LanguageError: Status(exit_code=1, http=400),
@@ -259,9 +253,7 @@ STATUS: Final[dict[type[OmniGraphError], Status]] = {
 }
 
 HTTP_BY_KIND: Final[dict[Kind, int]] = {
-    Kind.CHANGE_FEED_GAP: 410,
     Kind.BLOB_RANGE: 416,
-    Kind.BLOB_SOURCE: 424,
     Kind.LOCK_TIMEOUT: 503,
     Kind.TIMEOUT: 504,
     Kind.STORAGE_UNAVAILABLE: 503,
@@ -269,7 +261,7 @@ HTTP_BY_KIND: Final[dict[Kind, int]] = {
 
 
 def status_of(error: OmniGraphError) -> Status:
-    """The exit code and HTTP status of an error: its class's row, or the nearest parent's."""
+    """Return the exit code and HTTP status of an error: the row of its class, or of the nearest parent."""
     for cls in type(error).__mro__:
         if cls in STATUS:
             row = STATUS[cls]

@@ -1,7 +1,8 @@
-"""The enum of crash points. Free unless armed: in-process (raise) or by environment variable (kill the process).
+"""A fault point that the protocol reaches -> nothing, or the fault a test armed there: an exception, SIGKILL or SIGSTOP.
 
-`OMNIGRAPH_FAULT="publish.before_commit=kill"` kills the process with SIGKILL at that point; `=stop` puts it to sleep with
-SIGSTOP, until somebody sends SIGCONT; `=raise` raises; a number after a colon (`=kill:3`) waits for the third arrival.
+A test arms a point in its own process with `armed`, or in another process with an environment variable.
+`OMNIGRAPH_FAULT="publish.before_commit=kill"` kills the process with SIGKILL at that point. `=stop` suspends it with SIGSTOP until
+it receives SIGCONT. `=raise` raises SimulatedCrash. `=kill:3` acts at the third arrival.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ACTIONS: Final[dict[str, Action]] = {"raise": "raise", "kill": "kill", "stop": 
 
 
 class Fault(StrEnum):
-    """Every boundary between two durable effects. Tests name these members, never their text (F-13)."""
+    """Every boundary between two durable effects. Tests use the members, not their values (F-13)."""
 
     OBJECT_BEFORE_LINK = "object.before_link"
     OBJECT_AFTER_LINK = "object.after_link"
@@ -61,7 +62,7 @@ class Fault(StrEnum):
 
 
 class SimulatedCrash(BaseException):
-    """An armed fault point was reached. A BaseException, so that no `except Exception` tidies up after a death."""
+    """An armed fault point was reached. A BaseException, so that no `except Exception` cleans up after a simulated crash."""
 
     def __init__(self, point: Fault) -> None:
         super().__init__(point.value)
@@ -93,11 +94,11 @@ _armed: _Armed | None = _from_environment()
 
 
 def reach(point: Fault) -> None:
-    """Say that the protocol stands at `point`. One comparison when nothing is armed."""
+    """Marks the arrival of the protocol at `point`. Costs one comparison if no point is armed."""
     if _armed is None or _armed.point is not point:
         return
     _armed.countdown -= 1
-    if _armed.countdown != 0:  # it happens once: what comes after a death or a failure must be able to pass here
+    if _armed.countdown != 0:  # a fault acts once: recovery after it passes the same point
         return
     if _armed.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -109,7 +110,7 @@ def reach(point: Fault) -> None:
 
 @contextmanager
 def armed(point: Fault, *, after: int = 1, failure: Exception | None = None) -> Iterator[None]:
-    """Inside this block the `after`-th arrival at `point` raises: SimulatedCrash, a death; or `failure`, something gone wrong."""
+    """Inside this block, the `after`-th arrival at `point` raises `failure`, or SimulatedCrash if none is given."""
     global _armed
     before, _armed = _armed, _Armed(point, "raise", after, failure)
     try:

@@ -1,4 +1,4 @@
-"""Names for things: ULIDs, content hashes, and NewTypes so that one id cannot be passed for another."""
+"""Nothing, or bytes -> identifiers: ULIDs, random hex and content hashes, typed so that one kind of id cannot be passed for another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import secrets
 from typing import NewType
 
 TypeId = NewType("TypeId", str)
-"""16 hex digits: one node or edge type, through all its renames."""
+"""16 hex digits. Identifies a node or edge type. A rename does not change it."""
 PropertyId = NewType("PropertyId", str)
-"""16 hex digits: one property of one type, through all its renames."""
+"""16 hex digits. Identifies a property of a type. A rename does not change it."""
 TableId = NewType("TableId", str)
-"""`<type id>-<incarnation>`: one physical table; drop and re-add mints a new incarnation."""
+"""`<type id>-<incarnation>`. Identifies a physical table. Dropping a type and adding it again makes a new incarnation."""
 CommitId = NewType("CommitId", str)
-"""A ULID: one graph commit."""
+"""A ULID. Identifies a graph commit."""
 BranchName = NewType("BranchName", str)
 GraphId = NewType("GraphId", str)
 SchemaHash = NewType("SchemaHash", str)
@@ -23,8 +23,8 @@ MAIN = BranchName("main")
 
 
 def new_ulid() -> str:
-    """A ULID: 26 characters, sortable by the time it was minted."""
-    from ulid import ULID  # imported here so that `omnigraph --help` stays quick
+    """Returns a ULID: 26 characters that sort by creation time."""
+    from ulid import ULID  # imported here so that `omnigraph --help` starts quickly
 
     return str(ULID())
 
@@ -34,14 +34,14 @@ def new_commit_id() -> CommitId:
 
 
 def new_hex16() -> str:
-    """16 random hex digits: type ids and incarnations."""
+    """Returns 16 random hex digits, for type ids and incarnations."""
     return secrets.token_hex(8)
 
 
 def content_hash(data: bytes) -> str:
-    """The hash by which immutable content is named."""
+    """Returns the SHA-256 that names immutable content."""
     return hashlib.sha256(data).hexdigest()
 
 
 COMMIT_ID_LENGTH = 26
-"""A ULID in Crockford's base 32."""
+"""The length of a ULID in Crockford's base 32."""

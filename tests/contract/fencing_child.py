@@ -8,7 +8,7 @@ import sys
 from omnigraph.errors import ConflictError
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from tests.graphs import reopen
 
 TTL_SECONDS = 1.0
@@ -21,7 +21,7 @@ def main(uri: str, options: str) -> None:
         print("holding", flush=True)
         sys.stdin.readline()
         try:
-            publish(manifest, Publication(CommitKind.LOAD, message="from the grave", expect=Expect(epoch=grant.epoch)))
+            publish(manifest, Publication(CommitKind.LOAD, message="from the grave", expect=Preconditions(epoch=grant.epoch)))
             print("published", flush=True)
         except ConflictError as error:
             print(error.kind.value, flush=True)

@@ -134,7 +134,7 @@ def test_the_lease_of_a_branch_made_again_is_not_forgotten_with_the_old_one(s3_s
     delete_branch(manifest, WORK)
     create_branch(manifest, WORK)
     with hold(manifest, WORK) as grant:
-        locks._between.forget(WORK)
+        locks._process_locks.forget(WORK)
         grant.check()
         note(manifest, "still mine", branch=WORK)
         assert b'"released":false' in manifest.root.objects.get(lease_of("work"))

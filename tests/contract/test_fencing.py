@@ -53,11 +53,11 @@ def test_a_sleeper_that_was_replaced_cannot_publish(s3_server: S3Server, s3_uri:
 def test_writers_of_a_branch_made_after_a_take_over_are_not_fenced(s3_server: S3Server, s3_uri: str) -> None:
     """A branch inherits its parent's epoch in head; its lease must not start below it."""
     from omnigraph.manifest.model import CommitKind
-    from omnigraph.manifest.publish import Expect, Publication, _raise_epoch, publish
+    from omnigraph.manifest.publish import Preconditions, Publication, _raise_epoch, publish
 
     manifest = make(s3_uri, storage_options=s3_server.storage_options)
     _raise_epoch(manifest, manifest.snapshot().branch.name, 5)
     create_branch(manifest, "work")
     with hold(manifest, BranchName("work")) as grant:
         assert grant.epoch == 5
-        publish(manifest, Publication(CommitKind.LOAD, expect=Expect(epoch=grant.epoch)), branch=BranchName("work"))
+        publish(manifest, Publication(CommitKind.LOAD, expect=Preconditions(epoch=grant.epoch)), branch=BranchName("work"))

@@ -139,7 +139,7 @@ class TestFolders:
             lambda: objects.put_if_absent("f", b""),
         ]
         for act in acts:
-            with pytest.raises(StorageError, match="both an object and a folder") as caught:
+            with pytest.raises(StorageError, match="both an object and a directory") as caught:
                 act()
             assert (caught.value.kind, caught.value.outcome) == (Kind.STORAGE, Outcome.DID_NOT_HAPPEN)
         assert objects.get_if_exists("f") is None
@@ -403,7 +403,7 @@ class TestRefusals:
         [
             (errno.EACCES, Kind.STORAGE_PERMISSION, "mode"),
             (errno.EROFS, Kind.STORAGE_PERMISSION, "read-only"),
-            (errno.ENOSPC, Kind.STORAGE_FULL, "free some space"),
+            (errno.ENOSPC, Kind.STORAGE_FULL, "free disk space"),
             (errno.EDQUOT, Kind.STORAGE_FULL, "quota"),
             (errno.ETIMEDOUT, Kind.STORAGE_UNAVAILABLE, "network"),
             (errno.ESTALE, Kind.STORAGE_UNAVAILABLE, "network"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -149,7 +149,11 @@ def test_a_commit_whose_answer_was_lost_is_known_by_its_uuid(s3_uri: str, proxy:
     root = open_root(s3_uri, storage_options={**proxy.storage_options, **({} if again else _NO_RETRIES)})
     table = two_fragments(root)
     staged = some(stage.append(table, rows({"x": 1})))
-    attempts = (lambda: begun(root), lambda: stage.commit(staged), lambda: swapped(open_ledger(root, "__manifest", branch=None), "1"))
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: begun(root),
+        lambda: stage.commit(staged),
+        lambda: swapped(open_ledger(root, "__manifest", branch=None), "1"),
+    )
     for lost_answers, attempt in enumerate(attempts, 1):
         proxy.lose(instead, reads=0 if again else _LANCE_LOOKS)
         attempt()
@@ -182,7 +186,7 @@ def test_an_outcome_that_cannot_be_learned_is_unknown_and_its_files_stay(s3_uri:
     root = open_root(s3_uri, storage_options=options)
     table, ledger = two_fragments(root), begun(root)
     staged = some(stage.append(table, rows({"x": 1})))
-    attempts = {
+    attempts: dict[str, Callable[[], object]] = {
         PATH: lambda: stage.commit(staged),
         "__manifest": lambda: swapped(ledger, "1"),
         "other": lambda: create_ledger(root, "other", state=head("0"), facts=entries(["c"], born=1), stamps={}, uuid="u"),

@@ -15,7 +15,8 @@ def bytes_read(town: Town, topology: Topology) -> int:
     handles = [Tables(town.root).open(row.ref).dataset for row in town.rows()[:2]]
     before = [handle.io_stats_snapshot().read_bytes for handle in handles]
     topology.adjacency(*town.rows())
-    return sum(handle.io_stats_snapshot().read_bytes for handle in handles) - sum(before)
+    found: int = sum(handle.io_stats_snapshot().read_bytes for handle in handles) - sum(before)
+    return found
 
 
 def test_a_small_change_reads_only_itself(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ def reads(graph: Graph) -> int:
     ledger.io_calls()
     graph.ensure_indices()
     _, ledger, _ = graph.engine.manifest.look()
-    return sum(dataset.io_stats_incremental().read_iops for dataset in handles) + ledger.io_calls().reads
+    found: int = sum(dataset.io_stats_incremental().read_iops for dataset in handles) + ledger.io_calls().reads
+    return found
 
 
 def test_reads_do_not_grow_with_history(tmp_path: Path) -> None:

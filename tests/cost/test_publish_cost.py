@@ -10,9 +10,9 @@ import pytest
 from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.read import Manifest
-from omnigraph.store.counting import CountingObjects
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import FSYNC_ENVIRONMENT, Root
+from tests.counting import CountingObjects
 from tests.graphs import make, note
 from tests.s3 import CountingProxy
 

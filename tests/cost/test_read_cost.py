@@ -11,10 +11,10 @@ from omnigraph.exec.engine import Engine
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.manifest.birth import open_graph
-from omnigraph.store.counting import CountingObjects
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import FSYNC_ENVIRONMENT, Root
 from omnigraph.store.tables import Tables
+from tests.counting import CountingObjects
 from tests.reads import acted, film, graph_of, knows, person, text_of
 
 READS = [

@@ -230,11 +230,12 @@ def images(folder: Path) -> Images:
 
 def without_next(seen: Images) -> Images:
     """The images before the next write, which is part of what `seen` shows."""
-    assert seen[GRAPH] is not None
-    lines = seen[GRAPH]["main"]
+    graph = seen[GRAPH]
+    assert graph is not None
+    lines = graph["main"]
     kept = [line for line in lines if '"next"' not in line]
     assert len(kept) == len(lines) - 1
-    return {**seen, GRAPH: {**seen[GRAPH], "main": kept}}
+    return {**seen, GRAPH: {**graph, "main": kept}}
 
 
 def differences(seen: Images, allowed: dict[str, Images]) -> str:

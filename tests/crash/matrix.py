@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ class Writer(NamedTuple):
 
     name: str
     branch: BranchName
-    changes: Callable[[], dict[str, Change]] | Callable[[Snapshot], Prepared]
+    changes: Callable[[], Mapping[str, Change]] | Callable[[Snapshot], Prepared]
     tables: int
     first_touches: int = 0
     births: int = 0
@@ -154,7 +154,7 @@ def run(manifest: Manifest, writer: Writer) -> None:
     if writer.is_migration:
         work(manifest, cast(Callable[[Snapshot], Prepared], writer.changes), branch=writer.branch)
     else:
-        put(manifest, cast(Callable[[], dict[str, Change]], writer.changes)(), branch=writer.branch)
+        put(manifest, dict(cast(Callable[[], Mapping[str, Change]], writer.changes)()), branch=writer.branch)
 
 
 def content(manifest: Manifest, branch: BranchName) -> Content:

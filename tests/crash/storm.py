@@ -131,7 +131,7 @@ def _chain(image: Image) -> Iterator[str]:
 
 
 def _acknowledged(acked: Mapping[str, str], image: Image) -> Iterator[str]:
-    landed = {commit.id: commit.token for commit in image.commits}
+    landed: dict[str, str | None] = {commit.id: commit.token for commit in image.commits}
     for token, commit in acked.items():
         if landed.get(commit, "") != token:
             yield f"lost commit: {commit} was acknowledged for {token} and is not in the chain"

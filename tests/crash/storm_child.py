@@ -20,7 +20,7 @@ import pyarrow as pa
 import omnigraph as og
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.store import stage
 from omnigraph.store.objects import open_objects
@@ -120,7 +120,7 @@ def _publish(
                 rows.append(msgspec.structs.replace(row, version=version, rows=row.rows + counts.inserted - counts.deleted))
         if not rows:
             return None
-        expect = Expect(branch=found, epoch=grant.epoch, head=state.head.commit)
+        expect = Preconditions(branch=found, epoch=grant.epoch, head=state.head.commit)
         return publish(manifest, Publication(CommitKind.MUTATE, tables=tuple(rows), expect=expect, token=token, actor=actor)).commit
 
 

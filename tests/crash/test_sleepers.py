@@ -17,7 +17,7 @@ from omnigraph.ids import MAIN, BranchName, OperationId, new_commit_id
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import CommitKind, Resolution
-from omnigraph.manifest.publish import Expect, Publication, publish
+from omnigraph.manifest.publish import Preconditions, Publication, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.store import stage
@@ -60,7 +60,7 @@ def intrude(manifest: Manifest, alias: str, *ids: str) -> None:
     staged = stage.append(Table(manifest.root, row.ref.at(newest.version), newest), people(*ids))
     assert staged is not None
     shown = msgspec.structs.replace(row, version=stage.commit(staged).ref.version, rows=row.rows + len(ids))
-    publish(manifest, Publication(CommitKind.LOAD, tables=(shown,), expect=Expect(tables={row.id: row.version}), message="intruder"))
+    publish(manifest, Publication(CommitKind.LOAD, tables=(shown,), expect=Preconditions(tables={row.id: row.version}), message="intruder"))
 
 
 @pytest.mark.parametrize("writer", [TWO_TABLES, FIRST_TOUCH], ids=lambda writer: writer.name)

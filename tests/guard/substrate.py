@@ -6,13 +6,14 @@ import dataclasses
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
+from lance.schema import LanceSchema
 
 KEY = b"lance-schema:unenforced-primary-key"
 PLAIN = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int32())])
@@ -38,6 +39,25 @@ def ids(ds: LanceDataset) -> list[str]:
 
 def content(ds: LanceDataset) -> dict[str, int]:
     return dict(zip(*ds.to_table(columns=["id", "n"]).to_pydict().values(), strict=True))
+
+
+def transaction_of(ds: LanceDataset, version: int) -> Transaction:
+    """The transaction that made a version."""
+    found = ds.read_transaction(version)
+    assert found is not None
+    return found
+
+
+def fragment_of(ds: LanceDataset, number: int) -> LanceFragment:
+    found = ds.get_fragment(number)
+    assert found is not None
+    return found
+
+
+def schema_parts(schema: LanceSchema) -> tuple[Callable[..., LanceSchema], tuple[Any, ...]]:
+    """What builds a schema, and what it is built from: metadata, then one entry a field."""
+    build, arguments = cast("tuple[Callable[..., LanceSchema], tuple[Any, ...]]", schema.__reduce__())
+    return build, arguments
 
 
 def append(ds: LanceDataset, *new: str, n: int = 0) -> Transaction:
@@ -87,8 +107,10 @@ def fence(base: LanceDataset, tx: Transaction) -> Transaction:
     op, fragments = tx.operation, base.get_fragments()
     if isinstance(op, LanceOperation.Overwrite):
         return tx
+    assert isinstance(op, LanceOperation.Append | LanceOperation.Update | LanceOperation.Delete)
     if not fragments:
-        new = op.fragments if isinstance(op, LanceOperation.Append) else op.new_fragments
+        assert not isinstance(op, LanceOperation.Delete), "there is nothing to delete"
+        new = op.fragments if isinstance(op, LanceOperation.Append) else op.new_fragments or []
         return dataclasses.replace(tx, operation=LanceOperation.Merge(list(new), base.lance_schema))
     first = fragments[0].metadata
     if isinstance(op, LanceOperation.Append):
@@ -155,7 +177,8 @@ def append_in_turn(barrier: Any, uri: str, me: str, count: int) -> list[int]:
 def append_fenced(barrier: Any, uri: str, me: str, count: int) -> tuple[list[tuple[int, int]], int, int]:
     """Fenced appends and upserts, again until each lands; gives (base, result) pairs, retryable losses and other losses."""
     barrier.wait()
-    landed, retryable, other = [], 0, 0
+    landed: list[tuple[int, int]] = []
+    retryable = other = 0
     while len(landed) < count:
         base = lance.dataset(uri)
         key = f"{me}{len(landed)}"

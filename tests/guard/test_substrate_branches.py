@@ -1,11 +1,15 @@
 """Native branches: names, incarnations, residue, and what may be committed where."""
 
+from __future__ import annotations
+
 import dataclasses
 import inspect
 import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -16,7 +20,7 @@ from lance.fragment import DataFile, LanceFragment
 from tests.guard.substrate import append, born, commit, delete, ids, part, upsert
 
 
-def orphan_tree(table, name):
+def orphan_tree(table: LanceDataset, name: str) -> None:
     """What a crash between the tree and the ref leaves: the tree is written first, the ref last."""
     table.create_branch(name)
     Path(table.uri, "_refs", "branches", f"{name}.json").unlink()
@@ -25,7 +29,7 @@ def orphan_tree(table, name):
 # Creating, naming, telling apart
 
 
-def test_a_branch_starts_at_its_parents_version_and_counts_on(tmp_path):
+def test_a_branch_starts_at_its_parents_version_and_counts_on(tmp_path: Path) -> None:
     """Version numbers collide between branches, so we key by branch and version, and base + 1 holds there, too."""
     table = born(tmp_path / "t", "a")
     table = commit(table, append(table, "b"))
@@ -37,7 +41,7 @@ def test_a_branch_starts_at_its_parents_version_and_counts_on(tmp_path):
     assert ids(table.checkout_version(("main", None))) == ["a", "b", "d"]
 
 
-def test_a_branch_can_start_at_an_older_version(tmp_path):
+def test_a_branch_can_start_at_an_older_version(tmp_path: Path) -> None:
     """A table forks lazily from the version the graph branch sees, which HEAD may have left behind."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
@@ -46,7 +50,7 @@ def test_a_branch_can_start_at_an_older_version(tmp_path):
     assert ids(head.create_branch("y", ("x", 1))) == ["a"]
 
 
-def test_a_branch_handle_opens_by_name_and_by_its_uri(tmp_path):
+def test_a_branch_handle_opens_by_name_and_by_its_uri(tmp_path: Path) -> None:
     """Both roads lead to the same branch, and both may commit there."""
     table = born(tmp_path / "t", "a")
     by_name = commit(branch := table.create_branch("team/x"), append(branch, "b"))
@@ -54,7 +58,7 @@ def test_a_branch_handle_opens_by_name_and_by_its_uri(tmp_path):
     assert ids(lance.dataset(branch.uri)) == ids(table.checkout_version(("team/x", None))) == ids(by_name) == ["a", "b"]
 
 
-def test_a_main_handle_made_from_a_branch_keeps_the_branchs_uri(tmp_path):
+def test_a_main_handle_made_from_a_branch_keeps_the_branchs_uri(tmp_path: Path) -> None:
     """A handle's branch is never derived from its uri: this one says the branch and reads and writes main."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("x")
@@ -64,7 +68,7 @@ def test_a_main_handle_made_from_a_branch_keeps_the_branchs_uri(tmp_path):
     assert ids(commit(main, append(main, "on main"))) == ids(lance.dataset(table.uri)) == ["a", "on main"]
 
 
-def test_the_branch_identifier_changes_when_a_name_is_made_again(tmp_path):
+def test_the_branch_identifier_changes_when_a_name_is_made_again(tmp_path: Path) -> None:
     """P-15: it is our incarnation: a cached handle, cursor or adjacency of the old branch must not fit the new one."""
     table = born(tmp_path / "t", "a")
     seen = set()
@@ -77,7 +81,7 @@ def test_the_branch_identifier_changes_when_a_name_is_made_again(tmp_path):
     assert len(seen) == 2
 
 
-def test_a_grandchilds_identifier_ends_with_its_own_incarnation(tmp_path):
+def test_a_grandchilds_identifier_ends_with_its_own_incarnation(tmp_path: Path) -> None:
     """The last pair is the branch's own; the ones before it are its ancestors'."""
     table = born(tmp_path / "t", "a")
     table.create_branch("p").create_branch("q")
@@ -89,7 +93,7 @@ def test_a_grandchilds_identifier_ends_with_its_own_incarnation(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.b", "a-b", "a_b", "A", "9", "team/x", "x-0123456789abcdef"])
-def test_a_branch_name_may_hold_letters_digits_and_a_few_signs(tmp_path, name):
+def test_a_branch_name_may_hold_letters_digits_and_a_few_signs(tmp_path: Path, name: str) -> None:
     """Fork names are made of exactly these."""
     table = born(tmp_path / "t", "a")
     table.create_branch(name)
@@ -97,7 +101,7 @@ def test_a_branch_name_may_hold_letters_digits_and_a_few_signs(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["main", "", "..", "a..b", "a~b", "a b", "a@b", "/a", "a/", "a.lock"])
-def test_a_branch_name_that_lance_refuses(tmp_path, name):
+def test_a_branch_name_that_lance_refuses(tmp_path: Path, name: str) -> None:
     """We refuse these before any effect; should Lance begin to take one, our rule is the narrower and stays."""
     table = born(tmp_path / "t", "a")
     with pytest.raises(OSError):
@@ -105,7 +109,7 @@ def test_a_branch_name_that_lance_refuses(tmp_path, name):
     assert table.branches.list() == {}
 
 
-def test_names_that_overlap_by_prefix_are_accepted_and_leave_residue(tmp_path):
+def test_names_that_overlap_by_prefix_are_accepted_and_leave_residue(tmp_path: Path) -> None:
     """P-15: `team` beside `team/x` is taken by Lance; deleting `team` then leaves its tree, so live names are kept disjoint by us."""
     table = born(tmp_path / "t", "a")
     table.create_branch("team")
@@ -121,7 +125,7 @@ def test_names_that_overlap_by_prefix_are_accepted_and_leave_residue(tmp_path):
 # Collisions, residue, deletion
 
 
-def test_creating_a_live_branch_again_is_an_untyped_error(tmp_path):
+def test_creating_a_live_branch_again_is_an_untyped_error(tmp_path: Path) -> None:
     """P-16: collision and failure look alike, so the list of branches decides."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
@@ -130,13 +134,13 @@ def test_creating_a_live_branch_again_is_an_untyped_error(tmp_path):
     assert list(table.branches.list()) == ["x"]
 
 
-def test_of_several_threads_creating_one_branch_exactly_one_wins(tmp_path):
+def test_of_several_threads_creating_one_branch_exactly_one_wins(tmp_path: Path) -> None:
     """Two graph branches of one name cannot both come to be."""
     table = born(tmp_path / "t", "a")
     for name in ("p", "q", "r", "s", "t"):
         barrier = threading.Barrier(3)
 
-        def create(name=name, barrier=barrier):
+        def create(name: str = name, barrier: threading.Barrier = barrier) -> int | None:
             barrier.wait()
             try:
                 return lance.dataset(table.uri).create_branch(name).version
@@ -149,7 +153,7 @@ def test_of_several_threads_creating_one_branch_exactly_one_wins(tmp_path):
         assert ids(table.checkout_version((name, None))) == ["a"]
 
 
-def test_residue_of_a_branch_blocks_its_name_and_cannot_be_deleted(tmp_path):
+def test_residue_of_a_branch_blocks_its_name_and_cannot_be_deleted(tmp_path: Path) -> None:
     """P-14: no force delete in Python; a fresh name per fork makes residue harmless, and cleanup removes the folder itself."""
     table = born(tmp_path / "t", "a")
     orphan_tree(table, "x")
@@ -162,7 +166,7 @@ def test_residue_of_a_branch_blocks_its_name_and_cannot_be_deleted(tmp_path):
     assert list(inspect.signature(table.branches.delete).parameters) == ["branch"]
 
 
-def test_removing_the_tree_of_a_residue_frees_its_name(tmp_path):
+def test_removing_the_tree_of_a_residue_frees_its_name(tmp_path: Path) -> None:
     """P-14: what cleanup does is enough."""
     table = born(tmp_path / "t", "a")
     orphan_tree(table, "x")
@@ -170,14 +174,14 @@ def test_removing_the_tree_of_a_residue_frees_its_name(tmp_path):
     assert ids(table.create_branch("x")) == ["a"]
 
 
-def test_a_residue_still_opens_by_name(tmp_path):
+def test_a_residue_still_opens_by_name(tmp_path: Path) -> None:
     """Opening is no proof that a branch is alive; the list of branches is."""
     table = born(tmp_path / "t", "a")
     orphan_tree(table, "x")
     assert ids(table.checkout_version(("x", None))) == ["a"]
 
 
-def test_a_ref_without_its_tree_lists_does_not_open_and_can_be_deleted(tmp_path):
+def test_a_ref_without_its_tree_lists_does_not_open_and_can_be_deleted(tmp_path: Path) -> None:
     """The reverse residue heals by an ordinary delete."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
@@ -189,7 +193,7 @@ def test_a_ref_without_its_tree_lists_does_not_open_and_can_be_deleted(tmp_path)
     assert table.branches.list() == {}
 
 
-def test_a_branch_with_children_cannot_be_deleted(tmp_path):
+def test_a_branch_with_children_cannot_be_deleted(tmp_path: Path) -> None:
     """Children first: the child's files are in the parent's tree."""
     table = born(tmp_path / "t", "a")
     table.create_branch("p").create_branch("q")
@@ -201,7 +205,7 @@ def test_a_branch_with_children_cannot_be_deleted(tmp_path):
     assert list((tmp_path / "t/tree").iterdir()) == []
 
 
-def test_a_reader_of_a_deleted_branch_fails_loudly(tmp_path):
+def test_a_reader_of_a_deleted_branch_fails_loudly(tmp_path: Path) -> None:
     """Not with the rows of the parent: deleting a branch takes its files at once, from whoever still holds a handle."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("x")
@@ -213,7 +217,7 @@ def test_a_reader_of_a_deleted_branch_fails_loudly(tmp_path):
         lance.dataset(branch.uri)
 
 
-def test_deleting_an_unknown_branch_is_a_value_error(tmp_path):
+def test_deleting_an_unknown_branch_is_a_value_error(tmp_path: Path) -> None:
     """Deleting twice is told apart from failing."""
     with pytest.raises(ValueError):
         born(tmp_path / "t", "a").branches.delete("nobody")
@@ -222,7 +226,7 @@ def test_deleting_an_unknown_branch_is_a_value_error(tmp_path):
 # What is staged where, and committed where
 
 
-def test_a_transaction_staged_on_a_branch_and_committed_on_main_makes_main_unreadable(tmp_path):
+def test_a_transaction_staged_on_a_branch_and_committed_on_main_makes_main_unreadable(tmp_path: Path) -> None:
     """Pylance accepts it. A transaction is committed on the handle it was staged on, always."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("x")
@@ -231,7 +235,7 @@ def test_a_transaction_staged_on_a_branch_and_committed_on_main_makes_main_unrea
         lance.dataset(table.uri).to_table()
 
 
-def test_a_transaction_staged_on_the_parent_and_committed_on_the_branch_makes_the_branch_unreadable(tmp_path):
+def test_a_transaction_staged_on_the_parent_and_committed_on_the_branch_makes_the_branch_unreadable(tmp_path: Path) -> None:
     """The same the other way round: a first touch never stages on the parent."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("x")
@@ -242,7 +246,7 @@ def test_a_transaction_staged_on_the_parent_and_committed_on_the_branch_makes_th
 
 
 @pytest.mark.parametrize("name", ["x", "team/x"])
-def test_data_files_may_be_written_before_their_branch_exists(tmp_path, name):
+def test_data_files_may_be_written_before_their_branch_exists(tmp_path: Path, name: str) -> None:
     """First touch: data is prepared without the lock, the ref comes later, and the folder is no obstacle."""
     table = born(tmp_path / "t", "a")
     early = part(f"{table.uri}/tree/{name}", "k")
@@ -252,11 +256,11 @@ def test_data_files_may_be_written_before_their_branch_exists(tmp_path, name):
     assert (after.version, ids(after), ids(lance.dataset(table.uri))) == (2, ["a", "k"], ["a"])
 
 
-def one_row(**values):
+def one_row(**values: int) -> pa.Table:
     return pa.table({name: pa.array([value], pa.int64()) for name, value in values.items()})
 
 
-def changed_table(path):
+def changed_table(path: Path) -> LanceDataset:
     """`a` dropped and `c` added: the ids of the columns are 0, 2 and 3."""
     table = lance.write_dataset(one_row(id=1, a=10, b=20), str(path))
     table.drop_columns(["a"])
@@ -265,39 +269,43 @@ def changed_table(path):
     return table
 
 
-def first_touch(table, remap):
+def first_touch(table: LanceDataset, remap: Callable[[LanceDataset, DataFile], DataFile]) -> list[dict[str, Any]]:
     """One row written before the ref, committed after it."""
     early = LanceFragment.create(f"{table.uri}/tree/x", one_row(id=2, b=21, c=31))
     branch = table.create_branch("x")
     early = dataclasses.replace(early, files=[remap(branch, file) for file in early.files])
     after = LanceDataset.commit(branch, LanceOperation.Append([early]), read_version=branch.version, max_retries=0)
-    return after.to_table(filter="id = 2").to_pylist()
+    found: list[dict[str, Any]] = after.to_table(filter="id = 2").to_pylist()
+    return found
 
 
-def test_early_data_files_count_field_ids_from_zero_and_land_in_the_wrong_column(tmp_path):
+def test_early_data_files_count_field_ids_from_zero_and_land_in_the_wrong_column(tmp_path: Path) -> None:
     """The hazard: after a schema change the value of `c` is read as `b`, and nobody says a word."""
     assert first_touch(changed_table(tmp_path / "t"), lambda _, file: file) == [{"id": 2, "b": 31, "c": None}]
 
 
-def by_hand(branch, file):
+def by_hand(branch: LanceDataset, file: DataFile) -> DataFile:
     table_ids = [field.id() for field in branch.lance_schema.fields()]
     return DataFile(file.path, table_ids, file.column_indices, file.file_major_version, file.file_minor_version, file.file_size_bytes)
 
 
 @pytest.mark.parametrize("remap", [by_hand, lambda branch, file: DataFile.create(branch, file.path)], ids=["by hand", "DataFile.create"])
-def test_early_data_files_with_mapped_field_ids_land_in_their_columns(tmp_path, remap):
+def test_early_data_files_with_mapped_field_ids_land_in_their_columns(
+    tmp_path: Path, remap: Callable[[LanceDataset, DataFile], DataFile]
+) -> None:
     """The cure, in its two forms: rebuild the entry, or let pylance match the file's columns by name."""
     assert first_touch(changed_table(tmp_path / "t"), remap) == [{"id": 2, "b": 21, "c": 31}]
 
 
-def test_files_staged_on_a_handle_carry_the_tables_field_ids(tmp_path):
+def test_files_staged_on_a_handle_carry_the_tables_field_ids(tmp_path: Path) -> None:
     """Only files written to a bare path need mapping."""
     table = changed_table(tmp_path / "t")
     tx = lance.fragment.write_fragments(one_row(id=2, b=21, c=31), table, return_transaction=True)
-    assert tx.operation.fragments[0].files[0].fields == [0, 2, 3]
+    assert isinstance(tx.operation, LanceOperation.Append)
+    assert next(iter(tx.operation.fragments)).files[0].fields == [0, 2, 3]
 
 
-def test_removing_a_tree_under_a_prepared_writer_lets_its_commit_succeed_unreadable(tmp_path):
+def test_removing_a_tree_under_a_prepared_writer_lets_its_commit_succeed_unreadable(tmp_path: Path) -> None:
     """Why no writer ever reclaims a folder: Lance does not look whether the files are still there."""
     table = born(tmp_path / "t", "a")
     early = part(f"{table.uri}/tree/x", "k")
@@ -308,7 +316,7 @@ def test_removing_a_tree_under_a_prepared_writer_lets_its_commit_succeed_unreada
         lance.dataset(branch.uri).to_table()
 
 
-def test_upserts_deletes_and_restores_work_on_a_branch(tmp_path):
+def test_upserts_deletes_and_restores_work_on_a_branch(tmp_path: Path) -> None:
     """Everything the write path and recovery do on main, they do on a fork of it."""
     branch = born(tmp_path / "t", "a", "b").create_branch("x")
     branch = commit(branch, upsert(branch, "a", "c", n=5))
@@ -322,7 +330,7 @@ def test_upserts_deletes_and_restores_work_on_a_branch(tmp_path):
 # Where a branch's files are
 
 
-def test_a_moved_tables_branch_breaks_and_its_main_does_not(tmp_path):
+def test_a_moved_tables_branch_breaks_and_its_main_does_not(tmp_path: Path) -> None:
     """Native forks hold the absolute path of their parent: a graph with forks is refused at another place."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
@@ -333,7 +341,7 @@ def test_a_moved_tables_branch_breaks_and_its_main_does_not(tmp_path):
         moved.checkout_version(("x", None)).to_table()
 
 
-def test_a_copied_tables_branch_reads_the_originals_files(tmp_path):
+def test_a_copied_tables_branch_reads_the_originals_files(tmp_path: Path) -> None:
     """A copied folder seems to work until the original is cleaned: this is why the birth place is stamped."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
@@ -342,7 +350,7 @@ def test_a_copied_tables_branch_reads_the_originals_files(tmp_path):
     assert ids(lance.dataset(str(tmp_path / "copy")).checkout_version(("x", None))) == ["a"]
 
 
-def test_indexes_of_the_parent_serve_branches_of_branches(tmp_path):
+def test_indexes_of_the_parent_serve_branches_of_branches(tmp_path: Path) -> None:
     """A fork needs no index of its own until it has grown."""
     table = born(tmp_path / "t", "a", "b")
     table.create_scalar_index("id", "BTREE")
@@ -352,7 +360,7 @@ def test_indexes_of_the_parent_serve_branches_of_branches(tmp_path):
     assert [grandchild.to_table(filter=f"id = '{key}'").num_rows for key in "abk"] == [1, 1, 1]
 
 
-def test_rows_written_by_a_branch_are_invisible_to_the_parent_at_every_version(tmp_path):
+def test_rows_written_by_a_branch_are_invisible_to_the_parent_at_every_version(tmp_path: Path) -> None:
     """Isolation by construction: the parent's version list does not grow."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("x")

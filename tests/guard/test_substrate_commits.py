@@ -1,11 +1,15 @@
 """Two writers from one base: which pairs pylance refuses, which it lets through, and with which error."""
 
+from __future__ import annotations
+
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
-from lance import LanceDataset
+from lance import LanceDataset, Transaction
 from lance.commit import CommitConflictError
 
 from tests.guard.substrate import (
@@ -26,14 +30,14 @@ from tests.guard.substrate import (
 )
 
 
-def two_handles(table):
+def two_handles(table: LanceDataset) -> tuple[LanceDataset, LanceDataset]:
     return lance.dataset(table.uri), lance.dataset(table.uri)
 
 
 # Keyed merges that commit by themselves
 
 
-def test_inline_merges_of_one_new_key_both_land_without_the_key_annotation(tmp_path):
+def test_inline_merges_of_one_new_key_both_land_without_the_key_annotation(tmp_path: Path) -> None:
     """P-01: the annotation is what makes a keyed merge a compare-and-swap."""
     first, second = two_handles(born(tmp_path / "t", "a"))
     inline_upsert(first, "k", n=1)
@@ -41,7 +45,7 @@ def test_inline_merges_of_one_new_key_both_land_without_the_key_annotation(tmp_p
     assert ids(lance.dataset(first.uri)) == ["a", "k", "k"]
 
 
-def test_inline_merge_of_a_taken_key_is_refused_with_annotation_no_index_and_no_retries(tmp_path):
+def test_inline_merge_of_a_taken_key_is_refused_with_annotation_no_index_and_no_retries(tmp_path: Path) -> None:
     """P-02: the loser gets a plain OSError, so 'lost the race' is decided by reading again, never by type or text."""
     first, second = two_handles(born(tmp_path / "t", "a", schema=KEYED))
     inline_upsert(first, "k", n=1)
@@ -51,7 +55,7 @@ def test_inline_merge_of_a_taken_key_is_refused_with_annotation_no_index_and_no_
     assert content(lance.dataset(first.uri)) == {"a": 0, "k": 1}
 
 
-def test_inline_merge_with_default_retries_overwrites_the_winner(tmp_path):
+def test_inline_merge_with_default_retries_overwrites_the_winner(tmp_path: Path) -> None:
     """P-03: a retried pointer swap is a lost pointer; zero retries is mandatory."""
     first, second = two_handles(born(tmp_path / "t", "a", schema=KEYED))
     inline_upsert(first, "k", n=1)
@@ -59,7 +63,7 @@ def test_inline_merge_with_default_retries_overwrites_the_winner(tmp_path):
     assert content(lance.dataset(first.uri)) == {"a": 0, "k": 2}
 
 
-def test_a_btree_on_the_key_undoes_the_key_fence(tmp_path):
+def test_a_btree_on_the_key_undoes_the_key_fence(tmp_path: Path) -> None:
     """P-04: `__manifest.object_id` is never indexed, and a keyed merge there says use_index(False)."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     table.create_scalar_index("id", "BTREE")
@@ -72,7 +76,7 @@ def test_a_btree_on_the_key_undoes_the_key_fence(tmp_path):
 # Staged transactions
 
 
-def test_staged_merges_of_one_new_key_both_land_even_with_the_annotation(tmp_path):
+def test_staged_merges_of_one_new_key_both_land_even_with_the_annotation(tmp_path: Path) -> None:
     """P-05: staged keyed writes have no key fence in Python; this is why every transaction is fenced."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     first, second = upsert(table, "k", n=1), upsert(table, "k", n=2)
@@ -81,7 +85,7 @@ def test_staged_merges_of_one_new_key_both_land_even_with_the_annotation(tmp_pat
     assert ids(lance.dataset(table.uri)) == ["a", "k", "k"]
 
 
-def test_a_staged_merge_lands_over_an_append_of_its_key(tmp_path):
+def test_a_staged_merge_lands_over_an_append_of_its_key(tmp_path: Path) -> None:
     """P-06: the same hole between two kinds of write."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     first, second = append(table, "k", n=1), upsert(table, "k", n=2)
@@ -91,7 +95,7 @@ def test_a_staged_merge_lands_over_an_append_of_its_key(tmp_path):
 
 
 @pytest.mark.parametrize("stage", [append, upsert])
-def test_no_retries_does_not_mean_exact_parent(tmp_path, stage):
+def test_no_retries_does_not_mean_exact_parent(tmp_path: Path, stage: Callable[..., Transaction]) -> None:
     """P-07: a stale append or an upsert of new keys lands at base + 2, so the achieved version is compared with base + 1."""
     base = born(tmp_path / "t", "a")
     stale = stage(base, "late")
@@ -100,7 +104,7 @@ def test_no_retries_does_not_mean_exact_parent(tmp_path, stage):
     assert ids(lance.dataset(base.uri)) == ["a", "early", "late"]
 
 
-def test_a_stale_overwrite_without_retries_is_refused(tmp_path):
+def test_a_stale_overwrite_without_retries_is_refused(tmp_path: Path) -> None:
     """P-08: an overwrite is strict by itself with max_retries=0, and so needs no fence."""
     base = born(tmp_path / "t", "a")
     replacement = overwrite(base, "z")
@@ -110,7 +114,7 @@ def test_a_stale_overwrite_without_retries_is_refused(tmp_path):
     assert ids(lance.dataset(base.uri)) == ["a", "early"]
 
 
-def test_a_stale_overwrite_with_default_retries_buries_the_append(tmp_path):
+def test_a_stale_overwrite_with_default_retries_buries_the_append(tmp_path: Path) -> None:
     """P-08: the other half: with pylance's default the concurrent rows are gone without a word."""
     base = born(tmp_path / "t", "a")
     replacement = overwrite(base, "z")
@@ -120,7 +124,7 @@ def test_a_stale_overwrite_with_default_retries_buries_the_append(tmp_path):
 
 
 @pytest.mark.parametrize("stage", [append, upsert])
-def test_a_write_staged_before_an_overwrite_is_refused(tmp_path, stage):
+def test_a_write_staged_before_an_overwrite_is_refused(tmp_path: Path, stage: Callable[..., Transaction]) -> None:
     """P-08: nothing staged on the old content lands on the new; this one is not worth a retry."""
     base = born(tmp_path / "t", "a")
     stale = stage(base, "late")
@@ -140,7 +144,9 @@ def test_a_write_staged_before_an_overwrite_is_refused(tmp_path, stage):
     ],
     ids=["update-update", "update-delete", "delete-update", "delete-delete"],
 )
-def test_two_changes_inside_one_fragment_conflict_even_for_different_rows(tmp_path, first, second):
+def test_two_changes_inside_one_fragment_conflict_even_for_different_rows(
+    tmp_path: Path, first: Callable[[LanceDataset], Transaction], second: Callable[[LanceDataset], Transaction]
+) -> None:
     """P-09: coarse but safe; the fence is built on exactly this."""
     table = born(tmp_path / "t", "a", "b", "c")
     winner, loser = first(table), second(table)
@@ -151,7 +157,7 @@ def test_two_changes_inside_one_fragment_conflict_even_for_different_rows(tmp_pa
     assert lance.dataset(table.uri).version == 2
 
 
-def test_committing_one_transaction_twice_appends_twice(tmp_path):
+def test_committing_one_transaction_twice_appends_twice(tmp_path: Path) -> None:
     """No uuid makes a commit idempotent: a retry after an unknown outcome first asks whether the uuid is already there."""
     table = born(tmp_path / "t", "a")
     tx = append(table, "b")
@@ -170,7 +176,7 @@ def test_committing_one_transaction_twice_appends_twice(tmp_path):
     ],
     ids=["append", "upsert", "delete", "overwrite"],
 )
-def test_staging_never_moves_head(tmp_path, stage):
+def test_staging_never_moves_head(tmp_path: Path, stage: Callable[[LanceDataset], Transaction]) -> None:
     """Everything before the commit step may be thrown away: neither the table nor the handle has moved."""
     table = born(tmp_path / "t", "a", "c")
     before = content(table)
@@ -180,14 +186,14 @@ def test_staging_never_moves_head(tmp_path, stage):
     assert tx.read_version == 1
 
 
-def test_commit_leaves_the_given_handle_where_it_was(tmp_path):
+def test_commit_leaves_the_given_handle_where_it_was(tmp_path: Path) -> None:
     """The base handle stays usable as the base: only the returned handle is newer."""
     table = born(tmp_path / "t", "a")
     after = commit(table, append(table, "b"))
     assert (table.version, after.version, ids(table)) == (1, 2, ["a"])
 
 
-def test_a_staged_transaction_can_be_pickled(tmp_path):
+def test_a_staged_transaction_can_be_pickled(tmp_path: Path) -> None:
     """A Spark executor stages, the driver commits."""
     table = born(tmp_path / "t", "a")
     tx = append(table, "b")
@@ -199,7 +205,7 @@ def test_a_staged_transaction_can_be_pickled(tmp_path):
 # What a keyed merge does with odd input
 
 
-def test_a_merge_that_changes_nothing_still_commits_a_version(tmp_path):
+def test_a_merge_that_changes_nothing_still_commits_a_version(tmp_path: Path) -> None:
     """We find out ourselves that there is nothing to do, and then do not commit."""
     table = born(tmp_path / "t", "a")
     tx, stats = table.merge_insert("id").when_not_matched_insert_all().execute_uncommitted(rows("a", n=5))
@@ -208,7 +214,7 @@ def test_a_merge_that_changes_nothing_still_commits_a_version(tmp_path):
     assert (after.version, content(after)) == (2, {"a": 0})
 
 
-def test_duplicate_source_keys_are_refused_only_when_they_match_a_row(tmp_path):
+def test_duplicate_source_keys_are_refused_only_when_they_match_a_row(tmp_path: Path) -> None:
     """Input is made unique before it is staged: pylance inserts both copies of a new key."""
     table = born(tmp_path / "t", "a")
     with pytest.raises(OSError):
@@ -216,7 +222,7 @@ def test_duplicate_source_keys_are_refused_only_when_they_match_a_row(tmp_path):
     assert ids(commit(table, upsert(table, "k", "k", n=1))) == ["a", "k", "k"]
 
 
-def test_a_null_key_never_matches_and_is_always_inserted(tmp_path):
+def test_a_null_key_never_matches_and_is_always_inserted(tmp_path: Path) -> None:
     """Null keys are refused by us, as pylance would pile them up."""
     nullable = pa.schema([("id", pa.string()), ("n", pa.int32())])
     table = born(tmp_path / "t", schema=nullable)
@@ -227,7 +233,7 @@ def test_a_null_key_never_matches_and_is_always_inserted(tmp_path):
     assert commit(table, merge.execute_uncommitted(null)[0]).count_rows() == 2
 
 
-def test_a_merge_source_may_hold_only_the_key_to_delete_rows(tmp_path):
+def test_a_merge_source_may_hold_only_the_key_to_delete_rows(tmp_path: Path) -> None:
     """Delete by keys without a predicate of ten thousand literals."""
     table = born(tmp_path / "t", "a", "b", "c")
     tx, stats = table.merge_insert("id").when_matched_delete().execute_uncommitted(pa.table({"id": ["a", "c", "x"]}))
@@ -238,7 +244,7 @@ def test_a_merge_source_may_hold_only_the_key_to_delete_rows(tmp_path):
 # Several processes
 
 
-def test_two_processes_lose_no_commit(tmp_path):
+def test_two_processes_lose_no_commit(tmp_path: Path) -> None:
     """The default commit is put-if-absent of the version file; a table is shared by processes without a server."""
     uri = born(tmp_path / "t", "a").uri
     reached = in_processes(append_in_turn, (uri, "x", 10), (uri, "y", 10))
@@ -246,7 +252,7 @@ def test_two_processes_lose_no_commit(tmp_path):
     assert lance.dataset(uri).count_rows() == 21
 
 
-def test_latest_version_sees_the_commits_of_another_process(tmp_path):
+def test_latest_version_sees_the_commits_of_another_process(tmp_path: Path) -> None:
     """The cheap probe for 'has HEAD moved', on a handle that stays where it is."""
     table = born(tmp_path / "t", "a")
     assert in_processes(append_once, (table.uri,)) == [2]

@@ -1,32 +1,37 @@
 """Compaction and cleanup: how far they move HEAD, what they keep, and what they would destroy."""
 
+from __future__ import annotations
+
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from lance import LanceOperation
+from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
-from lance.optimize import Compaction
+from lance.lance import _Session as Session
+from lance.optimize import Compaction, RewriteResult
 
-from tests.guard.substrate import append, born, commit, delete, ids, part, swap
+from tests.guard.substrate import append, born, commit, delete, ids, part, swap, transaction_of
 
 
-def planned(table):
+def planned(table: LanceDataset) -> list[RewriteResult]:
     """Rewrite the small fragments, and commit nothing."""
     plan = Compaction.plan(table, options={})
     assert plan.num_tasks() == 1
     return [task.execute(table) for task in plan.tasks]
 
 
-def numbers(table):
+def numbers(table: LanceDataset) -> list[int]:
     return [version["version"] for version in lance.dataset(table.uri).versions()]
 
 
 # Compaction
 
 
-def test_a_compaction_moves_head_by_two_and_takes_its_handle_along(tmp_path):
+def test_a_compaction_moves_head_by_two_and_takes_its_handle_along(tmp_path: Path) -> None:
     """The base version must be kept beside the handle, and base + 1 is the reservation of ids, not the rewrite."""
     table = born(tmp_path / "t", *"abcd", fragments=4)
     results = planned(table)
@@ -34,17 +39,17 @@ def test_a_compaction_moves_head_by_two_and_takes_its_handle_along(tmp_path):
     Compaction.commit(table, results)
     assert (table.version, table.latest_version, ids(table)) == (3, 3, ["a", "b", "c", "d"])
     assert len(table.get_fragments()) == 1
-    assert isinstance(table.read_transaction(3).operation, LanceOperation.Rewrite)
+    assert isinstance(transaction_of(table, 3).operation, LanceOperation.Rewrite)
 
 
-def test_a_compaction_with_nothing_to_do_moves_nothing(tmp_path):
+def test_a_compaction_with_nothing_to_do_moves_nothing(tmp_path: Path) -> None:
     """Upkeep may be called as often as one likes."""
     table = born(tmp_path / "t", "a")
     table.optimize.compact_files()
     assert table.latest_version == 1
 
 
-def test_a_compaction_lands_over_a_concurrent_append(tmp_path):
+def test_a_compaction_lands_over_a_concurrent_append(tmp_path: Path) -> None:
     """Its result is then not base + 2: the chain is read back version by version."""
     table = born(tmp_path / "t", *"abcd", fragments=4)
     results = planned(table)
@@ -54,7 +59,7 @@ def test_a_compaction_lands_over_a_concurrent_append(tmp_path):
     assert (handle.version, ids(handle)) == (4, ["a", "b", "c", "d", "z"])
 
 
-def test_a_compaction_refused_by_a_delete_has_moved_head_all_the_same(tmp_path):
+def test_a_compaction_refused_by_a_delete_has_moved_head_all_the_same(tmp_path: Path) -> None:
     """The reservation of ids stays behind as a version of its own: a failed compaction is drift that the sidecar must name.
     The error is a plain OSError."""
     table = born(tmp_path / "t", *"abcdefgh", fragments=4)
@@ -68,7 +73,7 @@ def test_a_compaction_refused_by_a_delete_has_moved_head_all_the_same(tmp_path):
     assert (handle.version, head.version, ids(head)) == (1, 3, list("bcdefgh"))
 
 
-def test_a_delete_of_compacted_fragments_is_refused(tmp_path):
+def test_a_delete_of_compacted_fragments_is_refused(tmp_path: Path) -> None:
     """The other order is typed and may be retried."""
     table = born(tmp_path / "t", *"abcdefgh", fragments=4)
     stale = delete(table, "id = 'a'")
@@ -78,7 +83,7 @@ def test_a_delete_of_compacted_fragments_is_refused(tmp_path):
     assert lost.value.retryable is True
 
 
-def test_an_index_keeps_covering_compacted_rows(tmp_path):
+def test_an_index_keeps_covering_compacted_rows(tmp_path: Path) -> None:
     """Without stable row ids the index is remapped by the compaction, and nothing is left uncovered."""
     table = born(tmp_path / "t", *"abcd", fragments=4)
     table.create_scalar_index("id", "BTREE")
@@ -88,7 +93,7 @@ def test_an_index_keeps_covering_compacted_rows(tmp_path):
     assert [table.to_table(filter=f"id = '{key}'").num_rows for key in "abcd"] == [1, 1, 1, 1]
 
 
-def test_folding_an_index_moves_head_by_one_and_then_by_none(tmp_path):
+def test_folding_an_index_moves_head_by_one_and_then_by_none(tmp_path: Path) -> None:
     """`optimize_indices` commits by itself: one version when rows were uncovered, none when there is nothing to do."""
     table = born(tmp_path / "t", "a", "b")
     table.create_scalar_index("id", "BTREE")
@@ -103,14 +108,14 @@ def test_folding_an_index_moves_head_by_one_and_then_by_none(tmp_path):
 # Cleanup
 
 
-def four_versions(path):
+def four_versions(path: Path) -> LanceDataset:
     table = born(path, "a")
     for key in "bcd":
         table = commit(table, append(table, key))
     return table
 
 
-def test_cleanup_removes_exactly_the_versions_it_is_given(tmp_path):
+def test_cleanup_removes_exactly_the_versions_it_is_given(tmp_path: Path) -> None:
     """We compute what may go, and pass numbers; HEAD keeps every row."""
     head = four_versions(tmp_path / "t")
     assert head.cleanup_old_versions(versions=[1, 3]).old_versions == 2
@@ -121,7 +126,7 @@ def test_cleanup_removes_exactly_the_versions_it_is_given(tmp_path):
 
 
 @pytest.mark.parametrize("asked", [4, 99], ids=["the newest", "an unknown one"])
-def test_cleanup_ignores_the_newest_and_unknown_versions(tmp_path, asked):
+def test_cleanup_ignores_the_newest_and_unknown_versions(tmp_path: Path, asked: int) -> None:
     """Neither is an error, and neither goes."""
     head = four_versions(tmp_path / "t")
     assert head.cleanup_old_versions(versions=[asked]).old_versions == 0
@@ -129,7 +134,7 @@ def test_cleanup_ignores_the_newest_and_unknown_versions(tmp_path, asked):
 
 
 @pytest.mark.parametrize("how", [{"versions": [1]}, {"older_than": timedelta(0)}], ids=["by number", "by age"])
-def test_cleanup_keeps_what_a_native_branch_needs(tmp_path, how):
+def test_cleanup_keeps_what_a_native_branch_needs(tmp_path: Path, how: dict[str, Any]) -> None:
     """The fork point stays, though main has replaced every row of it."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("x")
@@ -139,7 +144,7 @@ def test_cleanup_keeps_what_a_native_branch_needs(tmp_path, how):
     assert ids(lance.dataset(branch.uri)) == ["a"]
 
 
-def test_cleanup_on_a_branch_handle_cleans_that_branch_only(tmp_path):
+def test_cleanup_on_a_branch_handle_cleans_that_branch_only(tmp_path: Path) -> None:
     """Numbers mean the branch's own versions there."""
     table = four_versions(tmp_path / "t")
     branch = table.create_branch("x")
@@ -151,7 +156,7 @@ def test_cleanup_on_a_branch_handle_cleans_that_branch_only(tmp_path):
     assert ids(lance.dataset(branch.uri)) == list("abcdef")
 
 
-def test_a_plain_cleanup_keeps_files_that_are_staged(tmp_path):
+def test_a_plain_cleanup_keeps_files_that_are_staged(tmp_path: Path) -> None:
     """A live writer's data files are younger than any age limit of the unverified."""
     head = four_versions(tmp_path / "t")
     staged = append(head, "staged")
@@ -159,7 +164,7 @@ def test_a_plain_cleanup_keeps_files_that_are_staged(tmp_path):
     assert "staged" in ids(commit(head, staged))
 
 
-def test_an_unverified_cleanup_destroys_staged_files_and_the_commit_still_succeeds(tmp_path):
+def test_an_unverified_cleanup_destroys_staged_files_and_the_commit_still_succeeds(tmp_path: Path) -> None:
     """delete_unverified=True is never passed: the next commit would make the table unreadable."""
     head = four_versions(tmp_path / "t")
     staged = append(head, "staged")
@@ -169,17 +174,17 @@ def test_an_unverified_cleanup_destroys_staged_files_and_the_commit_still_succee
         lance.dataset(head.uri).to_table()
 
 
-def test_an_unverified_cleanup_destroys_detached_versions(tmp_path):
+def test_an_unverified_cleanup_destroys_detached_versions(tmp_path: Path) -> None:
     """P-21: the other reason against them."""
     head = four_versions(tmp_path / "t")
     hidden = lance.LanceDataset.commit(head, append(head, "hidden"), detached=True)
     head.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
-    reopened = lance.dataset(head.uri, version=hidden.version, session=lance.Session())
+    reopened = lance.dataset(head.uri, version=hidden.version, session=Session())
     with pytest.raises(pa.ArrowInvalid):
         reopened.to_table()
 
 
-def test_a_version_pinned_by_nothing_lance_knows_is_collected(tmp_path):
+def test_a_version_pinned_by_nothing_lance_knows_is_collected(tmp_path: Path) -> None:
     """A lazy branch pins a version only in our manifest: we keep it out of the list, for Lance would not."""
     head = four_versions(tmp_path / "t")
     head.cleanup_old_versions(older_than=timedelta(0))

@@ -1,5 +1,10 @@
 """How a table is born: who wins, what it carries, and which ways of creating one may overwrite another's."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import lance
 import pyarrow as pa
 import pytest
@@ -7,15 +12,15 @@ from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import LanceFragment
 
-from tests.guard.substrate import KEY, KEYED, PLAIN, born, commit, create_each, ids, in_processes, part, rows, upsert
+from tests.guard.substrate import KEY, KEYED, PLAIN, born, commit, create_each, ids, in_processes, part, rows, transaction_of, upsert
 
 
-def create(uri, name, **how):
+def create(uri: str, name: str, **how: Any) -> LanceDataset:
     return LanceDataset.commit(uri, LanceOperation.Overwrite(PLAIN, [LanceFragment.create(uri, rows(name))]), **how)
 
 
 @pytest.mark.parametrize("how", [{}, {"read_version": 0}], ids=["no read version", "read version 0"])
-def test_a_second_create_without_retries_is_refused_by_a_plain_os_error(tmp_path, how):
+def test_a_second_create_without_retries_is_refused_by_a_plain_os_error(tmp_path: Path, how: dict[str, Any]) -> None:
     """init leans on it: the loser must not write version 2, and must ask whose version 1 it is, since the error is not typed."""
     uri = str(tmp_path / "t")
     assert create(uri, "first", max_retries=0, **how).version == 1
@@ -26,7 +31,7 @@ def test_a_second_create_without_retries_is_refused_by_a_plain_os_error(tmp_path
 
 
 @pytest.mark.parametrize("how", [{}, {"read_version": 0}], ids=["no read version", "read version 0"])
-def test_a_second_create_with_default_retries_replaces_the_first(tmp_path, how):
+def test_a_second_create_with_default_retries_replaces_the_first(tmp_path: Path, how: dict[str, Any]) -> None:
     """Why every create passes max_retries=0: with the default a late creator wipes a living table as its version 2."""
     uri = str(tmp_path / "t")
     create(uri, "first", max_retries=0)
@@ -34,7 +39,7 @@ def test_a_second_create_with_default_retries_replaces_the_first(tmp_path, how):
     assert ids(lance.dataset(uri)) == ["second"]
 
 
-def test_a_create_that_names_read_version_one_replaces_even_without_retries(tmp_path):
+def test_a_create_that_names_read_version_one_replaces_even_without_retries(tmp_path: Path) -> None:
     """Why a create never names another read version than 0: 1 is accepted where nothing exists, and overwrites where something does."""
     uri = str(tmp_path / "t")
     assert create(uri, "first", max_retries=0, read_version=1).version == 1
@@ -42,7 +47,7 @@ def test_a_create_that_names_read_version_one_replaces_even_without_retries(tmp_
     assert ids(lance.dataset(uri)) == ["second"]
 
 
-def test_of_two_processes_creating_one_table_exactly_one_wins(tmp_path):
+def test_of_two_processes_creating_one_table_exactly_one_wins(tmp_path: Path) -> None:
     """Two `init` at once: one graph, one clear loser, version 1 holds the winner's rows."""
     uris = [str(tmp_path / f"t{i}") for i in range(25)]
     first, second = in_processes(create_each, (uris, "first"), (uris, "second"))
@@ -52,7 +57,7 @@ def test_of_two_processes_creating_one_table_exactly_one_wins(tmp_path):
         assert (table.version, ids(table)) == (1, [("first", "second")[outcome.index("won")]])
 
 
-def test_write_dataset_in_create_mode_refuses_an_existing_table(tmp_path):
+def test_write_dataset_in_create_mode_refuses_an_existing_table(tmp_path: Path) -> None:
     """Its own race is lost with retries, as above, so only tests use it; there at least it must refuse."""
     uri = str(tmp_path / "t")
     lance.write_dataset(rows("first"), uri, mode="create")
@@ -61,15 +66,15 @@ def test_write_dataset_in_create_mode_refuses_an_existing_table(tmp_path):
     assert lance.dataset(uri).version == 1
 
 
-def test_a_create_may_carry_a_uuid_minted_before(tmp_path):
+def test_a_create_may_carry_a_uuid_minted_before(tmp_path: Path) -> None:
     """After a lost or unknown create we ask read_transaction(1) whether it was ours."""
     uri = str(tmp_path / "t")
     mine = "0123456789abcdef0123456789abcdef"
     LanceDataset.commit(uri, Transaction(0, LanceOperation.Overwrite(PLAIN, []), uuid=mine), max_retries=0)
-    assert lance.dataset(uri).read_transaction(1).uuid == mine
+    assert transaction_of(lance.dataset(uri), 1).uuid == mine
 
 
-def test_overwrite_with_no_fragments_is_an_empty_typed_table(tmp_path):
+def test_overwrite_with_no_fragments_is_an_empty_typed_table(tmp_path: Path) -> None:
     """Every type's table starts like this, and takes its first keyed write."""
     table = born(tmp_path / "t", schema=KEYED)
     assert (table.version, table.count_rows(), table.get_fragments()) == (1, 0, [])
@@ -77,7 +82,7 @@ def test_overwrite_with_no_fragments_is_an_empty_typed_table(tmp_path):
     assert ids(commit(table, upsert(table, "a"))) == ["a"]
 
 
-def test_a_new_table_has_format_2_2_no_cleanup_settings_and_no_stable_row_ids(tmp_path):
+def test_a_new_table_has_format_2_2_no_cleanup_settings_and_no_stable_row_ids(tmp_path: Path) -> None:
     """P-20: nothing may delete old versions behind our back, and the file format is the one stamped in the graph."""
     table = born(tmp_path / "t", "a")
     assert table.config() == {}
@@ -85,7 +90,7 @@ def test_a_new_table_has_format_2_2_no_cleanup_settings_and_no_stable_row_ids(tm
     assert table.has_stable_row_ids is False
 
 
-def test_schema_and_key_metadata_survive_swaps_branches_and_reopening(tmp_path):
+def test_schema_and_key_metadata_survive_swaps_branches_and_reopening(tmp_path: Path) -> None:
     """The format number is in the schema metadata and the key annotation on the field: both must outlive every commit."""
     uri = str(tmp_path / "t")
     stamped = KEYED.with_metadata({b"omnigraph:format": b"1"})
@@ -100,7 +105,7 @@ def test_schema_and_key_metadata_survive_swaps_branches_and_reopening(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"id": {KEY.decode(): "true"}}, {"id": {KEY.decode(): None}}, {"n": {KEY.decode(): "true"}}])
-def test_the_key_annotation_cannot_be_changed_once_set(tmp_path, change):
+def test_the_key_annotation_cannot_be_changed_once_set(tmp_path: Path, change: dict[str, Any]) -> None:
     """P-17: it is written at birth and never again, not even with the value it has."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     with pytest.raises(OSError):
@@ -108,7 +113,7 @@ def test_the_key_annotation_cannot_be_changed_once_set(tmp_path, change):
     assert lance.dataset(table.uri).schema.field("id").metadata == {KEY: b"true"}
 
 
-def test_a_missing_table_is_a_value_error(tmp_path):
+def test_a_missing_table_is_a_value_error(tmp_path: Path) -> None:
     """Opening tells 'no such table' by type; an empty folder counts as none."""
     (tmp_path / "empty").mkdir()
     for name in ("empty", "absent"):
@@ -116,7 +121,7 @@ def test_a_missing_table_is_a_value_error(tmp_path):
             lance.dataset(str(tmp_path / name))
 
 
-def test_columns_keep_the_order_and_types_of_the_schema(tmp_path):
+def test_columns_keep_the_order_and_types_of_the_schema(tmp_path: Path) -> None:
     """Arrow in, Arrow out: what we declare is what a scan gives back."""
     schema = pa.schema(
         [("z", pa.int64()), ("a", pa.list_(pa.string())), ("v", pa.list_(pa.float32(), 2)), ("t", pa.timestamp("us", "UTC"))]

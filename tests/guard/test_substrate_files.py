@@ -1,24 +1,27 @@
 """What lies where on disk: durability, cleanup and repair name these files themselves."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import lance
 import pytest
 from lance.commit import CommitConflictError
 
-from tests.guard.substrate import append, born, commit, delete, ids, upsert
+from tests.guard.substrate import append, born, commit, delete, fragment_of, ids, transaction_of, upsert
 
 TOP = 2**64 - 1
 
 
-def files(folder):
+def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
-def test_the_file_of_version_v_is_named_by_what_is_left_to_the_largest_u64(tmp_path):
+def test_the_file_of_version_v_is_named_by_what_is_left_to_the_largest_u64(tmp_path: Path) -> None:
     """We fsync exactly this file: `_versions/<2^64 - 1 - v>.manifest`, twenty digits."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
@@ -26,7 +29,7 @@ def test_the_file_of_version_v_is_named_by_what_is_left_to_the_largest_u64(tmp_p
     assert len(str(TOP - 1)) == 20
 
 
-def test_a_branch_has_version_files_of_its_own_with_the_continued_number(tmp_path):
+def test_a_branch_has_version_files_of_its_own_with_the_continued_number(tmp_path: Path) -> None:
     """The same name under `tree/<branch>/_versions`."""
     table = born(tmp_path / "t", "a")
     branch = table.create_branch("team/x")
@@ -37,7 +40,7 @@ def test_a_branch_has_version_files_of_its_own_with_the_continued_number(tmp_pat
 
 
 @pytest.mark.parametrize("hint", [None, '{"version":1}', '{"version":99}', "garbage"], ids=["missing", "stale", "ahead", "garbage"])
-def test_the_version_hint_is_only_a_hint(tmp_path, hint):
+def test_the_version_hint_is_only_a_hint(tmp_path: Path, hint: str | None) -> None:
     """It is rewritten after each commit and not fsynced by us: whatever it says, the newest version is found and the next one lands."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
@@ -50,7 +53,7 @@ def test_the_version_hint_is_only_a_hint(tmp_path, hint):
     assert json.loads(path.read_text()) == {"version": 3}
 
 
-def test_data_files_lie_in_data_and_are_named_in_the_fragment(tmp_path):
+def test_data_files_lie_in_data_and_are_named_in_the_fragment(tmp_path: Path) -> None:
     """Orphans are found by comparing the folder with what fragments name."""
     table = born(tmp_path / "t", "a", "b", fragments=2)
     named = sorted(file.path for fragment in table.get_fragments() for file in fragment.metadata.files)
@@ -59,26 +62,27 @@ def test_data_files_lie_in_data_and_are_named_in_the_fragment(tmp_path):
     assert len(files(tmp_path / "t/data")) == 3
 
 
-def test_deletion_files_lie_in_deletions_and_are_named_by_fragment_version_and_id(tmp_path):
+def test_deletion_files_lie_in_deletions_and_are_named_by_fragment_version_and_id(tmp_path: Path) -> None:
     """A new deletion file is fsynced before the publish; its path follows from the metadata."""
     table = born(tmp_path / "t", "a", "b")
     after = commit(table, delete(table, "id = 'a'"))
-    deletion = after.get_fragment(0).metadata.deletion_file
+    deletion = fragment_of(after, 0).metadata.deletion_file
+    assert deletion is not None
     assert files(tmp_path / "t/_deletions") == [f"0-{deletion.read_version}-{deletion.id}.arrow"]
     assert deletion.path(0) == f"_deletions/0-{deletion.read_version}-{deletion.id}.arrow"
     assert deletion.read_version == 1
 
 
-def test_transaction_files_are_named_by_read_version_and_uuid(tmp_path):
+def test_transaction_files_are_named_by_read_version_and_uuid(tmp_path: Path) -> None:
     """Who wrote what can be seen from outside, and cleanup knows them by this name."""
     table = born(tmp_path / "t", "a")
     tx = append(table, "b")
     commit(table, tx)
     assert f"1-{tx.uuid}.txn" in files(tmp_path / "t/_transactions")
-    assert f"0-{table.read_transaction(1).uuid}.txn" in files(tmp_path / "t/_transactions")
+    assert f"0-{transaction_of(table, 1).uuid}.txn" in files(tmp_path / "t/_transactions")
 
 
-def test_a_refused_commit_leaves_no_version_file(tmp_path):
+def test_a_refused_commit_leaves_no_version_file(tmp_path: Path) -> None:
     """Nothing but an orphan data file, and perhaps a .txn, stays behind a loser."""
     table = born(tmp_path / "t", "a", "b")
     first, second = upsert(table, "a", n=1), upsert(table, "b", n=2)
@@ -88,7 +92,7 @@ def test_a_refused_commit_leaves_no_version_file(tmp_path):
     assert files(tmp_path / "t/_versions") == [f"{TOP - 2}.manifest", f"{TOP - 1}.manifest", "latest_version_hint.json"]
 
 
-def test_a_branch_ref_is_a_json_file_under_a_quoted_name_that_holds_the_incarnation(tmp_path):
+def test_a_branch_ref_is_a_json_file_under_a_quoted_name_that_holds_the_incarnation(tmp_path: Path) -> None:
     """Repair and fsync name this file; the identifier in it is the one `branches.list()` shows."""
     table = born(tmp_path / "t", "a")
     table.create_branch("p").create_branch("team/x")
@@ -101,7 +105,7 @@ def test_a_branch_ref_is_a_json_file_under_a_quoted_name_that_holds_the_incarnat
     assert sorted(listed) == ["branch_identifier", "create_at", "manifest_size", "metadata", "parent_branch", "parent_version"]
 
 
-def test_a_fresh_branch_holds_no_data_of_its_own(tmp_path):
+def test_a_fresh_branch_holds_no_data_of_its_own(tmp_path: Path) -> None:
     """A fork costs a version file, a transaction file and a ref, whatever the size of the table."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
@@ -109,7 +113,7 @@ def test_a_fresh_branch_holds_no_data_of_its_own(tmp_path):
     assert entries == ["_transactions", "_versions"]
 
 
-def test_a_table_without_branches_can_be_moved(tmp_path):
+def test_a_table_without_branches_can_be_moved(tmp_path: Path) -> None:
     """Paths inside a table are relative: a graph with only main moves freely, history included."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
@@ -118,7 +122,7 @@ def test_a_table_without_branches_can_be_moved(tmp_path):
     assert (ids(moved), ids(moved.checkout_version(1))) == (["a", "b"], ["a"])
 
 
-def test_a_version_file_says_where_its_message_ends(tmp_path):
+def test_a_version_file_says_where_its_message_ends(tmp_path: Path) -> None:
     """Torn ones are told by it: position (8), two numbers (2 each) and `LANC` at the end; the message begins with its length (4)."""
     table = born(tmp_path / "t", "a")
     body = (tmp_path / f"t/_versions/{TOP - 1}.manifest").read_bytes()
@@ -143,14 +147,14 @@ print(second.files[0].path, second.files[0].file_size_bytes)
 """
 
 
-def test_a_data_file_whose_last_write_failed_has_the_name_of_a_whole_one(tmp_path):
+def test_a_data_file_whose_last_write_failed_has_the_name_of_a_whole_one(tmp_path: Path) -> None:
     """Trap: no error, and the size that should have been. We compare it with the file before we name it in a commit."""
     done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "t")], capture_output=True, text=True, check=True)
     name, size = done.stdout.split()
     assert (tmp_path / "t/data" / name).stat().st_size < int(size)
 
 
-def test_one_empty_reference_fails_every_listing_and_deletion_of_branches(tmp_path):
+def test_one_empty_reference_fails_every_listing_and_deletion_of_branches(tmp_path: Path) -> None:
     """Trap: a power cut can leave one. So we read and remove references ourselves. Making and opening branches goes on."""
     table = born(tmp_path / "t", "a")
     table.create_branch("b")
@@ -162,7 +166,7 @@ def test_one_empty_reference_fails_every_listing_and_deletion_of_branches(tmp_pa
     assert table.create_branch("c").version == 1
 
 
-def test_an_unreadable_newest_version_hides_the_one_before_it_from_who_asks_for_the_newest_only(tmp_path):
+def test_an_unreadable_newest_version_hides_the_one_before_it_from_who_asks_for_the_newest_only(tmp_path: Path) -> None:
     """A power cut can leave one. Opened by its number, the version before it is all there; committing on it is refused."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))

@@ -1,9 +1,14 @@
 """Filters and literals: which are refused, which use an index, and that an index never changes the rows."""
 
+from __future__ import annotations
+
+from typing import Literal
+
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from lance import LanceDataset
 
 NAN, INF = float("nan"), float("inf")
 ROWS = pa.table(
@@ -19,32 +24,40 @@ ROWS = pa.table(
         "tags": [["x"], ["x", "y"], [], None, ["y"], ["z"], ["z"], ["x"]],
     }
 )
-INDEXES = {"n": "BTREE", "f": "BTREE", "s": "BTREE", "b": "BITMAP", "camelCase": "BTREE", "select": "BTREE", "tags": "LABEL_LIST"}
+INDEXES: dict[str, Literal["BTREE", "BITMAP", "LABEL_LIST"]] = {
+    "n": "BTREE",
+    "f": "BTREE",
+    "s": "BTREE",
+    "b": "BITMAP",
+    "camelCase": "BTREE",
+    "select": "BTREE",
+    "tags": "LABEL_LIST",
+}
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def plain(tmp_path_factory: pytest.TempPathFactory) -> LanceDataset:
     return lance.write_dataset(ROWS, str(tmp_path_factory.mktemp("plain") / "t"))
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory):
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> LanceDataset:
     table = lance.write_dataset(ROWS, str(tmp_path_factory.mktemp("indexed") / "t"))
     for column, kind in INDEXES.items():
         table.create_scalar_index(column, kind)
     return table
 
 
-def matches(table, where):
+def matches(table: LanceDataset, where: str) -> str:
     return "".join(sorted(table.to_table(filter=where, columns=["id"])["id"].to_pylist()))
 
 
-def uses_index(table, where):
+def uses_index(table: LanceDataset, where: str) -> bool:
     return "ScalarIndexQuery" in table.scanner(filter=where).explain_plan()
 
 
 @pytest.mark.parametrize("where", ["n = 5000000000", "n < 3000000000", "n > 2.5", "n = 5.0", "n IN (1, 5000000000)"])
-def test_a_literal_that_does_not_fit_the_column_is_a_value_error(plain, indexed, where):
+def test_a_literal_that_does_not_fit_the_column_is_a_value_error(plain: LanceDataset, indexed: LanceDataset, where: str) -> None:
     """P-19: 'matches nothing' or 'matches all' would be right; we rewrite such literals before they get here."""
     for table in (plain, indexed):
         with pytest.raises(ValueError):
@@ -52,7 +65,7 @@ def test_a_literal_that_does_not_fit_the_column_is_a_value_error(plain, indexed,
 
 
 @pytest.mark.parametrize("where", [pc.field("n") == 5_000_000_000, pc.field("n") > 2.5])
-def test_a_pyarrow_literal_that_does_not_fit_is_an_arrow_error(plain, where):
+def test_a_pyarrow_literal_that_does_not_fit_is_an_arrow_error(plain: LanceDataset, where: pc.Expression) -> None:
     """P-19: refused as well, by another type on the way down; it is a ValueError, too."""
     with pytest.raises(pa.ArrowInvalid):
         plain.to_table(filter=where)
@@ -80,7 +93,7 @@ def test_a_pyarrow_literal_that_does_not_fit_is_an_arrow_error(plain, where):
         pc.starts_with(pc.field("s"), "a"),
     ],
 )
-def test_a_filter_that_uses_the_index(indexed, plain, where):
+def test_a_filter_that_uses_the_index(indexed: LanceDataset, plain: LanceDataset, where: str) -> None:
     """P-19, P-20: literals of another width and camelCase names do not defeat it; pyarrow expressions are pushed down."""
     assert uses_index(indexed, where)
     assert not uses_index(plain, where)
@@ -88,7 +101,7 @@ def test_a_filter_that_uses_the_index(indexed, plain, where):
 
 
 @pytest.mark.parametrize("where", ["isnan(f)", "n + 1 = 6"])
-def test_a_filter_that_does_not_use_the_index_still_answers(indexed, plain, where):
+def test_a_filter_that_does_not_use_the_index_still_answers(indexed: LanceDataset, plain: LanceDataset, where: str) -> None:
     """No query needs an index; should one of these learn to use it, so much the better: move it up."""
     assert not uses_index(indexed, where)
     assert matches(indexed, where) == matches(plain, where) != ""
@@ -111,7 +124,7 @@ def test_a_filter_that_does_not_use_the_index_still_answers(indexed, plain, wher
         ("b IS NULL", "cf"),
     ],
 )
-def test_null_is_neither_equal_nor_unequal(plain, indexed, where, answer):
+def test_null_is_neither_equal_nor_unequal(plain: LanceDataset, indexed: LanceDataset, where: str, answer: str) -> None:
     """Three-valued logic as in SQL, with an index and without: our predicates are pushed down on this understanding."""
     assert matches(plain, where) == matches(indexed, where) == answer
 
@@ -129,7 +142,9 @@ def test_null_is_neither_equal_nor_unequal(plain, indexed, where, answer):
         ("f >= 0.0", "abdefh"),
     ],
 )
-def test_nan_is_the_greatest_number_and_equal_to_itself_and_zero_has_no_sign(plain, indexed, where, answer):
+def test_nan_is_the_greatest_number_and_equal_to_itself_and_zero_has_no_sign(
+    plain: LanceDataset, indexed: LanceDataset, where: str, answer: str
+) -> None:
     """Unlike IEEE and unlike numpy: whoever evaluates a predicate beside Lance must follow the same order."""
     assert matches(plain, where) == matches(indexed, where) == answer
 
@@ -148,12 +163,12 @@ def test_nan_is_the_greatest_number_and_equal_to_itself_and_zero_has_no_sign(pla
         ("s = 'line\nbreak'", "h"),
     ],
 )
-def test_in_a_string_literal_only_the_quote_is_doubled(plain, indexed, where, answer):
+def test_in_a_string_literal_only_the_quote_is_doubled(plain: LanceDataset, indexed: LanceDataset, where: str, answer: str) -> None:
     """Backslash, newline, percent and unicode stand for themselves, so quoting is one replacement; prefixes go by starts_with."""
     assert matches(plain, where) == matches(indexed, where) == answer
 
 
-def test_column_names_are_quoted_by_backticks(plain):
+def test_column_names_are_quoted_by_backticks(plain: LanceDataset) -> None:
     """Double quotes make a string literal of it, so `"select" = 3` is not about the column."""
     assert matches(plain, "`select` = 3") == matches(plain, "`with space` = 3") == "d"
     assert matches(plain, "`camelCase` = 3") == matches(plain, "camelCase = 3") == "d"
@@ -161,13 +176,13 @@ def test_column_names_are_quoted_by_backticks(plain):
         plain.to_table(filter='"select" = 3')
 
 
-def test_an_unknown_column_is_a_value_error(plain):
+def test_an_unknown_column_is_a_value_error(plain: LanceDataset) -> None:
     """A filter against the wrong schema fails, and does not match nothing."""
     with pytest.raises(ValueError):
         plain.to_table(filter="nobody = 1")
 
 
-def test_a_projection_may_be_empty_and_still_give_addresses(plain):
+def test_a_projection_may_be_empty_and_still_give_addresses(plain: LanceDataset) -> None:
     """Deletes scan for addresses alone."""
     answer = plain.scanner(columns=[], with_row_address=True, filter="n > 4").to_table()
     assert answer.column_names == ["_rowaddr"]

@@ -1,13 +1,17 @@
 """Staged indexes, coverage and search: an index changes the speed of an answer, never which rows are in it."""
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance import LanceDataset, LanceOperation
+from lance import LanceDataset, LanceOperation, Transaction
 from lance.dataset import Index
 from lance.fragment import write_fragments
 from lance.optimize import Compaction
@@ -17,7 +21,7 @@ from tests.guard.substrate import commit, fence
 
 DIM = 8
 DOCS = pa.schema([("id", pa.string()), ("text", pa.string()), ("vector", pa.list_(pa.float32(), DIM))])
-INDEXES = {
+INDEXES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "id_idx": ("id", "BTREE", {}),
     "text_idx": ("text", "INVERTED", {}),
     "vector_idx": ("vector", "IVF_PQ", {"num_partitions": 1, "num_sub_vectors": 2, "num_bits": 4}),
@@ -37,25 +41,25 @@ def documents(numbers: Sequence[int]) -> pa.Table:
     )
 
 
-def library(path, *, indexed=True, stable_row_ids=False):
+def library(path: Path, *, indexed: bool = True, stable_row_ids: bool = False) -> LanceDataset:
     table = lance.write_dataset(documents(range(64)), str(path), enable_stable_row_ids=stable_row_ids)
     return with_indexes(table) if indexed else table
 
 
-def staged_index(table, name, fragment_ids):
+def staged_index(table: LanceDataset, name: str, fragment_ids: list[int]) -> Index:
     column, kind, options = INDEXES[name]
     segment = table.create_index_uncommitted(column, kind, name=name, fragment_ids=fragment_ids, **options)
     return table.merge_existing_index_segments([segment]) if kind == "INVERTED" else segment
 
 
-def with_indexes(table):
+def with_indexes(table: LanceDataset) -> LanceDataset:
     """All three kinds, in one transaction."""
     everywhere = [fragment.fragment_id for fragment in table.get_fragments()]
     staged = [staged_index(table, name, everywhere) for name in INDEXES]
     return LanceDataset.commit(table, LanceOperation.CreateIndex(staged, []), read_version=table.version, max_retries=0)
 
 
-def found_by(table, number):
+def found_by(table: LanceDataset, number: int) -> set[str]:
     """By which of the three ways a document is found."""
     (vector,) = documents([number])["vector"].to_pylist()
     by_id = table.to_table(filter=f"id = 'd{number}'", columns=["id"])
@@ -68,12 +72,12 @@ def found_by(table, number):
 EVERY_WAY = {"id", "text", "vector"}
 
 
-def segments(table):
+def segments(table: LanceDataset) -> dict[str, list[list[int]]]:
     """The fragments that each segment of each index covers."""
     return {index.name: [sorted(segment.fragment_ids) for segment in index.segments] for index in table.describe_indices()}
 
 
-def covered(table):
+def covered(table: LanceDataset) -> dict[str, set[int]]:
     """The fragments each index covers, over all its segments."""
     return {name: {fragment for part in parts for fragment in part} for name, parts in segments(table).items()}
 
@@ -81,7 +85,7 @@ def covered(table):
 # Building
 
 
-def test_indexes_of_every_kind_are_staged_and_land_in_one_version(tmp_path):
+def test_indexes_of_every_kind_are_staged_and_land_in_one_version(tmp_path: Path) -> None:
     """ensure_indices is one transaction per table: nothing moves while they are built."""
     table = library(tmp_path / "t", indexed=False)
     after = with_indexes(table)
@@ -90,7 +94,7 @@ def test_indexes_of_every_kind_are_staged_and_land_in_one_version(tmp_path):
     assert found_by(after, 7) == EVERY_WAY
 
 
-def test_an_inverted_segment_that_was_not_finalised_breaks_every_text_search(tmp_path):
+def test_an_inverted_segment_that_was_not_finalised_breaks_every_text_search(tmp_path: Path) -> None:
     """Hence merge_existing_index_segments before CreateIndex; the commit itself does not complain."""
     table = library(tmp_path / "t", indexed=False)
     raw = table.create_index_uncommitted("text", "INVERTED", name="text_idx", fragment_ids=[0])
@@ -100,7 +104,7 @@ def test_an_inverted_segment_that_was_not_finalised_breaks_every_text_search(tmp
 
 
 @pytest.mark.parametrize("name", INDEXES)
-def test_an_index_can_be_staged_on_an_empty_table(tmp_path, name):
+def test_an_index_can_be_staged_on_an_empty_table(tmp_path: Path, name: str) -> None:
     """A type has its indexes from birth if one likes; the rows that come later are found."""
     table = LanceDataset.commit(str(tmp_path / "t"), LanceOperation.Overwrite(DOCS, []), max_retries=0)
     segment = staged_index(table, name, [])
@@ -109,7 +113,7 @@ def test_an_index_can_be_staged_on_an_empty_table(tmp_path, name):
     assert found_by(table, 3) == EVERY_WAY
 
 
-def test_a_second_segment_covers_the_new_fragment_under_the_same_name(tmp_path):
+def test_a_second_segment_covers_the_new_fragment_under_the_same_name(tmp_path: Path) -> None:
     """Coverage can be extended by a staged transaction of ours, without a rebuild."""
     table = library(tmp_path / "t")
     table = commit(table, write_fragments(documents([100]), table, return_transaction=True))
@@ -123,21 +127,23 @@ def test_a_second_segment_covers_the_new_fragment_under_the_same_name(tmp_path):
 # Coverage after staged writes
 
 
-def fenced_append(table):
+def fenced_append(table: LanceDataset) -> Transaction:
     return fence(table, write_fragments(documents([100]), table, return_transaction=True))
 
 
-def fenced_insert(table):
+def fenced_insert(table: LanceDataset) -> Transaction:
     merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     return fence(table, merge.execute_uncommitted(documents([100]))[0])
 
 
-def plain_append(table):
+def plain_append(table: LanceDataset) -> Transaction:
     return write_fragments(documents([100]), table, return_transaction=True)
 
 
 @pytest.mark.parametrize("stage", [plain_append, fenced_append, fenced_insert])
-def test_a_row_of_every_staged_kind_is_found_by_every_index_before_and_after_folding(tmp_path, stage):
+def test_a_row_of_every_staged_kind_is_found_by_every_index_before_and_after_folding(
+    tmp_path: Path, stage: Callable[[LanceDataset], Transaction]
+) -> None:
     """No write waits for an index and no search misses a row for want of one."""
     table = library(tmp_path / "t")
     table = commit(table, stage(table))
@@ -148,13 +154,14 @@ def test_a_row_of_every_staged_kind_is_found_by_every_index_before_and_after_fol
     assert found_by(table, 100) == EVERY_WAY
 
 
-def bare_fence(table):
+def bare_fence(table: LanceDataset) -> Transaction:
     """The fence without the field list."""
     tx = fenced_append(table)
+    assert isinstance(tx.operation, LanceOperation.Update)
     return dataclasses.replace(tx, operation=dataclasses.replace(tx.operation, fields_for_preserving_frag_bitmap=[]))
 
 
-def test_without_stable_row_ids_the_fence_needs_no_field_list(tmp_path):
+def test_without_stable_row_ids_the_fence_needs_no_field_list(tmp_path: Path) -> None:
     """We set the list all the same; this says that forgetting it would lose nothing on our tables."""
     table = library(tmp_path / "t")
     table = commit(table, bare_fence(table))
@@ -164,7 +171,7 @@ def test_without_stable_row_ids_the_fence_needs_no_field_list(tmp_path):
     assert found_by(table, 100) == EVERY_WAY
 
 
-def test_with_stable_row_ids_a_fence_without_field_list_hides_its_rows_for_ever(tmp_path):
+def test_with_stable_row_ids_a_fence_without_field_list_hides_its_rows_for_ever(tmp_path: Path) -> None:
     """One more reason to create tables without stable row ids: text and vector search never see the row, folding does not mend it."""
     table = library(tmp_path / "t", stable_row_ids=True)
     table = commit(table, bare_fence(table))
@@ -173,7 +180,7 @@ def test_with_stable_row_ids_a_fence_without_field_list_hides_its_rows_for_ever(
     assert found_by(table, 100) == {"id"}
 
 
-def test_an_updated_row_is_found_by_its_new_values_only(tmp_path):
+def test_an_updated_row_is_found_by_its_new_values_only(tmp_path: Path) -> None:
     """The old version of a row must not come back out of an index."""
     table = library(tmp_path / "t")
     changed = documents([100]).set_column(0, "id", pa.array(["d7"]))
@@ -186,18 +193,18 @@ def test_an_updated_row_is_found_by_its_new_values_only(tmp_path):
         table.optimize.optimize_indices()
 
 
-def test_deleted_rows_are_found_by_no_index(tmp_path):
+def test_deleted_rows_are_found_by_no_index(tmp_path: Path) -> None:
     """Deletion vectors hold for searches, too."""
     table = library(tmp_path / "t")
     table.delete("id = 'd7'")
     assert found_by(table, 7) == set()
 
 
-def tasks(table):
+def tasks(table: LanceDataset) -> list[list[int]]:
     return [[fragment.id for fragment in task.fragments] for task in Compaction.plan(table, options={}).tasks]
 
 
-def test_compaction_keeps_fragments_of_different_coverage_apart(tmp_path):
+def test_compaction_keeps_fragments_of_different_coverage_apart(tmp_path: Path) -> None:
     """Upkeep folds indexes before it compacts: small fragments join the rest only when the same segments cover them."""
     table = library(tmp_path / "t")
     for _ in range(2):
@@ -211,7 +218,7 @@ def test_compaction_keeps_fragments_of_different_coverage_apart(tmp_path):
     assert tasks(table) == [[0, 1, 2]]
 
 
-def test_search_finds_every_row_again_after_compaction(tmp_path):
+def test_search_finds_every_row_again_after_compaction(tmp_path: Path) -> None:
     """Indexes without stable row ids are remapped."""
     table = library(tmp_path / "t")
     table = commit(table, fenced_append(table))
@@ -225,23 +232,23 @@ def test_search_finds_every_row_again_after_compaction(tmp_path):
 # Searching
 
 
-def test_text_search_that_names_its_column_needs_no_index(tmp_path):
+def test_text_search_that_names_its_column_needs_no_index(tmp_path: Path) -> None:
     """P-18: a query never depends on an index being there."""
     table = library(tmp_path / "t", indexed=False)
     assert found_by(table, 7) == EVERY_WAY
 
 
-def test_text_search_without_a_column_is_refused_when_there_is_no_index(tmp_path):
+def test_text_search_without_a_column_is_refused_when_there_is_no_index(tmp_path: Path) -> None:
     """P-18: hence our queries always name it."""
     with pytest.raises(ValueError):
         library(tmp_path / "t", indexed=False).to_table(full_text_query="word7")
 
 
-def test_text_scores_are_the_same_with_no_index_and_with_a_full_one(tmp_path):
+def test_text_scores_are_the_same_with_no_index_and_with_a_full_one(tmp_path: Path) -> None:
     """Building an index may not re-rank what people see."""
     query = MatchQuery("common word7", "text")
 
-    def scores(table):
+    def scores(table: LanceDataset) -> dict[str, float]:
         answer = table.to_table(full_text_query=query, columns=["id", "_score"]).to_pydict()
         return dict(zip(answer["id"], answer["_score"], strict=True))
 
@@ -250,11 +257,12 @@ def test_text_scores_are_the_same_with_no_index_and_with_a_full_one(tmp_path):
     assert plain == pytest.approx(indexed)
 
 
-def filtered(table, search, **how):
-    return table.to_table(filter="id = 'd7'", columns=["id"], disable_scoring_autoprojection=True, **search, **how).num_rows
+def filtered(table: LanceDataset, search: dict[str, Any], **how: Any) -> int:
+    found: int = table.to_table(filter="id = 'd7'", columns=["id"], disable_scoring_autoprojection=True, **search, **how).num_rows
+    return found
 
 
-def searches(table):
+def searches(table: LanceDataset) -> list[dict[str, Any]]:
     (vector,) = documents([8])["vector"].to_pylist()
     return [
         {"nearest": {"column": "vector", "q": vector, "k": 1}},
@@ -263,14 +271,14 @@ def searches(table):
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_filter_beside_a_search_is_applied_after_it_unless_told_otherwise(tmp_path, indexed):
+def test_a_filter_beside_a_search_is_applied_after_it_unless_told_otherwise(tmp_path: Path, indexed: bool) -> None:
     """prefilter is False by default, and then the best k are filtered to nothing: we always pass it."""
     table = library(tmp_path / "t", indexed=indexed)
     assert [filtered(table, search) for search in searches(table)] == [0, 0]
     assert [filtered(table, search, prefilter=True) for search in searches(table)] == [1, 1]
 
 
-def test_vector_and_text_search_in_one_scan_are_refused(tmp_path):
+def test_vector_and_text_search_in_one_scan_are_refused(tmp_path: Path) -> None:
     """Hybrid ranking is fused by us."""
     table = library(tmp_path / "t", indexed=False)
     (vector,) = documents([8])["vector"].to_pylist()
@@ -278,7 +286,7 @@ def test_vector_and_text_search_in_one_scan_are_refused(tmp_path):
         table.to_table(nearest={"column": "vector", "q": vector, "k": 1}, full_text_query=MatchQuery("common", "text"))
 
 
-def test_nearest_is_exact_without_an_index(tmp_path):
+def test_nearest_is_exact_without_an_index(tmp_path: Path) -> None:
     """`_distance` is the squared Euclidean distance by default, nearest first."""
     table = library(tmp_path / "t", indexed=False)
     vectors = np.array(documents(range(64))["vector"].to_pylist(), dtype=np.float32)
@@ -292,12 +300,12 @@ def test_nearest_is_exact_without_an_index(tmp_path):
 # -- what `ensure_indices` leans on
 
 
-def scalar_quantised(table, column="vector"):
+def scalar_quantised(table: LanceDataset, column: str = "vector") -> Index:
     everywhere = [fragment.fragment_id for fragment in table.get_fragments()]
     return table.create_index_uncommitted(column, "IVF_SQ", name="sq_idx", fragment_ids=everywhere, metric="cosine")
 
 
-def test_what_indexes_a_table_has_and_what_they_cover_costs_no_read(tmp_path):
+def test_what_indexes_a_table_has_and_what_they_cover_costs_no_read(tmp_path: Path) -> None:
     table = library(tmp_path)
     appended = LanceDataset.commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)), max_retries=0)
     fresh = lance.dataset(appended.uri, version=appended.version)
@@ -311,7 +319,7 @@ def test_what_indexes_a_table_has_and_what_they_cover_costs_no_read(tmp_path):
     assert fresh.io_stats_incremental().read_iops == 0
 
 
-def test_a_staged_index_passes_over_a_data_commit_and_never_over_a_restore(tmp_path):
+def test_a_staged_index_passes_over_a_data_commit_and_never_over_a_restore(tmp_path: Path) -> None:
     table = library(tmp_path / "passes", indexed=False)
     staged = LanceOperation.CreateIndex([staged_index(table, "id_idx", [0])], [])
     commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)))
@@ -325,7 +333,7 @@ def test_a_staged_index_passes_over_a_data_commit_and_never_over_a_restore(tmp_p
         LanceDataset.commit(table, staged, read_version=table.version, max_retries=0)
 
 
-def test_a_new_index_takes_the_place_of_segments_that_are_named_as_removed(tmp_path):
+def test_a_new_index_takes_the_place_of_segments_that_are_named_as_removed(tmp_path: Path) -> None:
     table = library(tmp_path)
     table = LanceDataset.commit(table, fence(table, write_fragments(documents([100]), table, return_transaction=True)), max_retries=0)
     (old,) = [index for index in table.describe_indices() if index.name == "id_idx"]
@@ -339,14 +347,14 @@ def test_a_new_index_takes_the_place_of_segments_that_are_named_as_removed(tmp_p
     assert found_by(after, 100) == found_by(after, 3) == EVERY_WAY
 
 
-def test_a_vector_index_with_nothing_to_learn_from_is_a_runtime_error(tmp_path):
+def test_a_vector_index_with_nothing_to_learn_from_is_a_runtime_error(tmp_path: Path) -> None:
     nowhere = documents(range(64)).set_column(2, "vector", pa.nulls(64, DOCS.field("vector").type))
     with pytest.raises(RuntimeError, match="KMeans cannot train"):
         scalar_quantised(lance.write_dataset(nowhere, str(tmp_path)))
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 7])
-def test_scalar_quantisation_takes_any_dimension(tmp_path, dimension):
+def test_scalar_quantisation_takes_any_dimension(tmp_path: Path, dimension: int) -> None:
     numbers = np.random.default_rng(0).normal(size=300 * dimension).astype(np.float32)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), dimension)
     table = lance.write_dataset(pa.table({"id": range(300), "vector": vectors}), str(tmp_path))

@@ -1,26 +1,30 @@
 """Replacing whole fragments: the exact-parent swap behind every publish, and the order of fragments it leans on."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 
 import lance
 import pytest
-from lance import LanceOperation, Transaction
+from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
 
 from tests.guard.substrate import append, born, commit, fence, ids, in_processes, part, rows, swap, swap_in_turn
 
 
-def on_main(path):
+def on_main(path: Path) -> LanceDataset:
     return born(path, "old")
 
 
-def on_branch(path):
+def on_branch(path: Path) -> LanceDataset:
     return born(path, "old").create_branch("x")
 
 
 @pytest.mark.parametrize("place", [on_main, on_branch])
-def test_of_two_swaps_of_one_fragment_exactly_one_wins(tmp_path, place):
+def test_of_two_swaps_of_one_fragment_exactly_one_wins(tmp_path: Path, place: Callable[[Path], LanceDataset]) -> None:
     """Publishing leans on it: two publishers remove the same state fragment, so lineage is one chain."""
     base = place(tmp_path / "t")
     first = swap(base, out=[0], parts=[part(base, "first")])
@@ -34,7 +38,7 @@ def test_of_two_swaps_of_one_fragment_exactly_one_wins(tmp_path, place):
 
 
 @pytest.mark.parametrize("place", [on_main, on_branch])
-def test_a_swap_stale_by_several_versions_is_refused(tmp_path, place):
+def test_a_swap_stale_by_several_versions_is_refused(tmp_path: Path, place: Callable[[Path], LanceDataset]) -> None:
     """A publisher paused for long loses, however much has happened since."""
     base = place(tmp_path / "t")
     late = swap(base, out=[0], parts=[part(base, "late")])
@@ -47,7 +51,7 @@ def test_a_swap_stale_by_several_versions_is_refused(tmp_path, place):
     assert (base.latest_version, ids(head)) == (base.version + 4, ["s3"])
 
 
-def test_a_swap_with_default_retries_is_refused_as_well(tmp_path):
+def test_a_swap_with_default_retries_is_refused_as_well(tmp_path: Path) -> None:
     """The refusal is a conflict of content, not of retries: no retry may bring a stale state in."""
     base = born(tmp_path / "t", "old")
     late = swap(base, out=[0], parts=[part(base, "late")])
@@ -57,7 +61,7 @@ def test_a_swap_with_default_retries_is_refused_as_well(tmp_path):
     assert ids(lance.dataset(base.uri)) == ["first"]
 
 
-def test_swaps_of_different_fragments_both_land(tmp_path):
+def test_swaps_of_different_fragments_both_land(tmp_path: Path) -> None:
     """Why the whole mutable state is one fragment: two fragments would be two independent swaps."""
     base = born(tmp_path / "t", "a", "b", fragments=2)
     first = swap(base, out=[0], parts=[part(base, "first")])
@@ -67,7 +71,7 @@ def test_swaps_of_different_fragments_both_land(tmp_path):
     assert ids(lance.dataset(base.uri)) == ["first", "second"]
 
 
-def test_a_swap_conflicts_with_a_fenced_write_of_its_fragment(tmp_path):
+def test_a_swap_conflicts_with_a_fenced_write_of_its_fragment(tmp_path: Path) -> None:
     """Removed here and updated there is a conflict in both orders."""
     base = born(tmp_path / "t", "old")
     replace, write = swap(base, out=[0], parts=[part(base, "new")]), fence(base, append(base, "k"))
@@ -81,7 +85,7 @@ def test_a_swap_conflicts_with_a_fenced_write_of_its_fragment(tmp_path):
         commit(after, write)
 
 
-def test_removing_a_fragment_that_is_not_there_is_silently_ignored(tmp_path):
+def test_removing_a_fragment_that_is_not_there_is_silently_ignored(tmp_path: Path) -> None:
     """The base version and the fragment it names must come from one read: a wrong pair adds a second state instead of failing."""
     base = born(tmp_path / "t", "old")
     head = commit(base, swap(base, out=[0], parts=[part(base, "new")]))
@@ -89,7 +93,7 @@ def test_removing_a_fragment_that_is_not_there_is_silently_ignored(tmp_path):
     assert (after.version, ids(after)) == (3, ["more", "new"])
 
 
-def test_new_fragments_get_ids_in_the_order_of_the_list(tmp_path):
+def test_new_fragments_get_ids_in_the_order_of_the_list(tmp_path: Path) -> None:
     """The state fragment is the last of the list, and so the newest by id."""
     base = born(tmp_path / "t", "old")
     parts = [part(base, name) for name in ("immutable", "folded", "state")]
@@ -103,7 +107,7 @@ def test_new_fragments_get_ids_in_the_order_of_the_list(tmp_path):
         ]
 
 
-def test_an_id_given_by_hand_is_kept_and_decides_the_order(tmp_path):
+def test_an_id_given_by_hand_is_kept_and_decides_the_order(tmp_path: Path) -> None:
     """Only id 0 means 'to be numbered': a staged fragment that carries a number could take the newest place from the state."""
     base = born(tmp_path / "t", "old")
     numbered = dataclasses.replace(part(base, "numbered"), id=9)
@@ -111,7 +115,7 @@ def test_an_id_given_by_hand_is_kept_and_decides_the_order(tmp_path):
     assert [(f.fragment_id, f.to_table()["id"].to_pylist()) for f in after.get_fragments()] == [(1, ["state"]), (9, ["numbered"])]
 
 
-def test_fragment_ids_are_never_used_again(tmp_path):
+def test_fragment_ids_are_never_used_again(tmp_path: Path) -> None:
     """Removing the newest fragment must not give its number to the next, or the last would not be the newest."""
     base = born(tmp_path / "t", "old")
     first = commit(base, swap(base, out=[0], parts=[part(base, "kept"), part(base, "state1")]))
@@ -121,7 +125,7 @@ def test_fragment_ids_are_never_used_again(tmp_path):
     assert seen == [(1, ["kept"]), (4, ["more"]), (5, ["state3"])]
 
 
-def test_fragments_of_a_branch_are_numbered_on_from_the_parent(tmp_path):
+def test_fragments_of_a_branch_are_numbered_on_from_the_parent(tmp_path: Path) -> None:
     """The state fragment is the newest on a fresh branch, too, and the parent goes its own way."""
     table = born(tmp_path / "t", "old")
     table = commit(table, swap(table, out=[0], parts=[part(table, "kept"), part(table, "state")]))
@@ -132,14 +136,14 @@ def test_fragments_of_a_branch_are_numbered_on_from_the_parent(tmp_path):
     assert [f.fragment_id for f in lance.dataset(table.uri).get_fragments()] == [1, 2]
 
 
-def test_scans_read_fragments_in_the_order_of_their_ids(tmp_path):
+def test_scans_read_fragments_in_the_order_of_their_ids(tmp_path: Path) -> None:
     """A whole-table read gives the state rows last."""
     base = born(tmp_path / "t", "old")
     after = commit(base, swap(base, out=[0], parts=[part(base, "x"), part(base, "y"), part(base, "z")]))
     assert after.to_table()["id"].to_pylist() == ["x", "y", "z"]
 
 
-def test_a_swap_may_add_nothing(tmp_path):
+def test_a_swap_may_add_nothing(tmp_path: Path) -> None:
     """Removing alone works, and leaves a table that takes new rows."""
     base = born(tmp_path / "t", "old")
     empty = commit(base, Transaction(1, LanceOperation.Update(removed_fragment_ids=[0])))
@@ -148,7 +152,7 @@ def test_a_swap_may_add_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("place", [on_main, on_branch])
-def test_two_processes_swapping_without_a_lock_make_one_chain(tmp_path, place):
+def test_two_processes_swapping_without_a_lock_make_one_chain(tmp_path: Path, place: Callable[[Path], LanceDataset]) -> None:
     """Every swap is the child of the one before it, and none forgets what the one before it wrote."""
     base = place(tmp_path / "t")
     landed = in_processes(swap_in_turn, (base.uri, "x", 8), (base.uri, "y", 8))
@@ -156,7 +160,7 @@ def test_two_processes_swapping_without_a_lock_make_one_chain(tmp_path, place):
     assert ids(lance.dataset(base.uri)) == sorted(["old", *(f"{me}{i}" for me in "xy" for i in range(8))])
 
 
-def test_a_fragment_of_no_rows_cannot_be_written(tmp_path):
+def test_a_fragment_of_no_rows_cannot_be_written(tmp_path: Path) -> None:
     """A state or a load of nothing is seen beforehand: one call raises, the other stages no fragment."""
     base = born(tmp_path / "t", "old")
     with pytest.raises(OSError):

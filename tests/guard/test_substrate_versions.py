@@ -1,6 +1,10 @@
 """Versions, transactions, restore and detached commits: what recovery reads, proves and undoes."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import lance
@@ -8,7 +12,7 @@ import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 
-from tests.guard.substrate import append, born, commit, delete, fence, ids, overwrite, upsert
+from tests.guard.substrate import append, born, commit, delete, fence, ids, overwrite, transaction_of, upsert
 
 MINE = "0123456789abcdef0123456789abcdef"
 
@@ -25,14 +29,16 @@ MINE = "0123456789abcdef0123456789abcdef"
     ],
     ids=["append", "upsert", "delete", "fenced append", "overwrite", "restore"],
 )
-def test_a_uuid_minted_before_the_commit_can_be_read_back_from_the_version(tmp_path, stage):
+def test_a_uuid_minted_before_the_commit_can_be_read_back_from_the_version(
+    tmp_path: Path, stage: Callable[[LanceDataset], Transaction]
+) -> None:
     """P-13: the sidecar holds the uuid before the effect; one read of the version proves whose it is."""
     table = born(tmp_path / "t", "a", "b")
     commit(table, dataclasses.replace(stage(table), uuid=MINE))
-    assert lance.dataset(table.uri).read_transaction(2).uuid == MINE
+    assert transaction_of(lance.dataset(table.uri), 2).uuid == MINE
 
 
-def test_the_uuid_is_readable_when_all_transaction_files_are_gone(tmp_path):
+def test_the_uuid_is_readable_when_all_transaction_files_are_gone(tmp_path: Path) -> None:
     """Ownership is written in the version file itself, so cleanup of .txn files takes no proof away."""
     table = born(tmp_path / "t", "a")
     commit(table, dataclasses.replace(append(table, "b"), uuid=MINE))
@@ -40,26 +46,26 @@ def test_the_uuid_is_readable_when_all_transaction_files_are_gone(tmp_path):
     for file in gone:
         file.unlink()
     assert len(gone) == 2
-    kept = lance.dataset(table.uri).read_transaction(2)
+    kept = transaction_of(lance.dataset(table.uri), 2)
     assert (kept.uuid, kept.read_version, type(kept.operation)) == (MINE, 1, LanceOperation.Append)
 
 
-def test_transaction_properties_are_kept_and_a_message_beside_a_transaction_is_refused(tmp_path):
+def test_transaction_properties_are_kept_and_a_message_beside_a_transaction_is_refused(tmp_path: Path) -> None:
     """Whatever we attach to a table commit goes into the properties."""
     table = born(tmp_path / "t", "a")
     tx = dataclasses.replace(append(table, "b"), transaction_properties={"omnigraph:commit": "01J"})
-    assert commit(table, tx).read_transaction(2).transaction_properties == {"omnigraph:commit": "01J"}
+    assert transaction_of(commit(table, tx), 2).transaction_properties == {"omnigraph:commit": "01J"}
     with pytest.raises(ValueError):
         LanceDataset.commit(table, append(table, "c"), commit_message="hello")
 
 
-def test_the_transaction_of_a_version_that_is_not_there_is_an_os_error(tmp_path):
+def test_the_transaction_of_a_version_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     """The recovery probe of base + 1 tells 'not reached' by this."""
     with pytest.raises(OSError):
         born(tmp_path / "t", "a").read_transaction(2)
 
 
-def test_an_older_version_opens_by_number_and_a_missing_one_is_an_error(tmp_path):
+def test_an_older_version_opens_by_number_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
     """A snapshot is a version number; one that was collected must be told from a broken table. Open and checkout differ in type."""
     table = born(tmp_path / "t", "a")
     head = commit(table, append(table, "b"))
@@ -70,7 +76,7 @@ def test_an_older_version_opens_by_number_and_a_missing_one_is_an_error(tmp_path
         head.checkout_version(9)
 
 
-def test_a_handle_stays_at_its_version_until_it_is_told(tmp_path):
+def test_a_handle_stays_at_its_version_until_it_is_told(tmp_path: Path) -> None:
     """A reader's snapshot does not move under it."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
@@ -79,7 +85,7 @@ def test_a_handle_stays_at_its_version_until_it_is_told(tmp_path):
     assert ids(table) == ["a", "b"]
 
 
-def test_restore_makes_a_new_version_with_the_old_content(tmp_path):
+def test_restore_makes_a_new_version_with_the_old_content(tmp_path: Path) -> None:
     """Roll back goes forward: history keeps what was undone."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
@@ -87,10 +93,10 @@ def test_restore_makes_a_new_version_with_the_old_content(tmp_path):
     handle.restore()
     head = lance.dataset(table.uri)
     assert (handle.version, head.version, ids(head), ids(head.checkout_version(2))) == (3, 3, ["a"], ["a", "b"])
-    assert head.read_transaction(3).operation == LanceOperation.Restore(1)
+    assert transaction_of(head, 3).operation == LanceOperation.Restore(1)
 
 
-def test_restore_buries_a_concurrent_append_without_a_word(tmp_path):
+def test_restore_buries_a_concurrent_append_without_a_word(tmp_path: Path) -> None:
     """P-12, P-22: it lands at whatever HEAD + 1 is, so we compare the achieved version with the HEAD we looked at."""
     table = born(tmp_path / "t", "a")
     seen = commit(table, append(table, "b"))
@@ -101,7 +107,7 @@ def test_restore_buries_a_concurrent_append_without_a_word(tmp_path):
     assert after.version == seen.version + 2
 
 
-def test_a_write_staged_before_a_restore_is_refused_for_good(tmp_path):
+def test_a_write_staged_before_a_restore_is_refused_for_good(tmp_path: Path) -> None:
     """A paused writer cannot bring back what recovery has undone."""
     table = born(tmp_path / "t", "a")
     stale = append(table, "late")
@@ -111,7 +117,7 @@ def test_a_write_staged_before_a_restore_is_refused_for_good(tmp_path):
     assert refused.value.retryable is False
 
 
-def test_a_detached_commit_moves_no_head_and_takes_no_successor(tmp_path):
+def test_a_detached_commit_moves_no_head_and_takes_no_successor(tmp_path: Path) -> None:
     """P-21: why detached versions are no staging area of ours: numbers past 2^63, and nothing can go on top."""
     table = born(tmp_path / "t", "a")
     hidden = LanceDataset.commit(table, append(table, "b"), detached=True)
@@ -123,10 +129,13 @@ def test_a_detached_commit_moves_no_head_and_takes_no_successor(tmp_path):
     assert lance.dataset(table.uri).version == 1
 
 
-def test_versions_are_listed_in_order_with_a_time_each(tmp_path):
+def test_versions_are_listed_in_order_with_a_time_each(tmp_path: Path) -> None:
     """Cleanup by age reads these."""
     table = born(tmp_path / "t", "a")
     commit(table, append(table, "b"))
     first, second = lance.dataset(table.uri).versions()
     assert (first["version"], second["version"]) == (1, 2)
-    assert first["timestamp"] <= second["timestamp"]
+    earlier, later = first["timestamp"], second["timestamp"]
+    assert isinstance(earlier, datetime)
+    assert isinstance(later, datetime)
+    assert earlier <= later

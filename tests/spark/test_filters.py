@@ -38,18 +38,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
+def _pushed(column: str, value: Any) -> Any:
+    return Decimal(value) if column == "huge" else value
+
+
 def random_filter(rng: random.Random) -> ds.Filter:
     column = rng.choice(list(COMPARED))
     path, pool = (column,), COMPARED[column]
     value = rng.choice(pool)
-    as_pushed = Decimal(value) if column == "huge" else value
+    as_pushed = _pushed(column, value)
     made: ds.Filter
     match rng.randrange(6):
         case 0:
             made = rng.choice((ds.IsNull, ds.IsNotNull))(path)
         case 1:
             chosen = rng.sample(pool, rng.randrange(1, 1 + min(4, len(pool))))
-            made = ds.In(path, tuple(Decimal(one) if column == "huge" else one for one in chosen))
+            made = ds.In(path, tuple(_pushed(column, one) for one in chosen))
         case 2 if isinstance(value, str):
             made = rng.choice(TEXTUAL)(path, value[: rng.randrange(3)])
         case _:

@@ -7,6 +7,7 @@ import json
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,10 @@ def test_records_frames_and_tables_are_loaded(spark: SparkSession, graph: Graph,
     assert load().nodes("Person", people).edges("Knows", knows).commit().total == 3
     graph.branches.create("work")
     pq.write_table(pa.table({"name": ["Hal", "Ida"]}), tmp_path / "people.parquet", row_group_size=1)
-    tables = {"Person": tmp_path / "people.parquet", "Knows": written(tmp_path, "knows.csv", b"from,to\nHal,Ida\n")}
+    tables: dict[str, str | PathLike[str]] = {
+        "Person": tmp_path / "people.parquet",
+        "Knows": written(tmp_path, "knows.csv", b"from,to\nHal,Ida\n"),
+    }
     assert load("work").tables(tables).commit().total == 3
     graph.refresh()
     assert names(graph) == ["Ada", "Ben", "Cyd", "Dee", "Eve", "Fay", "Gus"]

@@ -137,7 +137,7 @@ def test_small_fragments_are_read_together(world: Graph) -> None:
 # -- refusals
 
 
-WRONG = (
+WRONG: tuple[tuple[dict[str, str], type[OmniGraphError], str], ...] = (
     ({"type": "Evry"}, InvalidInput, "unknown type 'Evry'"),
     ({"type": "Likes"}, InvalidInput, "write 'node:Likes' or 'edge:Likes'"),
     ({"type": "Every", "columns": "id,ky"}, InvalidInput, "node type 'Every' has no column 'ky'; it has id, "),

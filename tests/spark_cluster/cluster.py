@@ -115,7 +115,7 @@ def tasks(spark: SparkSession) -> list[Any]:
     return [task for id_, attempt in stages for task in asked(spark, f"stages/{id_}/{attempt}/taskList?length=1000")]
 
 
-def until(found: Callable[[], T], what: str, say: Callable[[], str] = lambda: "") -> T:
+def until(found: Callable[[], T | None], what: str, say: Callable[[], str] = lambda: "") -> T:
     """What `found` finds, as soon as it finds something."""
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:

@@ -256,7 +256,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.worlds[branch] = planned.after  # it did not come by that point
 
     def died(self, branch: str, point: Fault, planned: Planned) -> None:
-        left = intents.pending(self.handles[0]._manifest.root.objects)
+        left = intents.pending(self.handles[0].engine.manifest.root.objects)
         if point in UNARMED:
             assert left == []
             return
@@ -285,7 +285,7 @@ class GraphMachine(RuleBasedStateMachine):
         else:
             assert (receipt.affected_nodes, receipt.affected_edges) == planned.counts
             self.worlds[branch] = planned.after
-        assert intents.pending(self.handles[0]._manifest.root.objects) == []
+        assert intents.pending(self.handles[0].engine.manifest.root.objects) == []
 
     @rule(which=WHICH)
     def refresh(self, which: int) -> None:

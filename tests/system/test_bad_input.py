@@ -63,7 +63,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         kind, message = report[doing]
         assert kind == Kind.STORAGE_FULL, (doing, message)
         assert str(small) in message
-        assert "free some space" in message
+        assert "free disk space" in message
     assert report["left"] == []
     assert report["unchanged"] is True
     assert report["after"] == "room again"

@@ -88,7 +88,8 @@ def test_from_birth_to_recovery(shell: Shell) -> None:
 
     def people(branch: str) -> int:
         datasets = shell.json("snapshot", "graph.omni", "--branch", branch)["datasets"]
-        return next(row["entity_count"] for row in datasets if row["type_name"] == "Person")
+        count: int = next(row["entity_count"] for row in datasets if row["type_name"] == "Person")
+        return count
 
     assert (people("main"), people("review")) == (1, 2)
 
@@ -121,7 +122,7 @@ def test_from_birth_to_recovery(shell: Shell) -> None:
     [
         (("snapshot", "empty"), "empty", "make one with `omnigraph init`"),
         (("snapshot", "missing"), "missing", "make one with `omnigraph init`"),
-        (("snapshot", "people.pg"), "people.pg", "is a file; a graph is a folder"),
+        (("snapshot", "people.pg"), "people.pg", "is a file; a graph needs a directory"),
         (("init", "--schema", "people.pg", "taken"), "taken", "choose an empty or a new folder"),
         (("init", "--schema", "people.pg", "graph.omni"), "graph.omni", "open it, or choose another place"),
         (("snapshot", "graph.omni", "--branch", "reviw"), "graph.omni", "did you mean 'review'?"),
@@ -167,16 +168,16 @@ def test_a_read_only_graph_can_be_looked_at_and_says_why_it_cannot_be_written(fr
     for command in (("snapshot",), ("commit", "list"), ("verify",), ("info",)):
         looked = frozen(*command, "graph.omni", module=powerless)
         assert looked.returncode == 0, looked.stderr
-    writes = (
+    writes: tuple[tuple[str, ...], ...] = (
         frozen.add("Ada", "--store", "graph.omni"),
         ("branch", "create", "review", "--uri", "graph.omni"),
         ("init", "--schema", "people.pg", "new.omni"),
     )
-    for command in writes:
-        refused = frozen(*command, module=powerless)
+    for arguments in writes:
+        refused = frozen(*arguments, module=powerless)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert str(frozen.folder) in refused.stderr
-        assert "check who owns the folder" in refused.stderr
+        assert "check the owner and the mode of the directory" in refused.stderr
 
 
 @pytest.mark.s3

@@ -12,6 +12,7 @@ from omnigraph.errors import (
     STATUS,
     ConflictError,
     ExpectedVersionMismatch,
+    InvalidInput,
     Kind,
     LimitError,
     NotFound,
@@ -24,7 +25,8 @@ from omnigraph.errors import (
     status_of,
 )
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "user" / "errors.md"
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "user" / "errors.md"
 
 
 def subclasses(cls: type[OmniGraphError]) -> set[type[OmniGraphError]]:
@@ -40,8 +42,9 @@ def subclasses(cls: type[OmniGraphError]) -> set[type[OmniGraphError]]:
         (PreconditionFailed(Kind.PRECONDITION_FAILED, "x"), 4, 412),
         (ResourceLimitExceeded(Kind.RESOURCE_LIMIT, "x"), 1, 413),
         (RecoveryRequired(Kind.RECOVERY_REQUIRED, "x"), 1, 503),
-        (StorageError(Kind.BLOB_SOURCE, "x"), 1, 424),
-        (NotFound(Kind.CHANGE_FEED_GAP, "x"), 1, 410),
+        (StorageError(Kind.STORAGE_UNAVAILABLE, "x"), 1, 503),
+        (InvalidInput(Kind.BLOB_RANGE, "x"), 1, 416),
+        (LimitError(Kind.TIMEOUT, "x"), 1, 504),
         (LimitError(Kind.LOCK_TIMEOUT, "x"), 1, 503),
     ],
 )
@@ -62,6 +65,12 @@ def test_kinds_are_distinct_and_spelled_for_programs() -> None:
 def test_every_kind_is_on_the_page_and_nothing_else_is() -> None:
     named = set(re.findall(r"^\| `([a-z0-9_]+)` \|", PAGE.read_text(), re.MULTILINE))
     assert named == {kind.value for kind in Kind}
+
+
+def test_every_kind_is_used_by_the_package() -> None:
+    modules = [path for path in (ROOT / "src" / "omnigraph").rglob("*.py") if path.name != "errors.py"]
+    used = set(re.findall(r"\bKind\.([A-Z_]+)\b", "\n".join(path.read_text() for path in modules)))
+    assert {kind.name for kind in Kind} - used == set()
 
 
 def test_facts_and_outcome_are_data() -> None:

@@ -257,7 +257,7 @@ def test_a_commit_is_found_on_whatever_branch_it_is(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("attempt", "kind"),
     [
-        (lambda graph: og.open(graph.uri, mode="w"), Kind.INVALID_ARGUMENT),
+        (lambda graph: og.open(graph.uri, mode="w"), Kind.INVALID_ARGUMENT),  # type: ignore[arg-type]  # that is the point
         (
             lambda graph: graph.mutate("query a() { delete Person where born = 1 } query b() { delete Person where born = 1 }"),
             Kind.INVALID_ARGUMENT,

@@ -82,7 +82,12 @@ def _agree(opened: dict[str, Engine], net: Network) -> None:
             answers = {engine: getattr(one, question)(name) for engine, one in opened.items()}
             assert all(answer == answers[FLOOR] for answer in answers.values()), f"{question} of {name} differs: {answers.keys()}"
     seeds = names[:5]
-    for work in (lambda one: one.paths(seeds), lambda one: one.within(sorted(set(seeds))), lambda one: one.report()):
+    works: tuple[Callable[[Engine], Any], ...] = (
+        lambda one: one.paths(seeds),
+        lambda one: one.within(sorted(set(seeds))),
+        lambda one: one.report(),
+    )
+    for work in works:
         answers = {engine: work(one) for engine, one in opened.items()}
         assert all(answer == answers[FLOOR] for answer in answers.values()), f"answers differ: {answers}"
 

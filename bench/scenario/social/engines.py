@@ -184,7 +184,8 @@ class Duck:
         connection.close()
 
     def _rows(self, text: str, parameters: list[Any] | None = None) -> list[Any]:
-        return self._connection.execute(text, parameters or []).fetchall()
+        found: list[Any] = self._connection.execute(text, parameters or []).fetchall()
+        return found
 
     def one_hop(self, name: str) -> set[str]:
         return {row[0] for row in self._rows("SELECT p.name FROM knows k JOIN person p ON p.name = k.dst WHERE k.src = ?", [name])}

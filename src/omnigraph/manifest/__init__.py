@@ -1,1 +1,1 @@
-"""What is true about a graph: its published state, its branches and commits, and who may change them now."""
+"""The manifest of a graph: its published state, its branches and commits, and the locks of its writers."""

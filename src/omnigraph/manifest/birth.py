@@ -1,4 +1,4 @@
-"""A root and a schema -> a new graph, in one commit; a root -> the graph that is there, or a refusal that says what to do."""
+"""A root and a schema -> a new graph, in one commit; a root -> the existing graph, or an error that says what to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class NewTable(msgspec.Struct, frozen=True):
-    """A table to be born: its identity, what people call it, its folder (`nodes` or `edges`) and its columns."""
+    """A table to create: its id, its name for people, its directory (`nodes` or `edges`) and its columns."""
 
     id: TableId
     alias: str
@@ -49,7 +49,7 @@ Fill = Callable[[NewTable, Table], Table]
 
 
 def new_table_id(type_id: str) -> TableId:
-    """A type's identity and a fresh incarnation: dropped and added again, a type gets another table."""
+    """Return a table id: the type id and a new incarnation. A type that is dropped and added again gets another table."""
     return TableId(f"{type_id}-{new_hex16()}")
 
 
@@ -62,12 +62,12 @@ def create_graph(
     message: str | None = None,
     fill: Fill | None = None,
 ) -> Manifest:
-    """Make a graph. Its tables come first and are nobody's until the one commit that makes `__manifest` names them.
+    """Create a graph. Its tables are created first; they become part of a graph by the one commit that creates `__manifest`.
 
-    `fill` brings rows into a table that was just made, and gives back the version that holds them.
+    `fill` writes rows into a new table and returns the version that contains them.
     """
-    if fill is None:  # a copy has looked before it left its mark
-        _refuse_taken(root)
+    if fill is None:  # a copy has checked this in `unfinished_copy`, and its marker is in the directory
+        _refuse_occupied(root)
     existed = root.is_there()
     if root.is_local:
         probe_local(root.objects)
@@ -77,17 +77,17 @@ def create_graph(
         rows = []
         for table in tables:
             made.append(table.path)
-            rows.append(_born(root, table, fill))
+            rows.append(_create_filled(root, table, fill))
             reach(Fault.INIT_BETWEEN_TABLES)
         reach(Fault.INIT_BEFORE_MANIFEST)
         graph_id = GraphId(new_ulid())
         ledger = _create_manifest(root, graph_id, schema, rows, actor=actor, message=message)
     except Exception as error:
-        if _landed(error):
+        if _may_exist(error):
             raise
         _withdraw(root, made, existed=existed)
         if isinstance(error, SwapLost):
-            raise _taken(root) from error
+            raise _already_initialized(root) from error
         raise
     reach(Fault.INIT_AFTER_MANIFEST)
     write_schema_copy(root, schema)
@@ -95,13 +95,13 @@ def create_graph(
 
 
 def open_graph(root: Root, *, writable: bool = True) -> Manifest:
-    """The graph at a root, or the reason why this release must not touch it (L-05)."""
+    """Open the graph at a root. Raises if there is none, or if this release cannot work with it (L-05)."""
     try:
         ledger = newest_ledger(root, Branch.main())
     except NotFound as error:
         raise NotFound(
             Kind.NOT_A_GRAPH,
-            f"there is no graph at {root.uri}: it has no {PATH} inside; check the path, or make one with `omnigraph init`",
+            f"there is no graph at {root.uri}: it contains no {PATH}; check the path, or create a graph with `omnigraph init`",
             path=root.uri,
         ) from error
     graph_id = _check_stamps(root, ledger)
@@ -114,26 +114,31 @@ def open_graph(root: Root, *, writable: bool = True) -> Manifest:
 
 
 def write_schema_copy(root: Root, schema: SchemaText) -> None:
-    """Leave main's schema where people and tools look for it. Derived: a failure is logged, never raised."""
+    """Write main's schema as a file for people and tools. The file is derived data, so a failure is logged and not raised."""
     try:
         root.objects.put(SCHEMA_COPY, schema.source.encode())
     except StorageError as error:
-        log.warning("could not refresh %s/%s: %s", root.uri, SCHEMA_COPY, error)
+        log.warning("cannot refresh %s/%s: %s", root.uri, SCHEMA_COPY, error)
 
 
-# -- being copied
+# -- copies
 
 
 @contextmanager
 def unfinished_copy(root: Root, *, of: str) -> Iterator[None]:
-    """Until this block ends well, what is made at an empty place is no graph. If it fails, the place is empty again."""
+    """Copy a graph into an empty root inside this block.
+
+    Until the block succeeds, the root cannot be opened as a graph. If the block fails, the root is emptied.
+    """
     existed = root.is_there()
     if found := root.objects.list(""):
         if root.objects.exists(f"{PATH}/_versions"):
-            raise _taken(root)
-        raise InvalidInput(Kind.NOT_EMPTY, f"{root.uri} is not empty ({', '.join(found[:3])}); copy to a new place", path=root.uri)
+            raise _already_initialized(root)
+        raise InvalidInput(
+            Kind.NOT_EMPTY, f"{root.uri} is not empty ({', '.join(found[:3])}); copy to an empty or a new directory", path=root.uri
+        )
     if root.objects.put_if_absent(UNFINISHED_COPY, of.encode(), sync=True) is None:
-        raise _taken(root)
+        raise _already_initialized(root)
     try:
         yield
     except Exception:
@@ -144,7 +149,7 @@ def unfinished_copy(root: Root, *, of: str) -> Iterator[None]:
 
 
 def _withdraw_copy(root: Root, *, existed: bool) -> None:
-    """Everything here is ours: the place was empty. The mark goes last. What cannot be removed is logged, and is no graph."""
+    """Remove everything: the root was empty before. The marker is removed last. What cannot be removed is logged, and cannot be opened."""
     try:
         for name in root.objects.list(""):
             if name.endswith("/"):
@@ -152,23 +157,23 @@ def _withdraw_copy(root: Root, *, existed: bool) -> None:
             elif name != UNFINISHED_COPY:
                 root.objects.delete(name)
         root.objects.delete(UNFINISHED_COPY)
-        root.remove_if_empty(BRANCHES)  # a branch that was begun and withdrawn leaves its folder
+        root.remove_if_empty(BRANCHES)  # a withdrawn branch leaves its directory
         if not existed:
             root.remove_if_empty()
     except StorageError as error:
-        log.warning("a copy to %s failed and could not tidy up after itself: %s", root.uri, error)
+        log.warning("a copy to %s failed, and its files could not be removed: %s", root.uri, error)
 
 
 def _refuse_unfinished(root: Root) -> None:
     if root.objects.exists(UNFINISHED_COPY):
         raise NotFound(
             Kind.NOT_A_GRAPH,
-            f"a copy to {root.uri} was not finished; remove what lies there and copy again",
+            f"a copy to {root.uri} was not finished; remove the files in that directory and copy again",
             path=root.uri,
         )
 
 
-# -- being born
+# -- creation
 
 
 def _create_manifest(
@@ -197,39 +202,39 @@ def _create_manifest(
     )
 
 
-def _born(root: Root, table: NewTable, fill: Fill | None) -> TableRow:
+def _create_filled(root: Root, table: NewTable, fill: Fill | None) -> TableRow:
     created = create_table(root, table.path, table.schema)
     filled = created if fill is None else fill(table, created)
     return TableRow(table.id, table.alias, table.path, filled.ref.version, rows=0 if fill is None else filled.count())
 
 
-def _refuse_taken(root: Root) -> None:
+def _refuse_occupied(root: Root) -> None:
     if root.objects.exists(f"{PATH}/_versions"):
-        raise _taken(root)
-    # What an interrupted init leaves (tables nobody names) is no obstacle; anything else in the folder is somebody's.
+        raise _already_initialized(root)
+    # Tables that an interrupted init left are ignored. Any other file in the directory may belong to another program.
     foreign = [name for name in root.objects.list("") if name.rstrip("/") not in ("nodes", "edges", PATH, SCHEMA_COPY)]
     if foreign:
         raise InvalidInput(
             Kind.NOT_EMPTY,
-            f"{root.uri} holds other things ({', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}) and no graph; "
-            "choose an empty or a new folder",
+            f"{root.uri} contains other files ({', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}) and no graph; "
+            "choose an empty or a new directory",
             path=root.uri,
         )
 
 
-def _taken(root: Root) -> ConflictError:
+def _already_initialized(root: Root) -> ConflictError:
     return ConflictError(
         Kind.ALREADY_INITIALIZED, f"there is a graph at {root.uri} already; open it, or choose another place", path=root.uri
     )
 
 
-def _landed(error: Exception) -> bool:
-    """Did the graph come to be although an error was raised (e.g. the flush after its commit failed, RT-65, RT-67)?"""
+def _may_exist(error: Exception) -> bool:
+    """Return whether the graph may exist although an error was raised, for example by the flush after its commit (RT-65, RT-67)."""
     return isinstance(error, StorageError) and error.outcome is not Outcome.DID_NOT_HAPPEN
 
 
 def _withdraw(root: Root, made: Sequence[str], *, existed: bool) -> None:
-    """Leave nothing behind of an init that failed. What cannot be removed is logged: the first error is the one to see."""
+    """Remove the files of a failed init. What cannot be removed is logged, so that the caller gets the first error."""
     try:
         for path in made:
             root.objects.delete_prefix(path)
@@ -238,10 +243,10 @@ def _withdraw(root: Root, made: Sequence[str], *, existed: bool) -> None:
         if not existed:
             root.remove_if_empty()
     except StorageError as error:
-        log.warning("an init of %s failed and could not tidy up after itself: %s", root.uri, error)
+        log.warning("an init of %s failed, and its files could not be removed: %s", root.uri, error)
 
 
-# -- being opened
+# -- opening
 
 
 def _check_stamps(root: Root, ledger: Ledger) -> GraphId:
@@ -249,13 +254,13 @@ def _check_stamps(root: Root, ledger: Ledger) -> GraphId:
     stamp, graph_id = stamps.get(FORMAT_STAMP), stamps.get(GRAPH_STAMP)
     if stamp is None or graph_id is None or not stamp.isdigit():
         raise FormatError(
-            Kind.NOT_A_GRAPH, f"{root.of(PATH)} is a Lance dataset without OmniGraph's stamp; this is not a graph of ours", path=root.uri
+            Kind.NOT_A_GRAPH, f"{root.of(PATH)} is a Lance dataset without the stamp of OmniGraph; it is not a graph", path=root.uri
         )
     found = int(stamp)
     if found > FORMAT:
         raise FormatError(
             Kind.FORMAT_NEWER,
-            f"the graph at {root.uri} has format {found}, this release reads format {FORMAT}: upgrade omnigraph",
+            f"the graph at {root.uri} has format {found}, and this release reads format {FORMAT}; upgrade omnigraph",
             path=root.uri,
             found=found,
             supported=FORMAT,
@@ -263,8 +268,8 @@ def _check_stamps(root: Root, ledger: Ledger) -> GraphId:
     if found < FORMAT:
         raise FormatError(
             Kind.FORMAT_OLDER,
-            f"the graph at {root.uri} has format {found}, this release reads format {FORMAT}: "
-            "export it with the release that made it and load it into a new graph",
+            f"the graph at {root.uri} has format {found}, and this release reads format {FORMAT}; "
+            "export it with the release that created it and load it into a new graph",
             path=root.uri,
             found=found,
             supported=FORMAT,
@@ -273,14 +278,14 @@ def _check_stamps(root: Root, ledger: Ledger) -> GraphId:
 
 
 def _refuse_moved(manifest: Manifest) -> None:
-    """Native branches hold absolute paths: moved, they break; copied, they silently read the original."""
+    """Native branches contain absolute paths. After a move they break; after a copy of the files they silently read the original."""
     root = manifest.root
     home = manifest.look(MAIN)[2].head.home
     if home != root.uri and (branches := list_branches(root.objects)):
         raise FormatError(
             Kind.GRAPH_MOVED,
-            f"the graph at {root.uri} has branches ({', '.join(branches[:3])}) that were made at {home}, and they only work there. "
-            "Open it there, or copy it from there with `copy_to`",
+            f"the graph at {root.uri} has branches ({', '.join(branches[:3])}) that were created at {home} and work only there. "
+            "Open it there, or copy it from there with `omnigraph copy` or `Graph.copy_to`",
             path=root.uri,
             home=home,
         )

@@ -1,4 +1,4 @@
-"""A manifest and a name -> a branch made or removed, under the exclusive lock; each in one visible step."""
+"""A manifest and a name -> a branch created or deleted, under the exclusive lock, in one atomic step."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import (
     FOLDER,
     Branch,
-    SeenBranch,
+    VersionedBranch,
     check_free,
     check_name,
     find_branch,
     list_branches,
     read_branch,
+    read_versioned,
     remove,
     reserve,
-    see_branch,
     settle,
     touch,
     withdraw,
@@ -39,17 +39,17 @@ log = logging.getLogger(__name__)
 
 
 def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, timeout_seconds: float = LOCK_SECONDS) -> Branch:
-    """Make a branch that sees exactly what `from_` sees now. Copies nothing, writes no commit, moves no table (B-01)."""
+    """Create a branch that shows what `from_` shows now. Copies no data, writes no commit, and changes no table (B-01)."""
     wanted = check_name(name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
         live = list_branches(objects)
         check_free(wanted, live)
         if not live and manifest.look(MAIN)[2].head.home != manifest.root.uri:
-            set_home(manifest)  # the graph was moved while it had only main; from now on its place is here
+            set_home(manifest)  # a graph that has only main may be moved; branches bind it to this URI
         reservation = reserve(objects, wanted)
         if reservation is None:
-            raise _taken(wanted)
+            raise _branch_exists(wanted)
         try:
             return _make(manifest, wanted, from_, reservation, grant)
         except OmniGraphError:
@@ -58,7 +58,7 @@ def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, ti
 
 
 def _make(manifest: Manifest, name: BranchName, from_: BranchName, reservation: str, grant: Grant) -> Branch:
-    """From a reserved name to a branch. What the parent shows is looked at only now: nobody removes any of it from here on."""
+    """Turn a reserved name into a branch. The parent is read after the reservation, from which on nothing that it shows is removed."""
     objects = manifest.root.objects
     parent, ledger, state = manifest.look(from_)
     branch = Branch(name, fresh_ref(name), parent.name, parent.native, ledger.version, now())
@@ -68,13 +68,13 @@ def _make(manifest: Manifest, name: BranchName, from_: BranchName, reservation: 
     reach(Fault.BRANCH_AFTER_CREATE)
     try:
         grant.check()
-        Locks.of(objects).begin(name, epoch=state.head.epoch)  # its lease must not start below the epoch its head inherits
+        Locks.of(objects).begin(name, epoch=state.head.epoch)  # its lease must not start below the epoch that its head inherits
         if not touch(objects, parent) or not settle(objects, branch, reservation):
             grant.check()
-            raise _replaced(parent.name)  # by somebody who minds no lock
+            raise _branch_replaced(parent.name)  # by a process that does not take the lock
     except OmniGraphError as error:
         if _surely_not_settled(error):
-            _tidy(grant, [partial(_drop, ledger.as_table(), str(branch.native))])
+            _clean_up(grant, [partial(_drop, ledger.as_table(), str(branch.native))])
         raise
     return branch
 
@@ -84,21 +84,24 @@ def _surely_not_settled(error: OmniGraphError) -> bool:
 
 
 def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOCK_SECONDS) -> None:
-    """Remove a branch. Gone the moment its object says so; its files follow, and what resists is left to `cleanup` (RT-60)."""
+    """Delete a branch. It is deleted as soon as its object says so; its files are removed afterwards.
+
+    Files that cannot be removed cost space only; `omnigraph copy` makes a graph without them (RT-60).
+    """
     if name == MAIN:
         raise InvalidInput(Kind.INVALID_BRANCH_NAME, "the branch 'main' cannot be deleted", branch=name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        seen = see_branch(objects, check_name(name))
+        seen = read_versioned(objects, check_name(name))
         if seen is None:
-            find_branch(objects, name)  # says that it is not there
-            raise _replaced(name)
+            find_branch(objects, name)  # raises that it does not exist
+            raise _branch_replaced(name)
         branch = seen.branch
         withdraw_all(objects)
         if children := sorted(other.name for other in _others(manifest, branch) if other.parent_native == branch.native):
             raise ConflictError(
                 Kind.BRANCH_HAS_CHILDREN,
-                f"branch {name!r} cannot be deleted before the branches made from it: {', '.join(children)}",
+                f"branch {name!r} has child branches; delete them first: {', '.join(children)}",
                 branch=name,
                 children=children,
             )
@@ -106,13 +109,13 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         reach(Fault.BRANCH_BEFORE_DELETE)
         grant.check()
         _remove(manifest, seen)
-        sync_folder(manifest.root, FOLDER)  # else a power cut could bring the branch back after its files are gone
+        sync_folder(manifest.root, FOLDER)  # otherwise a power cut could restore the branch after its files are removed
         reach(Fault.BRANCH_AFTER_DELETE)
-        _tidy(grant, _leftovers(manifest, branch, ledger, state))
+        _clean_up(grant, _leftovers(manifest, branch, ledger, state))
 
 
-def _remove(manifest: Manifest, seen: SeenBranch) -> None:
-    """The visible step: of exactly the branch that was seen. An unclear answer is settled by looking again (B-19)."""
+def _remove(manifest: Manifest, seen: VersionedBranch) -> None:
+    """Remove exactly the branch that was read. If the outcome of the request is unknown, the object is read again (B-19)."""
     objects, name = manifest.root.objects, seen.branch.name
     try:
         removed = remove(objects, seen)
@@ -121,20 +124,20 @@ def _remove(manifest: Manifest, seen: SeenBranch) -> None:
         if left is not None and left == seen.branch:
             raise
         if objects.is_local and error.outcome is Outcome.UNKNOWN:
-            raise  # a flush failed: the branch is out of sight, and a power cut could bring it back
+            raise  # a flush failed: the branch is not visible, and a power cut could restore it
         removed = left is None
     if not removed:
-        raise _replaced(name)
+        raise _branch_replaced(name)
 
 
 def _others(manifest: Manifest, branch: Branch) -> list[Branch]:
-    """All branches but main and this one, as they are now."""
+    """Return all branches other than main and this one, as they are now."""
     objects = manifest.root.objects
     return [found for other in list_branches(objects) if other != branch.name and (found := read_branch(objects, other)) is not None]
 
 
 def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State) -> Iterator[Callable[[], None]]:
-    """What a branch that is gone leaves behind, as steps that remove it. Who else shows any of it is looked at now, not before."""
+    """Yield the steps that remove the files of a deleted branch. The other branches are read now: they may have changed since."""
     yield partial(_drop, ledger.as_table(), str(branch.native))
     shown = [manifest.look(other.name)[2] for other in [Branch.main(), *_others(manifest, branch)]]
     for fork in _unshared_forks(manifest, branch, state, shown):
@@ -144,42 +147,44 @@ def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State)
     yield partial(Locks.of(manifest.root.objects).forget, branch.name)
 
 
-def _tidy(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
-    """Destroy step by step, as long as the lock is ours. Whoever slept too long stops: the rest is for `cleanup`, under a fresh lock."""
+def _clean_up(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
+    """Run steps that remove files while this process holds the lock. If the lock is lost, the other files stay and cost space only."""
     try:
         for step in steps:
             reach(Fault.BRANCH_BEFORE_DROP)
             grant.check()
             step()
     except OmniGraphError as error:
-        log.info("what is left of a branch is left to cleanup: %s", error)
+        log.info("some files of a branch were not removed; they cost space only, and `omnigraph copy` leaves them out: %s", error)
 
 
 def _unshared_forks(manifest: Manifest, branch: Branch, state: State, shown: list[State]) -> Iterator[Table]:
-    """The native forks that a deleted branch made and that no living branch shows."""
+    """Yield the native branches that a deleted branch created and that no live branch shows."""
     shared = {row.ref.home for other in shown for row in other.tables.values()}
     for row in state.tables.values():
         if row.native is not None and row.owner == branch.native and row.ref.home not in shared:
             try:
                 yield table_at_head(manifest.root, row.path, branch=row.native)
             except OmniGraphError as error:
-                log.info("fork %s of a deleted branch is left to cleanup: %s", row.ref.home, error)
+                log.info("native branch %s of a deleted branch was not removed; it costs space only: %s", row.ref.home, error)
 
 
 def _unshared_births(branch: Branch, state: State, shown: list[State]) -> list[str]:
-    """The tables of types that were added on a deleted branch, and that no living branch shows or was forked from."""
+    """Return the tables of types that were added on a deleted branch and that no live branch shows or is forked from."""
     shared = {row.path for other in shown for row in other.tables.values()}
     born = [row.path for row in state.tables.values() if row.native is None and row.owner == branch.native]
     return [path for path in born if path not in shared]
 
 
-def _taken(name: BranchName) -> ConflictError:
-    return ConflictError(Kind.BRANCH_EXISTS, f"there is a branch {name!r} already", branch=name)
+def _branch_exists(name: BranchName) -> ConflictError:
+    return ConflictError(Kind.BRANCH_EXISTS, f"branch {name!r} already exists", branch=name)
 
 
-def _replaced(name: str) -> ConflictError:
+def _branch_replaced(name: str) -> ConflictError:
     return ConflictError(
-        Kind.BRANCH_REPLACED, f"branch {name!r} was made again, or others were made from it, meanwhile; look again", branch=name
+        Kind.BRANCH_REPLACED,
+        f"branch {name!r} was created again, or got a child branch, during this operation; list the branches and retry",
+        branch=name,
     )
 
 
@@ -187,12 +192,12 @@ def _drop_table(manifest: Manifest, path: str) -> None:
     try:
         manifest.root.objects.delete_prefix(path)
     except OmniGraphError as error:
-        log.info("table %s of a deleted branch is left to cleanup: %s", path, error)
+        log.info("table %s of a deleted branch was not removed; it costs space only: %s", path, error)
 
 
 def _drop(table: Table, native: str) -> None:
-    """Remove a native branch that nobody sees any more. A failure costs space until `cleanup`, never correctness."""
+    """Remove a native branch that is no longer visible. A failure costs space, not correctness."""
     try:
         delete_ref(table.root, table.ref.path, native)
     except OmniGraphError as error:
-        log.info("native branch %s of %s is left to cleanup: %s", native, PATH, error)
+        log.info("native branch %s of %s was not removed; it costs space only: %s", native, PATH, error)

@@ -1,6 +1,6 @@
-"""Lock files under a local graph -> writers of all processes in order: turnstile, then root, then branch.
+"""Lock files in a local graph -> locks between processes, taken in the order turnstile, root, branch.
 
-The kernel frees a lock when its process dies, so nothing here is ever stale.
+The kernel releases a lock when its process ends, so no lock is ever stale.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from typing import Final
 
 from omnigraph.errors import Kind, StorageError
 from omnigraph.ids import BranchName
-from omnigraph.manifest.fair import FairLock, Grant, Patience
-from omnigraph.manifest.lock_names import ROOT, TURNSTILE, name_of
+from omnigraph.manifest.fair_lock import ROOT, TURNSTILE, Deadline, FairLock, Grant, name_of
 from omnigraph.store.objects import wrap_os_error
 
 FOLDER: Final = "__locks"
 
-# A flock belongs to the open file, which a forked child shares: the child must close its copies, or it keeps locks of
-# a parent that died. Weak, because a FileIO that nobody holds is already closed.
+# A flock belongs to the open file, which a forked child shares. The child must close its copies, or it keeps the locks of
+# a parent that has ended. The references are weak, because an unreferenced FileIO is already closed.
 _open_files: Final[weakref.WeakSet[FileIO]] = weakref.WeakSet()
 
 
@@ -40,12 +39,12 @@ def _close_all() -> None:
 
 
 class Flocks:
-    """The locks of one graph on a local path, between processes. Threads of this one are put in order before they come here."""
+    """The locks of one local graph between processes. `Locks` orders the threads of this process first."""
 
     def __init__(self, root: str) -> None:
         _close_in_forked_children()
         self._folder: Final = os.path.join(root, FOLDER)
-        # One thread at a time at the turnstile, hence also one at a time waiting for root.
+        # One thread at a time takes the turnstile, so one thread at a time waits for root.
         self._turn: Final = FairLock()
         self._turnstile: Final = FileLock(self.where(TURNSTILE))
         self._root: Final = FileLock(self.where(ROOT))
@@ -56,42 +55,42 @@ class Flocks:
         return f"{self._folder}/{name}"
 
     @contextmanager
-    def writer(self, branch: BranchName, patience: Patience) -> Iterator[Grant]:
+    def writer(self, branch: BranchName, deadline: Deadline) -> Iterator[Grant]:
         with ExitStack() as held:
-            self._enter_root(held, patience, shared=True)
-            held.enter_context(self._branch(branch).hold(patience, shared=False))
+            self._enter_root(held, deadline, shared=True)
+            held.enter_context(self._branch(branch).hold(deadline, shared=False))
             yield Grant()
 
     @contextmanager
-    def exclusive(self, patience: Patience) -> Iterator[Grant]:
+    def exclusive(self, deadline: Deadline) -> Iterator[Grant]:
         with ExitStack() as held:
-            self._enter_root(held, patience, shared=False)
+            self._enter_root(held, deadline, shared=False)
             yield Grant()
 
     def busy(self, branch: BranchName, *, mine: bool) -> bool:
-        """Does another process hold what a writer of `branch` needs, or wait for it?"""
+        """Return whether another process holds, or waits for, a lock that a writer of `branch` needs."""
         path = self.where(name_of(branch))
         needed = [self._turnstile.path] if mine else [self._turnstile.path, self._root.path, path]
-        return any(_refuses(each, fcntl.LOCK_SH) for each in needed) or _refuses(_mark(path), fcntl.LOCK_EX)
+        return any(_is_locked(each, fcntl.LOCK_SH) for each in needed) or _is_locked(_wait_file(path), fcntl.LOCK_EX)
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
-        """Nothing: a file lock has no epoch, and its file is made by the first who wants it."""
+        """Do nothing: a file lock has no epoch, and the first acquisition creates its file."""
 
     def forget(self, branch: BranchName) -> None:
-        """Remove a deleted branch's lock file. Under the exclusive root lock: nobody holds it, and nobody is on the way to it."""
+        """Remove the lock file of a deleted branch. Requires the exclusive root lock, under which no process holds it or waits for it."""
         path = self.where(name_of(branch))
-        for each in (path, _mark(path)):
-            with suppress(OSError):  # an empty file that nobody asks for again; the branch is gone all the same
+        for each in (path, _wait_file(path)):
+            with suppress(OSError):  # an empty file that stays is harmless
                 os.unlink(each)
 
-    def _enter_root(self, held: ExitStack, patience: Patience, *, shared: bool) -> None:
-        # Whoever waits for root keeps the turnstile, so that later comers cannot pass it: an exclusive holder waits for
-        # the writers inside, never for those who come after it.
+    def _enter_root(self, held: ExitStack, deadline: Deadline, *, shared: bool) -> None:
+        # A process that waits for root holds the turnstile, so that later requests cannot overtake it: an exclusive holder
+        # waits for the current writers only.
         with (
-            self._turn.turn(shared=False, patience=patience, where=self._turnstile.path),
-            self._turnstile.hold(patience, shared=False),
+            self._turn.turn(shared=False, deadline=deadline, where=self._turnstile.path),
+            self._turnstile.hold(deadline, shared=False),
         ):
-            held.enter_context(self._root.hold(patience, shared=shared))
+            held.enter_context(self._root.hold(deadline, shared=shared))
 
     def _branch(self, branch: BranchName) -> FileLock:
         with self._mutex:
@@ -102,9 +101,9 @@ class Flocks:
 
 
 class FileLock:
-    """One lock file. Every acquisition opens it anew, because two holders of one open file do not exclude each other.
+    """One lock file. Every acquisition opens it again, because two holders of one open file do not exclude each other.
 
-    Files are FileIO objects, not numbers: one that an interrupt drops between two bytecodes closes itself.
+    Files are FileIO objects and not descriptors: if an interrupt loses the reference, the file closes itself.
     """
 
     def __init__(self, path: str) -> None:
@@ -112,75 +111,75 @@ class FileLock:
         self._blocked: Final[dict[int, _Waiter]] = {}
 
     @contextmanager
-    def hold(self, patience: Patience, *, shared: bool) -> Iterator[None]:
-        file = self._acquire(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, patience)
+    def hold(self, deadline: Deadline, *, shared: bool) -> Iterator[None]:
+        file = self._acquire(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, deadline)
         try:
             yield
         finally:
             _release(file)
 
-    def _acquire(self, mode: int, patience: Patience) -> FileIO:
+    def _acquire(self, mode: int, deadline: Deadline) -> FileIO:
         while True:
             file = _open(self.path)
             if not _lock_now(file, mode):
-                file = self._wait(file, mode, patience)
+                file = self._wait(file, mode, deadline)
             if os.fstat(file.fileno()).st_nlink > 0:
                 return file
-            # The branch was deleted between our open and our lock: what we hold is a file that nobody else will find.
+            # The branch was deleted between open and lock, so this file has no name and excludes no other process.
             _release(file)
 
-    def _wait(self, file: FileIO, mode: int, patience: Patience) -> FileIO:
-        if patience.left() == 0:
-            raise patience.over(self.path)
+    def _wait(self, file: FileIO, mode: int, deadline: Deadline) -> FileIO:
+        if deadline.remaining() == 0:
+            raise deadline.timeout_error(self.path)
         waiter = self._blocked.get(mode)
-        if waiter is not None and waiter.want():
+        if waiter is not None and waiter.adopt():
             file.close()
         else:
             waiter = _Waiter(self, file, mode)
         try:
             waiter.start()
             self._blocked[mode] = waiter
-            with _marked(self.path):
-                granted = waiter.wait(patience.left())
+            with _announced_wait(self.path):
+                granted = waiter.wait(deadline.remaining())
         finally:
             waiter.abandon()
         if granted is None:
-            raise patience.over(self.path)
+            raise deadline.timeout_error(self.path)
         return granted
 
 
 class _Waiter:
-    """A thread inside a blocking flock, which has no timeout of its own.
+    """A thread inside a blocking flock, which has no timeout.
 
-    Abandoned, it stays blocked; the next to wait for this lock takes it over, so that a lock which is stuck for hours
-    costs one thread and not one per attempt. If nobody did, it lets go as soon as it is granted.
+    An abandoned waiter stays blocked. The next request for this lock adopts it, so that a lock which is held for hours
+    costs one thread and not one per attempt. A waiter that is not adopted releases the lock as soon as it gets it.
     """
 
     def __init__(self, lock: FileLock, file: FileIO, mode: int) -> None:
-        self._lock: Final = lock  # keeps it, and so this waiter, where the next one looks
+        self._lock: Final = lock  # keeps the lock alive, and with it the entry from which this waiter is adopted
         self._mode: Final = mode
         self._mutex: Final = threading.Lock()
-        self._answered: Final = threading.Event()
+        self._done: Final = threading.Event()
         self._wanted = True
         self._file: FileIO | None = file
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to block, unless it does already. Apart from the making: an interrupt in here must find a waiter to abandon."""
+        """Start the thread, unless it runs. Apart from the constructor: after an interrupt in here the caller can abandon the waiter."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._block, args=(self._file,), name=f"omnigraph-lock {self._lock.path}", daemon=True)
             self._thread.start()
 
-    def want(self) -> bool:
-        """Take over an abandoned wait; False when it is over already."""
+    def adopt(self) -> bool:
+        """Adopt an abandoned wait. Returns False if the wait has ended."""
         with self._mutex:
-            self._wanted = not self._answered.is_set()
+            self._wanted = not self._done.is_set()
             return self._wanted
 
     def wait(self, seconds: float) -> FileIO | None:
-        """The locked file, or None when the time is over."""
-        if not self._answered.wait(seconds):
+        """Return the locked file, or None after the timeout."""
+        if not self._done.wait(seconds):
             return None
         if self._error is not None:
             raise wrap_os_error(self._error, doing="lock", path=self._lock.path) from self._error
@@ -188,10 +187,10 @@ class _Waiter:
         return file
 
     def abandon(self) -> None:
-        """Let go of what was not taken, now or when it comes. Harmless after `wait` gave the file away."""
+        """Release the lock now, or when it is granted. Has no effect after `wait` returned the file."""
         with self._mutex:
             self._wanted = False
-            if self._answered.is_set():
+            if self._done.is_set():
                 self._drop()
 
     def _block(self, file: FileIO) -> None:
@@ -200,7 +199,7 @@ class _Waiter:
         except OSError as error:
             self._error = error
         with self._mutex:
-            self._answered.set()
+            self._done.set()
             if not self._wanted:
                 self._drop()
 
@@ -229,7 +228,9 @@ def _cannot_lock(error: OSError, path: str) -> Exception:
     if wrapped.kind is not Kind.STORAGE_PERMISSION:
         return wrapped
     return StorageError(
-        wrapped.kind, f"{wrapped.message}; only writers need it: open the graph read-only, or ask for the right to write there", path=path
+        wrapped.kind,
+        f"{wrapped.message}; only writers need it: open the graph read-only, or get permission to write",
+        path=path,
     )
 
 
@@ -244,24 +245,24 @@ def _lock_now(file: FileIO, mode: int) -> bool:
 
 
 def _release(file: FileIO) -> None:
-    # Unlocked before it is closed: a child between fork and exec still has a copy, and closing ours alone would not free it.
+    # Unlock before close: a child between fork and exec has a copy of the file, and a close alone would not release the lock.
     if not file.closed:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
         file.close()
 
 
-def _mark(path: str) -> str:
+def _wait_file(path: str) -> str:
     return f"{path}.wait"
 
 
 @contextmanager
-def _marked(path: str) -> Iterator[None]:
-    """Show other processes that someone waits: a waiter shares this file, and whoever cannot have it alone knows.
+def _announced_wait(path: str) -> Iterator[None]:
+    """Announce a wait to other processes: a waiter holds this file shared, so that `busy` cannot lock it exclusively.
 
-    Only `busy` looks, so a mark that could not be set is no failure.
+    The result of `busy` is advisory, so a failure to lock the file is ignored.
     """
-    file = _open(_mark(path))
+    file = _open(_wait_file(path))
     try:
         _lock_now(file, fcntl.LOCK_SH)
         yield
@@ -269,11 +270,11 @@ def _marked(path: str) -> Iterator[None]:
         _release(file)
 
 
-def _refuses(path: str, mode: int) -> bool:
+def _is_locked(path: str, mode: int) -> bool:
     try:
         file = FileIO(path, "r+")
     except OSError:
-        return False  # advisory: a lock that was never made is free, and one we may not open is the writer's to report
+        return False  # advisory: a missing lock file means a free lock, and a file that cannot be opened is reported by the writer
     _open_files.add(file)
     try:
         return not _lock_now(file, mode)

@@ -1,4 +1,4 @@
-"""A writer's intent -> a sidecar in `__recovery/`, durable before its first effect; listed and read by whoever comes after."""
+"""The intent of a write -> a file in `__recovery/`, durable before the first effect; later writers list and read it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FORMAT: Final = 1
 
 
 class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One table a write will commit to, once: from `before` to the next version of native branch `native`.
+    """One table that a write commits to, once: from `before` to the next version of native branch `native`.
 
-    Both uuids are minted before anything happens: `uuid` proves later that the commit found there is ours (REC-34), and
-    `restore_uuid` that a restore was made by an earlier recovery of this very intent (REC-29).
+    Both uuids are generated before the first effect. `uuid` identifies the commit of this write (REC-34), and
+    `restore_uuid` the restore by an earlier recovery of this intent (REC-29).
     """
 
     before: TableRow
@@ -31,32 +31,32 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     uuid: str
     restore_uuid: str
     alias: str | None = None
-    """What the table is called afterwards, when that changes."""
+    """The name of the table after the write, if it changes."""
     drops: bool = False
-    """The table is not shown any more afterwards."""
+    """The table is no longer visible after the write."""
     gives_up: bool = False
-    """Its earlier versions are given up with this commit."""
+    """The earlier versions of the table may be reclaimed after this commit."""
 
     @property
     def creates_ref(self) -> bool:
-        """A first touch: the native branch is ours to create, and ours to remove again."""
+        """Whether this write is the first on the table in its branch: it creates the native branch, and a rollback removes it."""
         return self.native != self.before.native
 
     @property
     def base(self) -> TableRef:
-        """Where the commit starts from, on the native branch it goes to."""
+        """The version that the commit starts from, on the native branch it goes to."""
         return TableRef(self.before.path, self.native, self.before.version)
 
 
 class TableBirth(msgspec.Struct, frozen=True):
-    """One table a write will create: the row that shows it, and the uuid that proves its first version ours (RT-44)."""
+    """One table that a write creates: its row, and the uuid that identifies its first version as this write's (RT-44)."""
 
     row: TableRow
     uuid: str
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that whoever finds it needs to finish or undo the write, without asking its writer."""
+    """All data that another process needs to finish or undo the write."""
 
     format: int
     operation: OperationId
@@ -74,31 +74,32 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Mapping[str, int] = {}
     births: tuple[TableBirth, ...] = ()
     restated: tuple[TableRow, ...] = ()
-    """Rows that change in what the graph says of a table, not in the table: it was renamed, or dropped."""
+    """Rows that change although their table does not: it was renamed, or dropped."""
     new_schema: SchemaText | None = None
     way: Resolution | None = None
-    """Which way it goes, where that must be known to others: on an object store the one that decided may sleep past its lease; on a disk
-    a flush that failed leaves only the way back, because what was committed may not outlive a power cut.
+    """The recorded decision to roll forward or back. On an object store the process that decided may be paused until after its lease has
+    expired. On a disk a failed flush leaves only the rollback, because the committed files may not survive a power cut.
     """
 
     @property
     def has_effects(self) -> bool:
-        """Does it do anything that somebody might have to undo? A publish alone happens or does not. It is armed all the same:
-        that tells a version file that a power cut tore, and that did not happen, from one that was damaged since.
+        """Whether the write has effects to undo. A publish alone is atomic and has none. It has an intent all the same, which
+        distinguishes a version file that a power cut tore before its publish was complete from one that was damaged later.
         """
         return bool(self.tables or self.births)
 
 
 def arm(objects: Objects, intent: Intent) -> None:
-    """Make the intent durable. INV-9: before the first effect that somebody else could have to undo."""
+    """Make the intent durable. INV-9: before the first effect that another process may have to undo."""
     objects.put(path_of(intent.operation), msgspec.json.encode(intent), sync=True)
 
 
 def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable[[], None]) -> Resolution | None:
-    """Record which way an intent goes before the first step on it, and what stands then; None when the intent is not there any more.
+    """Record the decision on an intent before its first step. Returns the decision in force, or None if the intent no longer exists.
 
-    Back is for good. A recovery that slept while its successor went forward finds the record changed, and one that goes forward
-    finds that another has begun to undo. On a disk nothing is recorded: whoever decides keeps the lock until it is done or dead.
+    A rollback is final. A recovery that was paused while its successor rolled forward finds the record changed, and one that
+    rolls forward finds that another has begun to undo. On a disk nothing is recorded: the process holds the lock until it is
+    done or has ended.
     """
     path = path_of(intent.operation)
     while not objects.is_local:
@@ -107,7 +108,7 @@ def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable
         standing = _decode(found[0], f"{objects.uri}/{path}").way
         if standing in (way, Resolution.ROLLED_BACK):
             return standing
-        check()  # after the read: whoever lost its lease before it has an old record or none
+        check()  # after the read: a process that lost its lease before the read has an old record or none
         if objects.put_if_match(path, msgspec.json.encode(msgspec.structs.replace(intent, way=way)), found[1]) is not None:
             return way
     return way
@@ -118,7 +119,7 @@ def disarm(objects: Objects, intent: Intent) -> None:
 
 
 def pending(objects: Objects) -> list[Intent]:
-    """All intents, oldest first. One that vanishes while we read was finished by its writer (REC-26)."""
+    """Return all intents, oldest first. An intent that disappears during the listing was finished by its writer (REC-26)."""
     paths = [path for path in objects.list(FOLDER) if path.endswith(".json")]
     return [intent for path in paths if (intent := read_intent(objects, path)) is not None]
 
@@ -134,9 +135,9 @@ def _decode(body: bytes, where: str) -> Intent:
         if found == FORMAT:
             return msgspec.json.decode(body, type=Intent)
     except msgspec.DecodeError as error:
-        unreadable = f"the intent {where} cannot be read ({error}), and a write may be half way; restore the file from a backup"
+        unreadable = f"the intent {where} cannot be decoded ({error}), and its write may be incomplete; restore the file from a backup"
         raise FormatError(Kind.CORRUPT, unreadable, path=where) from error
-    newer = f"the intent {where} has format {found}, this release knows {FORMAT}; finish it with the release that made it"
+    newer = f"the intent {where} has format {found}, and this release reads format {FORMAT}; open the graph with the release that wrote it"
     raise FormatError(Kind.FORMAT_NEWER, newer, path=where)
 
 

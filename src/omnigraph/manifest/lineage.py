@@ -1,4 +1,4 @@
-"""Commits -> who descends from whom: ancestry, the merge base, and a listing with the newest first. Pure."""
+"""Commits -> ancestry, the merge base, and a listing with the newest first. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Commits = Mapping[CommitId, Commit]
 
 
 def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
-    """Every ancestor of `start`, itself included, with the fewest steps to it."""
+    """Return every ancestor of `start`, itself included, with the smallest number of steps to it."""
     found = {start: 0}
     queue = deque([start])
     while queue:
@@ -26,25 +26,22 @@ def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
     return found
 
 
-def is_ancestor(commits: Commits, ancestor: CommitId, of: CommitId) -> bool:
-    return ancestor in distances(commits, of)
-
-
 def merge_base(commits: Commits, ours: CommitId, theirs: CommitId) -> CommitId | None:
-    """The common ancestor nearest to both: of those that no other common ancestor descends from, the smallest sum of steps,
-    and of equals the one born at the newest manifest version.
+    """Return the common ancestor nearest to both, or None.
 
-    Steps alone would not do: a merge that reached far back makes an old commit near, although a later one is shared too.
+    Candidates are the common ancestors that no other common ancestor descends from. Of these it is the one with the smallest
+    sum of steps, and of equals the one with the newest manifest version. Steps alone are not enough: a merge with an old
+    commit makes that commit near, although a later one is common too.
     """
     left, right = distances(commits, ours), distances(commits, theirs)
     common = left.keys() & right.keys()
-    # All ancestors of a common ancestor are common, so those that another descends from are just the parents.
+    # All ancestors of a common ancestor are common, so it is enough to exclude the parents.
     last = common - {parent for commit in common for parent in commits[commit].parents}
     return min(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c), default=None)
 
 
 def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:
-    """Ancestors of `head`, each child before its parents, otherwise by time, newest first."""
+    """Yield the ancestors of `head`: each child before its parents, otherwise by time, newest first."""
     waiting = _child_counts(commits, head)
     ready = [_rank(_known(commits, head))]
     while ready:
@@ -57,19 +54,19 @@ def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:
 
 
 def first_parents(commits: Commits, head: CommitId) -> Iterator[Commit]:
-    """The branch's own chain: from `head` along first parents. Stops where `commits` ends. One that runs in a circle is refused."""
+    """Yield the chain of first parents from `head`. Stops where `commits` ends. Raises on a cycle."""
     at: CommitId | None = head
     seen: set[CommitId] = set()
     while at is not None and at in commits:
         if at in seen:
-            raise FormatError(Kind.CORRUPT, f"commit {at} is its own ancestor; look at the graph with `omnigraph verify`", commit=at)
+            raise FormatError(Kind.CORRUPT, f"commit {at} is its own ancestor; check the graph with `omnigraph verify`", commit=at)
         seen.add(at)
         yield commits[at]
         at = next(iter(commits[at].parents), None)
 
 
 def flaws(commits: Commits, head: CommitId) -> Iterator[str]:
-    """What keeps a history from being one that leads from its head to the birth of the graph; each in words, nothing when all is well."""
+    """Yield each defect of a history as a sentence. A sound history leads from its head to the genesis commit, and yields nothing."""
     if head not in commits:
         yield f"the head, commit {head}, is not in the history"
         return
@@ -77,13 +74,13 @@ def flaws(commits: Commits, head: CommitId) -> Iterator[str]:
     for commit in (commits[found] for found in sorted(reached)):
         for parent in commit.parents:
             if parent not in commits:
-                yield f"commit {commit.id} names a parent {parent} that is not there"
+                yield f"commit {commit.id} names a parent {parent} that is not in the history"
         first = commits.get(commit.parents[0]) if commit.parents else None
         if not commit.parents and commit.kind is not CommitKind.GENESIS:
-            yield f"commit {commit.id} has no parent, and is not the birth of the graph"
+            yield f"commit {commit.id} has no parent, and is not the genesis commit"
         if first is not None and first.native == commit.native and first.manifest_version >= commit.manifest_version:
-            yield f"commit {commit.id} is of version {commit.manifest_version}, its parent {first.id} of {first.manifest_version}"
-    # Take away who has no child left, again and again. In a circle everybody has one.
+            yield f"commit {commit.id} has version {commit.manifest_version}, and its parent {first.id} has {first.manifest_version}"
+    # Repeatedly remove commits without children. What remains contains a cycle.
     free = [found for found in reached if not waiting.get(found)]
     while free:
         at = free.pop()
@@ -97,7 +94,7 @@ def flaws(commits: Commits, head: CommitId) -> Iterator[str]:
 
 
 def _all_child_counts(commits: Commits, head: CommitId) -> tuple[dict[CommitId, int], set[CommitId]]:
-    """How many children each ancestor of `head` has, and which ancestors are there, in a history that may be broken."""
+    """Return the number of children of each ancestor of `head`, and the ancestors that exist, in a history that may be damaged."""
     reached, queue = {head}, deque([head])
     counts: dict[CommitId, int] = {}
     while queue:
@@ -118,7 +115,7 @@ def _child_counts(commits: Commits, head: CommitId) -> dict[CommitId, int]:
 
 
 def _rank(commit: Commit) -> tuple[float, str, Commit]:
-    # Ids break ties of time (two commits within a microsecond), and are never equal, so commits are never compared.
+    # Ids break ties of time (two commits within a microsecond). They are unique, so commits are never compared.
     return -commit.created_at.timestamp(), commit.id, commit
 
 

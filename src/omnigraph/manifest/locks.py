@@ -1,7 +1,8 @@
-"""Who may change a graph now: any number of writers, one per branch, or one exclusive holder; across threads, processes and machines.
+"""A branch -> its writer lock; a graph -> its exclusive lock. They hold across threads, processes and machines.
 
-Always root first, then branch. Threads of one process stand in a fair queue; the first of them meets other processes at
-lock files (local) or lease objects (object store). Readers take no lock.
+A graph has one writer per branch, or one exclusive holder. Root is locked first, then the branch. Threads of one process
+wait in a fair queue; the first of them competes with other processes for lock files (local) or leases (object store).
+Readers take no lock.
 """
 
 from __future__ import annotations
@@ -14,45 +15,44 @@ from typing import Final, Protocol
 
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.ids import BranchName
-from omnigraph.manifest.fair import FairLock, Grant, Patience
+from omnigraph.manifest.fair_lock import ROOT, Deadline, FairLock, Grant, name_of
 from omnigraph.manifest.flocks import Flocks
 from omnigraph.manifest.leases import TTL_SECONDS, Leases
-from omnigraph.manifest.lock_names import ROOT, name_of
 from omnigraph.store.objects import Objects
 from omnigraph.store.process import refuse_forked_child
 
 __all__ = ["TIMEOUT_SECONDS", "Grant", "Locks"]
 
 TIMEOUT_SECONDS: Final = 60.0
-"""How long a writer waits unless told otherwise: several times a lease's ttl, so that a dead holder is outlived."""
+"""The default timeout of a writer: several times the ttl of a lease, so that a dead holder expires first."""
 
 
-class BetweenProcesses(Protocol):
-    """The half of a lock that other processes see."""
+class ProcessLocks(Protocol):
+    """The locks of one graph between processes."""
 
     def where(self, name: str) -> str: ...
-    def writer(self, branch: BranchName, patience: Patience) -> AbstractContextManager[Grant]: ...
-    def exclusive(self, patience: Patience) -> AbstractContextManager[Grant]: ...
+    def writer(self, branch: BranchName, deadline: Deadline) -> AbstractContextManager[Grant]: ...
+    def exclusive(self, deadline: Deadline) -> AbstractContextManager[Grant]: ...
     def busy(self, branch: BranchName, *, mine: bool) -> bool: ...
     def begin(self, branch: BranchName, *, epoch: int) -> None: ...
     def forget(self, branch: BranchName) -> None: ...
 
 
 class Locks:
-    """The locks of one graph in this process. Get them by `Locks.of`; a second set would not know the first one's queue."""
+    """The locks of one graph in this process. Use `Locks.of`: two instances for one graph would not share a queue."""
 
     def __init__(self, objects: Objects, *, ttl_seconds: float) -> None:
         self.ttl_seconds: Final = ttl_seconds
-        self._between: Final[BetweenProcesses] = Flocks(objects.uri) if objects.is_local else Leases(objects, ttl_seconds=ttl_seconds)
+        self._process_locks: Final[ProcessLocks] = Flocks(objects.uri) if objects.is_local else Leases(objects, ttl_seconds=ttl_seconds)
         self._root: Final = FairLock()
         self._mutex: Final = threading.Lock()
         self._branches: Final[weakref.WeakValueDictionary[BranchName, FairLock]] = weakref.WeakValueDictionary()
 
     @staticmethod
     def of(objects: Objects, *, ttl_seconds: float | None = None) -> Locks:
-        """The locks of the graph at `objects.uri`, the same for every handle in this process (C-20).
+        """Return the locks of the graph at `objects.uri`, the same instance for every handle in this process (C-20).
 
-        `ttl_seconds` is how long a lease outlives its last renewal; it is chosen once, and means nothing on local paths.
+        `ttl_seconds` is the time from the last renewal of a lease to its expiry. The first call sets it. Local paths ignore it.
         """
         refuse_forked_child()
         with _registry_mutex:
@@ -62,61 +62,61 @@ class Locks:
         if ttl_seconds not in (None, locks.ttl_seconds):
             raise InvalidInput(
                 Kind.INVALID_ARGUMENT,
-                f"{objects.uri} is already open in this process with leases of {locks.ttl_seconds:g} s, not {ttl_seconds:g} s",
+                f"{objects.uri} is open in this process with leases of {locks.ttl_seconds:g} s, not {ttl_seconds:g} s; pass the same value",
                 uri=objects.uri,
             )
         return locks
 
     @contextmanager
     def writer(self, branch: BranchName, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
-        """Be the only writer of `branch`, beside writers of other branches."""
+        """Hold the writer lock of `branch`. Writers of other branches may run at the same time."""
         refuse_forked_child()
-        patience = Patience(f"branch {branch!r}", seconds=timeout_seconds)
+        deadline = Deadline(f"branch {branch!r}", seconds=timeout_seconds)
         with (
-            self._root.turn(shared=True, patience=patience, where=self._between.where(ROOT)),
-            self._branch(branch).turn(shared=False, patience=patience, where=self._between.where(name_of(branch))),
-            self._between.writer(branch, patience) as grant,
+            self._root.turn(shared=True, deadline=deadline, where=self._process_locks.where(ROOT)),
+            self._branch(branch).turn(shared=False, deadline=deadline, where=self._process_locks.where(name_of(branch))),
+            self._process_locks.writer(branch, deadline) as grant,
         ):
             yield grant
 
     @contextmanager
     def exclusive(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Grant]:
-        """Be alone in the graph, readers aside: to create or delete a branch, or to clean up."""
+        """Hold the exclusive lock of the graph: no writer runs. Needed to create or delete a branch, and to reclaim versions."""
         refuse_forked_child()
-        patience = Patience("the whole graph", seconds=timeout_seconds)
+        deadline = Deadline("the whole graph", seconds=timeout_seconds)
         with (
-            self._root.turn(shared=False, patience=patience, where=self._between.where(ROOT)),
-            self._between.exclusive(patience) as grant,
+            self._root.turn(shared=False, deadline=deadline, where=self._process_locks.where(ROOT)),
+            self._process_locks.exclusive(deadline) as grant,
         ):
             yield grant
 
     def busy(self, branch: BranchName) -> bool:
-        """Would a writer of `branch` have to wait now? Asked by a holder: does another wait?
+        """Return whether a writer of `branch` would have to wait; for the holder of the lock, whether another writer waits.
 
-        Advisory, and true only at the moment it is said.
+        The result is advisory: it may be outdated when the call returns.
         """
         refuse_forked_child()
         if self._root.others_before(shared=True) or self._branch(branch).others_before(shared=False):
             return True
-        return self._between.busy(branch, mine=self._root.is_mine())
+        return self._process_locks.busy(branch, mine=self._root.is_mine())
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
-        """Make ready the lock of a branch that is about to be created with `epoch` in its head. Only inside `exclusive()`."""
+        """Prepare the lock of a branch that is about to be created with `epoch` in its head. Only inside `exclusive()`."""
         self._require_exclusive(branch)
-        self._between.begin(branch, epoch=epoch)
+        self._process_locks.begin(branch, epoch=epoch)
 
     def forget(self, branch: BranchName) -> None:
-        """Remove what the lock of a deleted branch left in the store. Only inside `exclusive()`."""
+        """Remove the lock file or lease of a deleted branch. Only inside `exclusive()`."""
         self._require_exclusive(branch)
-        self._between.forget(branch)
+        self._process_locks.forget(branch)
 
     def _require_exclusive(self, branch: BranchName) -> None:
         refuse_forked_child()
         if not self._root.is_mine(shared=False):
             raise Unsupported(
                 Kind.UNSUPPORTED,
-                f"internal error: the lock of branch {branch!r} may be made or removed only under the exclusive lock, "
-                "because someone may hold it",
+                f"internal error: the lock of branch {branch!r} may be created or removed only under the exclusive lock, "
+                "because a writer may hold it",
                 branch=branch,
             )
 
@@ -128,6 +128,6 @@ class Locks:
             return lock
 
 
-# Weak: a graph nobody has open any more keeps nothing here.
+# Weak references: the locks of a graph are freed when its last handle is closed.
 _registry: Final[weakref.WeakValueDictionary[str, Locks]] = weakref.WeakValueDictionary()
 _registry_mutex: Final = threading.Lock()

@@ -1,4 +1,4 @@
-"""What is true, as data: tables, head, commits and schemas, and their rows in `__manifest`."""
+"""Tables, head, commits and schemas -> their rows in `__manifest`, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
 FORMAT: Final = 1
-"""The number of the bytes on disk. A change to them needs a new number and a design note."""
+"""The version of the storage format. A change of the stored bytes needs a new number and a design note."""
 
 RECOVERY_ACTOR: Final = "omnigraph:recovery"
 HEAD: Final = "head"
@@ -27,7 +27,7 @@ TOKEN: Final = "token:"
 
 
 class CommitKind(StrEnum):
-    """What made a commit."""
+    """The operation that made a commit."""
 
     GENESIS = "genesis"
     MUTATE = "mutate"
@@ -40,10 +40,10 @@ class CommitKind(StrEnum):
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which version of a table a branch shows. `native` is the Lance branch that holds it; None is the table's own trunk.
+    """The version of a table that a branch shows. `native` is the Lance branch that contains it; None is the main line of the table.
 
-    `owner` is the native name of the graph branch that may commit there (None is main). A branch that shows a table it
-    does not own inherits it, and forks it on its first write.
+    `owner` is the native name of the graph branch that may commit there (None is main). A branch inherits a table that it
+    shows and does not own, and forks it on its first write.
     """
 
     id: TableId
@@ -55,7 +55,7 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: str | None = None
     dropped: bool = False
     floor: int = 0
-    """Versions of this native branch below it are given up: they go as soon as no other branch shows them."""
+    """Versions of this native branch below `floor` are reclaimed as soon as no other branch shows them."""
 
     @property
     def ref(self) -> TableRef:
@@ -63,18 +63,18 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a branch stands. Every publish rewrites it, so any two publishers on one branch collide here."""
+    """The current commit of a branch. Every publish rewrites this row, so two concurrent publishes on one branch conflict here."""
 
     commit: CommitId
     schema: SchemaHash
     committed_at: datetime
     epoch: int
     home: str
-    """The URI at which native branches were made: they hold absolute paths, so a graph that has any cannot be moved."""
+    """The URI at which native branches were created. They contain absolute paths, so a graph with branches cannot be moved."""
 
 
 class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One table's step in a commit: None is "not there"."""
+    """The change of one table in a commit. None means that the table does not exist."""
 
     id: TableId
     alias: str
@@ -83,7 +83,7 @@ class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Resolution(StrEnum):
-    """What became of a write that its writer did not finish."""
+    """The outcome of a write that its writer did not finish."""
 
     ROLLED_FORWARD = "rolled_forward"
     ROLLED_BACK = "rolled_back"
@@ -91,7 +91,10 @@ class Resolution(StrEnum):
 
 
 class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who finished whose write, and how. Lands in the publish that finishes it, so there is exactly one (W-45, G-13)."""
+    """The record of a recovered write: which one, how it ended, and who ended it.
+
+    It is part of the publish that ends the write, so there is exactly one (W-45, G-13).
+    """
 
     operation: OperationId
     outcome: Resolution
@@ -102,7 +105,7 @@ class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of the graph. `manifest_version` is where it was born, on the branch `native` (None is main)."""
+    """One change of the graph. It created `manifest_version` on the native branch `native` (None is main)."""
 
     id: CommitId
     parents: tuple[CommitId, ...]
@@ -117,18 +120,18 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     token: str | None = None
     tables: tuple[TableChange, ...] = ()
     counts: Mapping[str, int] = {}
-    """What the writer tells its caller, kept for a retry with the same token."""
+    """The counts in the result of the write, stored for a retry with the same token."""
     audit: Audit | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What an idempotency token stands for."""
+    """The commit of an idempotency token."""
 
     commit: CommitId
 
 
 class SchemaText(msgspec.Struct, frozen=True):
-    """An accepted schema: the text as written and its compiled form with stable ids. Opaque here, named by its hash."""
+    """An accepted schema: its source text, and its compiled form with stable ids. Both are opaque here; the hash identifies them."""
 
     source: str
     ir: str
@@ -139,17 +142,17 @@ class SchemaText(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """Everything mutable of one branch: what a publish replaces whole."""
+    """The mutable state of one branch. A publish replaces it as a whole."""
 
     head: Head
     tables: Mapping[TableId, TableRow]
 
     def table(self, alias: str) -> TableRow | None:
-        """The live table of that name."""
+        """Return the live table of that name, or None."""
         return next((row for row in self.tables.values() if row.alias == alias and not row.dropped), None)
 
     def table_of(self, type_id: TypeId) -> TableRow | None:
-        """The live table of a type, by its identity: names change, ids do not."""
+        """Return the live table of a type, or None. By id, because names can change."""
         return next((row for row in self.tables.values() if row.id.startswith(type_id) and not row.dropped), None)
 
 
@@ -165,7 +168,7 @@ def state_rows(state: State, *, born: int) -> pa.Table:
 
 
 def fact_rows(commit: Commit | None, schemas: Iterable[SchemaText], *, copied: Iterable[Commit] = (), born: int) -> pa.Table:
-    """The rows a publish adds: its commit, the token that finds it again, new schemas, and commits copied by a merge."""
+    """Return the rows that a publish adds: its commit, its idempotency token, new schemas, and commits copied by a merge."""
     items: list[tuple[str, msgspec.Struct]] = [(COMMIT + c.id, c) for c in (*([commit] if commit is not None else []), *copied)]
     if commit is not None and commit.token is not None:
         items.append((token_id(commit.native, commit.token), Receipt(commit.id)))
@@ -173,7 +176,7 @@ def fact_rows(commit: Commit | None, schemas: Iterable[SchemaText], *, copied: I
 
 
 def token_id(native: str | None, token: str) -> str:
-    """A token belongs to the branch it was used on: the same call on a branch made later is another write."""
+    """Return the row id of a token. A token belongs to one branch: the same call on a branch created later is another write."""
     return f"{TOKEN}{native or MAIN}:{token}"
 
 
@@ -198,7 +201,7 @@ def read_state(rows: pa.Table) -> State:
             row = _decode(body, TableRow, object_id)
             tables[row.id] = row
     if head is None:
-        raise FormatError(Kind.CORRUPT, "the newest fragment of __manifest holds no head row; run `omnigraph verify`")
+        raise FormatError(Kind.CORRUPT, "the newest fragment of __manifest contains no head row; check the graph with `omnigraph verify`")
     return State(head, tables)
 
 
@@ -222,4 +225,8 @@ def _decode(body: str, struct: type[Any], object_id: str) -> Any:
     try:
         return msgspec.json.decode(body, type=struct)
     except msgspec.DecodeError as error:
-        raise FormatError(Kind.CORRUPT, f"row {object_id!r} of __manifest cannot be read: {error}", object_id=object_id) from error
+        raise FormatError(
+            Kind.CORRUPT,
+            f"row {object_id!r} of __manifest cannot be decoded: {error}; check the graph with `omnigraph verify`",
+            object_id=object_id,
+        ) from error

@@ -1,7 +1,7 @@
-"""The one door: a branch's state and a publication -> the next state, in one compare-and-swap, or a typed refusal.
+"""A branch's state and a publication -> the next state, in one compare-and-swap, or a typed error.
 
-Nothing else makes anything visible. Each attempt reads the newest state, checks every precondition against it, and swaps
-the state fragment it read; a lost race starts over with the new state, a bounded number of times.
+Only a publish makes a change visible. Each attempt reads the newest state, checks all preconditions against it, and swaps
+the state fragment that it read. After a lost race it starts over with the new state, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -55,60 +55,60 @@ LOCK_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 
-class Expect(msgspec.Struct, frozen=True):
-    """What must still be true when a publication lands. What is left None (or empty) is not checked."""
+class Preconditions(msgspec.Struct, frozen=True):
+    """Conditions that must hold when a publication is committed. A field that is None or empty is not checked."""
 
     head: CommitId | None = None
     schema: SchemaHash | None = None
     branch: Branch | None = None
     epoch: int | None = None
     tables: Mapping[TableId, int] = {}
-    """Table id -> visible version, for tables that are written and for tables that were only read (C-04)."""
+    """Table id -> visible version, for tables that are written and tables that were only read (C-04)."""
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """What to make true: table rows, a schema, and the commit that says who did it and why."""
+    """A change to publish: table rows, a schema, and the data of its commit."""
 
     kind: CommitKind
     tables: tuple[TableRow, ...] = ()
     schema: SchemaText | None = None
-    expect: Expect = Expect()
+    expect: Preconditions = Preconditions()
     commit: CommitId | None = None
-    """Minted beforehand by a writer that must find its commit again after a crash."""
+    """Generated in advance by a writer, so that its commit can be found after a crash."""
     actor: str | None = None
     message: str | None = None
     token: str | None = None
     at: datetime | None = None
     merged: CommitId | None = None
     copied: tuple[Commit, ...] = ()
-    """A merge's second parent, and the commits of its side, so that history outlives the merged branch."""
+    """The commits of the merged branch, whose head `merged` is the second parent: its history survives its deletion."""
     counts: Mapping[str, int] = {}
     audit: Audit | None = None
 
 
-class Published(msgspec.Struct, frozen=True):
-    """What was made true. `repeated`: this token or this commit had been published before, and nothing was done now."""
+class PublishResult(msgspec.Struct, frozen=True):
+    """A published commit. `repeated`: this token or this commit was published before, and this call changed nothing."""
 
     commit: Commit
     snapshot: Snapshot
     repeated: bool = False
 
 
-def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Published:
-    """Land a publication on a branch, whole, as the child of whatever commit is the head then (C-10), or raise."""
-    _check_claims(publication)
+def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> PublishResult:
+    """Publish a change atomically, as the child of the commit that is the head at that moment (C-10), or raise."""
+    _check_distinct_tables(publication)
     commit_id = publication.commit or new_commit_id()
     for attempt in range(ATTEMPTS):
         try:
             found, ledger, state = manifest.look(branch)
-        except StorageError as error:  # C-06, F-09: nothing was done yet, so looking again is safe
+        except StorageError as error:  # C-06, F-09: nothing was written yet, so a retry is safe
             if error.kind is not Kind.STORAGE_UNAVAILABLE or attempt == ATTEMPTS - 1:
                 raise
             continue
         if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
-            return Published(first, Snapshot(found, ledger.version, state), repeated=True)
-        if (ours := _landed_before(publication, ledger, state)) is not None:
-            return Published(ours, Snapshot(found, ledger.version, state), repeated=True)
+            return PublishResult(first, Snapshot(found, ledger.version, state), repeated=True)
+        if (ours := _already_published(publication, ledger, state)) is not None:
+            return PublishResult(ours, Snapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         commit = _commit(publication, commit_id, found, ledger, state)
         try:
@@ -117,7 +117,7 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
             log.debug("publish to %s lost the race for version %d (attempt %d)", branch, ledger.version + 1, attempt + 1)
     raise ConflictError(
         Kind.CONTENTION,
-        f"branch {branch!r} moved {ATTEMPTS} times while this was published; nothing was done, try again",
+        f"{ATTEMPTS} attempts to publish to branch {branch!r} lost to other writers; nothing was published, retry",
         branch=branch,
         attempts=ATTEMPTS,
     )
@@ -125,12 +125,13 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
 
 @contextmanager
 def hold(manifest: Manifest, branch: BranchName = MAIN, *, timeout_seconds: float = LOCK_SECONDS) -> Iterator[Grant]:
-    """A writer's locks on a branch, under an epoch that the graph accepts. Who replaced another first fences it off, in `head`.
+    """Hold the writer lock of a branch, under an epoch that the graph accepts.
 
-    A former holder that was only asleep then finds a newer epoch, and its publish is refused.
+    A holder that replaced another publishes its epoch in `head` first. If the former holder is still running, its publish
+    finds the newer epoch and fails.
     """
     with Locks.of(manifest.root.objects).writer(branch, timeout_seconds=timeout_seconds) as grant:
-        if grant.took_over:  # leases only; a local lock dies with its holder, and so does everything it might still do
+        if grant.took_over:  # leases only: a local lock is released when its process ends, which can write nothing afterwards
             _fence_former(manifest, branch, grant)
         elif grant.epoch < manifest.known_epoch(branch):
             _catch_up(manifest, branch, grant)
@@ -138,7 +139,7 @@ def hold(manifest: Manifest, branch: BranchName = MAIN, *, timeout_seconds: floa
 
 
 def _fence_former(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
-    """The counter is the graph's, not the lease's, which may have been removed, or come from an older copy: go above both."""
+    """Publish an epoch above those of the graph and the lease: the lease may have been removed, or restored from an older copy."""
     published = manifest.look(branch)[2].head.epoch
     if grant.epoch <= published:
         grant.raise_epoch(published + 1)
@@ -147,7 +148,10 @@ def _fence_former(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
 
 
 def _catch_up(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
-    """The lock is behind the graph, which was carried here from elsewhere. On a disk there is nobody to fence: a sleeper keeps its lock."""
+    """Raise the epoch of the lock to that of the graph, whose files were copied from elsewhere.
+
+    On a disk a paused holder keeps its lock, so there is no former holder to fence.
+    """
     if manifest.root.is_local:
         grant.raise_epoch(manifest.known_epoch(branch))
     else:
@@ -155,39 +159,39 @@ def _catch_up(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
 
 
 def set_home(manifest: Manifest) -> None:
-    """Say in main's head that native branches are made here from now on. Only called when there are none yet."""
-    _restate(manifest, MAIN, lambda head: msgspec.structs.replace(head, home=manifest.root.uri))
+    """Record this URI in main's head as the place of native branches. Call it only while there are none."""
+    _rewrite_head(manifest, MAIN, lambda head: msgspec.structs.replace(head, home=manifest.root.uri))
 
 
 def _raise_epoch(manifest: Manifest, branch: BranchName, epoch: int) -> None:
     def raised(head: Head) -> Head:
         return msgspec.structs.replace(head, epoch=max(head.epoch, epoch))
 
-    _restate(manifest, branch, raised)
+    _rewrite_head(manifest, branch, raised)
 
 
-def _restate(manifest: Manifest, branch: BranchName, change: Callable[[Head], Head]) -> None:
-    """Change the head row alone: no commit, no table. Nothing is written when nothing changes."""
+def _rewrite_head(manifest: Manifest, branch: BranchName, change: Callable[[Head], Head]) -> None:
+    """Change the head row only, without a commit. Writes nothing if the head does not change."""
     while True:
         found, ledger, state = manifest.look(branch)
         head = change(state.head)
         if head == state.head:
             return
         restated = State(head, state.tables)
-        intent = _of_head(found, state.head)
+        intent = _head_intent(found, state.head)
         intents.arm(manifest.root.objects, intent)
         try:
             moved = ledger.swap(state_rows(restated, born=ledger.version + 1), fact_rows(None, [], born=0), uuid=str(uuid4()))
         except SwapLost:
             intents.disarm(manifest.root.objects, intent)
-            continue  # each loss is another publisher's success, so this ends
+            continue  # each lost race is another publish that succeeded, so this loop ends
         intents.disarm(manifest.root.objects, intent)
         manifest.remember(found, moved, restated)
         return
 
 
-def _of_head(branch: Branch, head: Head) -> Intent:
-    """The intent of a restatement, which has no effects."""
+def _head_intent(branch: Branch, head: Head) -> Intent:
+    """Return the intent of a head rewrite, which has no effects."""
     return Intent(
         format=intents.FORMAT,
         operation=OperationId(new_ulid()),
@@ -205,12 +209,12 @@ def _of_head(branch: Branch, head: Head) -> Intent:
 # -- one attempt
 
 
-def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publication: Publication, commit: Commit) -> Published:
+def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publication: Publication, commit: Commit) -> PublishResult:
     schemas = _new_schemas(publication, ledger)
     facts = fact_rows(commit, schemas, copied=publication.copied, born=commit.manifest_version)
     moved = ledger.swap(state_rows(state, born=commit.manifest_version), facts, uuid=str(uuid4()))
     manifest.remember(branch, moved, state)
-    return Published(commit, Snapshot(branch, moved.version, state))
+    return PublishResult(commit, Snapshot(branch, moved.version, state))
 
 
 def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Commit:
@@ -220,7 +224,7 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         parents=(state.head.commit, *merged),
         branch=branch.name,
         native=branch.native,
-        manifest_version=ledger.version + 1,  # known before the swap, because a swap lands there or nowhere
+        manifest_version=ledger.version + 1,  # known before the swap, which creates exactly this version or fails
         created_at=max(publication.at or now(), state.head.committed_at),  # clocks differ; a child is never older than its parent
         kind=publication.kind,
         schema=publication.schema.hash if publication.schema is not None else state.head.schema,
@@ -246,16 +250,16 @@ def _changes(publication: Publication, state: State) -> Iterator[TableChange]:
 
 
 def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
-    """The publication's schema, unless this branch knows it already (a change that was undone): facts are written once."""
+    """Return the publication's schema, unless the branch has it already (a change that was undone): facts are written once."""
     schema = publication.schema
     return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
 
 
-def _landed_before(publication: Publication, ledger: Ledger, state: State) -> Commit | None:
-    """The commit of an id that was minted beforehand, when it is there: whoever finds an intent may publish it, and it lands once.
+def _already_published(publication: Publication, ledger: Ledger, state: State) -> Commit | None:
+    """Return the commit whose id was generated in advance, if it is already published. Several processes may publish one intent.
 
-    Read from the ledger that the swap starts from, so of two who publish it at the same time the second finds it. A head that is
-    still the expected parent has no child yet: then nothing is read.
+    The commit is read from the ledger that the swap starts from, so the second of two concurrent publishes finds it. While the
+    head is still the expected parent, it has no child and nothing is read.
     """
     if publication.commit is None or publication.expect.head == state.head.commit:
         return None
@@ -275,13 +279,13 @@ def _check(publication: Publication, branch: Branch, state: State) -> None:
     if expect.branch is not None and expect.branch != branch:
         raise ConflictError(
             Kind.BRANCH_REPLACED,
-            f"branch {branch.name!r} was deleted and made again since this write began; look at the new one and start over",
+            f"branch {branch.name!r} was deleted and created again since this write began; read the new branch and repeat the write",
             branch=branch.name,
         )
     if expect.epoch is not None and expect.epoch < head.epoch:
         raise ConflictError(
             Kind.FENCED,
-            f"another writer took branch {branch.name!r} over while this one was paused; nothing was published",
+            f"another writer took over branch {branch.name!r} while this one was paused; nothing was published, repeat the write",
             branch=branch.name,
             epoch=expect.epoch,
             current=head.epoch,
@@ -289,7 +293,7 @@ def _check(publication: Publication, branch: Branch, state: State) -> None:
     if expect.head is not None and expect.head != head.commit:
         raise ReadSetChanged(
             Kind.READ_SET_CHANGED,
-            f"branch {branch.name!r} is at commit {head.commit}, not at {expect.head}",
+            f"branch {branch.name!r} is at commit {head.commit}, not at {expect.head}; read it again and repeat the write",
             branch=branch.name,
             expected=expect.head,
             actual=head.commit,
@@ -297,7 +301,7 @@ def _check(publication: Publication, branch: Branch, state: State) -> None:
     if expect.schema is not None and expect.schema != head.schema:
         raise ReadSetChanged(
             Kind.SCHEMA_CHANGED,
-            f"the schema of branch {branch.name!r} was changed since this write began",
+            f"the schema of branch {branch.name!r} changed since this write began; read it again and repeat the write",
             branch=branch.name,
             expected=expect.schema,
             actual=head.schema,
@@ -305,7 +309,7 @@ def _check(publication: Publication, branch: Branch, state: State) -> None:
     for table, expected in expect.tables.items():
         _check_version(table, expected, state.tables.get(table))
     for row in publication.tables:
-        _check_step(row, state.tables.get(row.id))
+        _check_version_grows(row, state.tables.get(row.id))
 
 
 def _check_version(table: TableId, expected: int, row: TableRow | None) -> None:
@@ -317,8 +321,8 @@ def _check_version(table: TableId, expected: int, row: TableRow | None) -> None:
         )
 
 
-def _check_step(row: TableRow, before: TableRow | None) -> None:
-    """A version, once published, stays what it is; and on one native branch versions only grow (C-08)."""
+def _check_version_grows(row: TableRow, before: TableRow | None) -> None:
+    """A published version does not change, and versions of one native branch only grow (C-08)."""
     if before is None or before.ref.home != row.ref.home or row == before or row.dropped:
         return
     renamed = msgspec.structs.replace(before, alias=row.alias) == row
@@ -332,7 +336,7 @@ def _check_step(row: TableRow, before: TableRow | None) -> None:
         )
 
 
-def _check_claims(publication: Publication) -> None:
+def _check_distinct_tables(publication: Publication) -> None:
     ids = [row.id for row in publication.tables]
     if twice := {table for table in ids if ids.count(table) > 1}:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"table {min(twice)} is named twice in one publication", table=min(twice))

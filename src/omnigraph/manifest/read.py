@@ -1,4 +1,4 @@
-"""A graph's `__manifest` -> snapshots of any branch, now or in the past, its schemas and its commits. Takes no lock, writes nothing."""
+"""A graph's `__manifest` -> snapshots of any branch, now or in the past, its schemas and its commits. Takes no lock."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from omnigraph.store.tables import TableRef, TornHead, discard_torn_head
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
+<<<<<<< HEAD
 """How many versions back a short listing looks before it reads the whole history."""
 SCHEMAS: Final = 256
 """How many schema texts stay in memory."""
+=======
+"""How many versions a short listing reads before it reads the whole history."""
+>>>>>>> words-manifest
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One branch at one manifest version. It never changes, whatever is published after (C-25)."""
+    """One branch at one manifest version. Immutable: later publishes do not change it (C-25)."""
 
     branch: Branch
     version: int
@@ -41,14 +45,14 @@ class Snapshot(msgspec.Struct, frozen=True):
         return self.state.head.commit
 
     def table_of(self, type_id: TypeId, *, name: str) -> TableRow:
-        """The table that shows a type here; `name` is what the type is called, for the message when there is none."""
+        """Return the table of a type. `name` is the name of the type in the error if there is none."""
         if (row := self.state.table_of(type_id)) is not None:
             return row
         raise NotFound(Kind.TABLE_NOT_FOUND, f"branch {self.branch.name!r} has no table for {name}", type=name)
 
 
-class _Warm(msgspec.Struct, frozen=True):
-    """A branch as it was last seen: the open ledger and its decoded state, always a pair."""
+class _CachedBranch(msgspec.Struct, frozen=True):
+    """A branch as it was last read: the open ledger and the state decoded from it."""
 
     branch: Branch
     ledger: Ledger
@@ -56,11 +60,11 @@ class _Warm(msgspec.Struct, frozen=True):
 
 
 def newest_ledger(root: Root, branch: Branch) -> Ledger:
-    """A branch's ledger at its newest version that happened.
+    """Return a branch's ledger at its newest complete version.
 
-    A power cut can leave a version file without its bytes. It did not happen if its writer was not done with it: then its intent is still
-    there, because an intent is removed only after the version that ends it was flushed. Without one, the version had been
-    acknowledged, and the file was damaged since.
+    A power cut can leave a version file without its bytes. If the intent of its writer still exists, the version was never
+    acknowledged and is ignored: an intent is removed only after its version is flushed. Without an intent, the version was
+    acknowledged and the file was damaged later, so the error is raised.
     """
     try:
         return open_ledger(root, PATH, branch=branch.native)
@@ -73,82 +77,87 @@ def newest_ledger(root: Root, branch: Branch) -> Ledger:
 
 
 def _may_have_torn(root: Root, intent: Intent, branch: Branch, head: CommitId) -> bool:
-    """Could whoever follows this intent have published on top of `head`? That of a branch that is gone is ended on main."""
+    """Return whether a publish for this intent could follow `head`. The intent of a deleted branch is resolved on main."""
     if intent.branch == branch:
         return intent.parent == head
     return branch.name == MAIN and read_branch(root.objects, intent.branch.name) != intent.branch
 
 
 class Manifest:
-    """One graph's `__manifest`. Keeps each branch it has seen open, so that the next look costs one probe."""
+    """One graph's `__manifest`. Keeps each branch that was read open, so that the next read costs one probe."""
 
     def __init__(self, root: Root, *, graph_id: GraphId, main: Ledger) -> None:
         self.root: Final = root
         self.graph_id: Final = graph_id
         self._mutex = threading.Lock()
+<<<<<<< HEAD
         self._warm: dict[BranchName, _Warm] = {}
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
+=======
+        self._cache: dict[BranchName, _CachedBranch] = {}
+        self._schemas: dict[SchemaHash, SchemaText] = {}
+>>>>>>> words-manifest
         self.remember(Branch.main(), main, read_state(main.state()))
 
     # -- now
 
     def look(self, branch: BranchName = MAIN) -> tuple[Branch, Ledger, State]:
-        """The newest state of a branch and the ledger it was read from: what a publish starts from."""
+        """Return a branch with its newest state and the ledger that it was read from."""
         found = find_branch(self.root.objects, branch)
         with self._mutex:
-            warm = self._warm.get(branch)
+            cached = self._cache.get(branch)
         try:
-            # B-21: a branch of the same name made anew shares nothing with the old one.
-            if warm is not None and warm.branch == found and warm.ledger.newest_version() == warm.ledger.version:
-                return found, warm.ledger, warm.state
+            # B-21: a branch that was deleted and created again shares nothing with the old one.
+            if cached is not None and cached.branch == found and cached.ledger.newest_version() == cached.ledger.version:
+                return found, cached.ledger, cached.state
             ledger = newest_ledger(self.root, found)
             state = read_state(ledger.state())
         except (StorageError, NotFound):
-            if self._lives(found):
+            if self._exists(found):
                 raise
-            return self.look(branch)  # deleted while we looked: it is gone, or there is another one
+            return self.look(branch)  # the branch was deleted during the read: it does not exist, or a new one does
         self.remember(found, ledger, state)
         return found, ledger, state
 
     @contextmanager
     def reading(self, snapshot: Snapshot, *, past: bool) -> Iterator[None]:
-        """A read of a snapshot. One that fails because the branch was deleted meanwhile says that, and not which file it missed (T-06).
+        """Read a snapshot inside this block. If the branch was deleted meanwhile, the error says so and not which file is missing (T-06).
 
-        `past`: a certain commit or moment was asked for, not the branch as it is.
+        `past`: the caller requested a commit or a time, and not the current state of the branch.
         """
         try:
             yield
         except (StorageError, NotFound) as error:
-            if self._lives(snapshot.branch):
+            if self._exists(snapshot.branch):
                 raise
             name = snapshot.branch.name
             if past:
-                raise _went_with_its_branch(snapshot.commit, name) from error
-            raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {name!r} was deleted while it was read", branch=name) from error
+                raise _deleted_with_branch(snapshot.commit, name) from error
+            raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {name!r} was deleted during the read", branch=name) from error
 
-    def _lives(self, branch: Branch) -> bool:
+    def _exists(self, branch: Branch) -> bool:
         return branch.native is None or read_branch(self.root.objects, branch.name) == branch
 
     def discard_torn(self, branch: Branch) -> None:
-        """Remove newer versions than the one that `look` shows: they are not whole, and did not happen. Under the branch's lock."""
+        """Remove versions newer than the one that `look` returns: they are incomplete. Requires the branch's lock."""
         _, ledger, _ = self.look(branch.name)
         discard_torn_head(self.root, PATH, branch=branch.native, after=ledger.version)
 
     def known_epoch(self, branch: BranchName) -> int:
-        """The fencing epoch in the head that was seen last, without a look where there is one in memory: it only grows."""
+        """Return the fencing epoch of the last head that was read. Reads only if there is none in memory: the epoch only grows."""
         with self._mutex:
-            warm = self._warm.get(branch)
-        return (warm.state if warm is not None else self.look(branch)[2]).head.epoch
+            cached = self._cache.get(branch)
+        return (cached.state if cached is not None else self.look(branch)[2]).head.epoch
 
     def remember(self, branch: Branch, ledger: Ledger, state: State) -> None:
-        """Fold what a publish has just made true into memory instead of reading it back (W-48)."""
+        """Store the result of a publish in the cache instead of reading it back (W-48)."""
         with self._mutex:
-            warm = self._warm.get(branch.name)
-            if warm is None or warm.branch != branch or warm.ledger.version <= ledger.version:
-                self._warm[branch.name] = _Warm(branch, ledger, state)
+            cached = self._cache.get(branch.name)
+            if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
+                self._cache[branch.name] = _CachedBranch(branch, ledger, state)
 
     def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> Snapshot:
-        """A branch now, or at a manifest version or a moment; or a commit, which names its branch itself."""
+        """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that the commit names."""
         match at:
             case None:
                 found, ledger, state = self.look(branch)
@@ -162,11 +171,11 @@ class Manifest:
             case _:
                 return self._at_commit(self.commit(at, first=branch))
 
-    # -- then
+    # -- the past
 
     def _at_version(self, branch: BranchName, version: int) -> Snapshot:
         found = find_branch(self.root.objects, branch)
-        if found.parent is not None and version < found.forked_at:  # before it was made, a branch was its parent
+        if found.parent is not None and version < found.forked_at:  # before its creation, the history of a branch is that of its parent
             return self._at_version(found.parent, version)
         _, newest, _ = self.look(branch)
         if version < 1 or version > newest.version:
@@ -181,16 +190,16 @@ class Manifest:
         return Snapshot(found, version, read_state(ledger.state()))
 
     def _at_commit(self, commit: Commit) -> Snapshot:
-        """A commit is read where it was born. A branch made anew under the old name has another native name (B-22)."""
+        """Return the snapshot of a commit on the branch that made it. A new branch of the same name has another native name (B-22)."""
         born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
         if born_on is None or born_on.native != commit.native:
-            raise _went_with_its_branch(commit.id, commit.branch)
+            raise _deleted_with_branch(commit.id, commit.branch)
         _, newest, _ = self.look(born_on.name)
         return Snapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
 
     def _commit_at(self, branch: BranchName, moment: datetime) -> Commit:
         if moment.tzinfo is None:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{moment.isoformat()} has no time zone; give an aware time, e.g. in UTC")
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{moment.isoformat()} has no time zone; pass one, for example UTC")
         _, _, state = self.look(branch)
         chain = lineage.first_parents(self.history(branch), state.head.commit)
         found = next((commit for commit in chain if commit.created_at <= moment), None)
@@ -201,7 +210,7 @@ class Manifest:
     # -- history
 
     def commit(self, commit: CommitId, *, first: BranchName = MAIN) -> Commit:
-        """One commit, wherever it is: looked up on one branch, which mostly knows it, then on the others."""
+        """Return a commit of any branch. Searches `first`, then the other branches."""
         if len(commit) == COMMIT_ID_LENGTH:
             if (found := self._commit_of(first, commit)) is not None:
                 return found
@@ -216,7 +225,7 @@ class Manifest:
         return next(iter(read_commits(ledger.find(COMMIT + commit))), None)
 
     def commits(self, branch: BranchName = MAIN, *, limit: int | None = None) -> list[Commit]:
-        """The history of a branch, newest first. A short listing reads the newest part only."""
+        """Return the history of a branch, newest first. A short listing reads the newest part only."""
         _, ledger, state = self.look(branch)
         if limit is not None and limit < WINDOW:
             recent = _by_id(ledger, since=ledger.version - WINDOW)
@@ -226,25 +235,31 @@ class Manifest:
         return list(islice(lineage.newest_first(_by_id(ledger), state.head.commit), limit))
 
     def history(self, branch: BranchName = MAIN) -> Mapping[CommitId, Commit]:
-        """All commits a branch knows, by id: the ground for ancestry and merge bases."""
+        """Return all commits in the history of a branch, by id."""
         _, ledger, _ = self.look(branch)
         return _by_id(ledger)
 
     def schema(self, schema: SchemaHash, *, branch: BranchName = MAIN) -> SchemaText:
-        """An accepted schema by its hash. Immutable, so it is read once."""
+        """Return an accepted schema by its hash. It is immutable, so it is read once."""
         if (known := self._schemas.get(schema)) is not None:
             return known
         _, ledger, _ = self.look(branch)
         text = read_schema(ledger.find(SCHEMA + schema))
         if text is None:
+<<<<<<< HEAD
             raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} knows no schema {schema}", schema=schema, branch=branch)
         return self._schemas.put(schema, text)
+=======
+            raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} has no schema {schema}", schema=schema, branch=branch)
+        self._schemas[schema] = text
+        return text
+>>>>>>> words-manifest
 
 
-def _went_with_its_branch(commit: CommitId, branch: BranchName) -> NotFound:
+def _deleted_with_branch(commit: CommitId, branch: BranchName) -> NotFound:
     return NotFound(
         Kind.VERSION_RECLAIMED,
-        f"commit {commit} was made on a branch {branch!r} that has been deleted since; its rows cannot be read any more",
+        f"commit {commit} was made on a branch {branch!r} that was deleted; its rows can no longer be read",
         commit=commit,
         branch=branch,
     )
@@ -255,7 +270,7 @@ def _by_id(ledger: Ledger, *, since: int = 0) -> dict[CommitId, Commit]:
 
 
 def _straight(commits: Mapping[CommitId, Commit], head: CommitId) -> Iterator[Commit]:
-    """The chain while it has no merge in it: there, and only there, a part of the history orders like the whole."""
+    """Yield the first-parent chain up to the first merge. Only up to there is the order of a part that of the whole history."""
     for commit in lineage.first_parents(commits, head):
         yield commit
         if len(commit.parents) > 1:

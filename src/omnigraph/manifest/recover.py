@@ -1,9 +1,8 @@
-"""An intent whose writer is gone -> finished or undone, whole, by whoever holds the branch's lock.
+"""The intent of a dead writer -> its write completely finished or undone, by the holder of the branch's lock.
 
-The holder of a branch's lock knows that no other writer is between arming and publishing there, so an intent of that
-branch belongs to a writer that died or failed, and may be resolved completely, forward or back, at once. (An engine
-whose locks end at the process must defer a restore to the next open, because a restore silently buries a commit that
-a live writer makes beside it.)
+While a process holds a branch's lock, no other writer is between arming and publishing on that branch. So an intent of the
+branch belongs to a writer that died or failed, and can be resolved at once, forward or back. (An engine whose locks do not
+reach other processes must defer a restore to the next open, because a restore hides the commit of a concurrent writer.)
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
-from omnigraph.manifest.publish import Expect, Publication, hold, publish
+from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import Branch, find_branch, list_branches
 from omnigraph.store import stage
@@ -31,57 +30,57 @@ from omnigraph.store.tables import Table, TableRef, Tables, committed_uuid, disc
 log = logging.getLogger(__name__)
 
 
-class Reached(StrEnum):
-    """How far one table of an intent came."""
+class EffectStatus(StrEnum):
+    """The progress of a write on one table."""
 
     UNTOUCHED = "untouched"
     COMMITTED = "committed"
     RESTORED = "restored"
     OVERTAKEN = "overtaken"
-    """The graph shows a later version, made without us: our commit is not there and can land no more."""
+    """The graph shows a later version by another writer. The commit of this intent does not exist and can no longer be made."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One table of an intent as it is found: `head` is it at its newest version, or None when its native branch is not there."""
+class TableEffect(msgspec.Struct, frozen=True):
+    """The state of one table of an intent. `head` is the table at its newest version, or None if its native branch does not exist."""
 
     intent: TableIntent
-    reached: Reached
+    status: EffectStatus
     head: Table | None
 
 
 def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seconds: float) -> list[Audit]:
-    """Resolve what dead writers of `branch`, or of branches that are gone, left behind. One listing when there is nothing."""
+    """Resolve the intents of dead writers of `branch` and of deleted branches. Without intents it costs one listing."""
     healed: list[Audit] = []
     waiting = [intent for intent in intents.pending(manifest.root.objects) if _concerns(manifest, intent, branch)]
-    for on in sorted({branch if _lives(manifest, intent) else MAIN for intent in waiting}):
+    for on in sorted({branch if _is_live(manifest, intent) else MAIN for intent in waiting}):
         with hold(manifest, on, timeout_seconds=timeout_seconds) as grant:
             healed += heal_held(manifest, tables, on, grant=grant)
     return healed
 
 
 def heal_dead(manifest: Manifest, tables: Tables) -> list[Audit]:
-    """The same on every branch, but for those on which somebody is at work: who lives finishes its own write, and is not waited for.
+    """Resolve the intents of all branches, except those whose lock is held: a live writer finishes its own write.
 
-    So an intent may stay for a while whose writer died just now; the next write of its branch resolves it, at the latest.
+    It does not wait for locks. The intent of a writer that died just now may remain; the next write of its branch resolves it.
     """
     healed: list[Audit] = []
     waiting = intents.pending(manifest.root.objects)
-    for on in sorted({intent.branch.name if _lives(manifest, intent) else MAIN for intent in waiting}):
+    for on in sorted({intent.branch.name if _is_live(manifest, intent) else MAIN for intent in waiting}):
         try:
             with hold(manifest, on, timeout_seconds=0) as grant:
                 healed += heal_held(manifest, tables, on, grant=grant)
         except LimitError as busy:
             if busy.kind is not Kind.LOCK_TIMEOUT:
                 raise
-            log.info("an intent on %s is left to the writer at work there: %s", on, busy)
+            log.info("an intent on branch %s is left to the writer that holds the lock: %s", on, busy)
     return healed
 
 
 def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: Grant) -> list[Audit]:
-    """The same, by the holder of the branch's lock: intents are read anew, now that their writers cannot move (REC-12).
+    """Resolve the intents of a branch under its lock. They are read again, because no writer can change them now (REC-12).
 
-    There are several when a writer that was overtaken in its sleep armed after its successor: then what looks foreign to
-    one is the work of another, so whoever is blocked is tried again as long as others get done.
+    There are several if a paused writer armed its intent after its successor did. The commit of one then looks foreign to the
+    other, so a blocked intent is tried again as long as another one is resolved.
     """
     done: list[Audit] = []
     waiting = [intent for intent in intents.pending(manifest.root.objects) if _concerns(manifest, intent, branch)]
@@ -90,7 +89,7 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: 
         reason: RecoveryRequired | None = None
         for intent in waiting:
             try:
-                audit = _settle(manifest, tables, intent, branch, grant=grant)
+                audit = _resolve_or_discard(manifest, tables, intent, branch, grant=grant)
             except RecoveryRequired as error:
                 blocked.append(intent)
                 reason = reason or error
@@ -102,39 +101,39 @@ def heal_held(manifest: Manifest, tables: Tables, branch: BranchName, *, grant: 
     return done
 
 
-def _settle(manifest: Manifest, tables: Tables, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
-    """One intent of a dead writer, resolved or discarded. Lack of memory leaves it as it is, for the next attempt."""
+def _resolve_or_discard(manifest: Manifest, tables: Tables, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
+    """Resolve or discard one intent. If memory runs out, the intent stays for the next attempt."""
     try:
-        if _lives(manifest, intent):
+        if _is_live(manifest, intent):
             return resolve(manifest, tables, intent, grant=grant)
         return _discard(manifest, intent, branch, grant=grant)
     except (MemoryError, RuntimeError) as error:
         raise RecoveryRequired(
             Kind.RECOVERY_REQUIRED,
             f"an interrupted write to branch {intent.branch.name!r} could not be resolved ({str(error) or type(error).__name__}); "
-            "nothing else was written, and the next write, refresh or read-write open will try again",
+            "nothing else was written. The next write, refresh or read-write open tries again",
             operation_id=intent.operation,
             branch=intent.branch.name,
         ) from error
 
 
 def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, grant: Grant) -> Audit | None:
-    """Finish or undo one intent under its branch's lock. None when only its sidecar was left: it had been finished, or had no effects."""
+    """Finish or undo one intent under its branch's lock. Returns None if its writer had finished it, or if it has no effects."""
     manifest.discard_torn(intent.branch)
     _, ledger, state = manifest.look(intent.branch.name)
     ended = [commit for end in (intent.commit, intent.rollback) for commit in read_commits(ledger.find(COMMIT + end))]
     if ended or not intent.has_effects:
         for commit in ended:
-            ledger.keep(commit.manifest_version)  # its writer may have died before it could
+            ledger.keep(commit.manifest_version)  # its writer may have died before it flushed this version
         intents.disarm(manifest.root.objects, intent)
         return ended[0].audit if ended else None
-    found = [_find(manifest, table, state) for table in intent.tables]
-    forward = _may_go_forward(intent, found, state) and _keep_what_is_there(manifest, tables, intent)
+    found = [_inspect(manifest, table, state) for table in intent.tables]
+    forward = _may_go_forward(intent, found, state) and _flush_effects(manifest, tables, intent)
     way = Resolution.ROLLED_FORWARD if forward else Resolution.ROLLED_BACK
     reach(Fault.RECOVER_FOUND)
     match intents.decide(manifest.root.objects, intent, way, check=grant.check):
         case None:
-            grant.check()  # mostly lost by then: somebody else resolved it
+            grant.check()  # usually raises: another process took over the lock and resolved the intent
             return None
         case Resolution.ROLLED_FORWARD:
             commit = _roll_forward(manifest, tables, intent, epoch=grant.epoch)
@@ -142,20 +141,20 @@ def resolve(manifest: Manifest, tables: Tables, intent: Intent, *, grant: Grant)
             commit = _roll_back(manifest, intent, found, grant=grant)
     reach(Fault.RECOVER_AFTER_PUBLISH)
     intents.disarm(manifest.root.objects, intent)
-    log.info("%s of %s: %s", intent.operation, intent.branch.name, commit.audit and commit.audit.outcome)
+    log.info("operation %s on branch %s: %s", intent.operation, intent.branch.name, commit.audit and commit.audit.outcome)
     return commit.audit
 
 
-def _may_go_forward(intent: Intent, found: list[Finding], state: State) -> bool:
-    """Was everything committed, and is the branch where the write began?"""
-    reached = all(finding.reached is Reached.COMMITTED for finding in found)
+def _may_go_forward(intent: Intent, found: list[TableEffect], state: State) -> bool:
+    """Return whether all tables are committed and the head is still the one that the write started from."""
+    reached = all(effect.status is EffectStatus.COMMITTED for effect in found)
     return reached and intent.way is not Resolution.ROLLED_BACK and (state.head.commit, state.head.schema) == (intent.parent, intent.schema)
 
 
-def _keep_what_is_there(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
-    """Flush what the dead writer made, before anything is built on it. False when some of it is not there, or not whole."""
+def _flush_effects(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
+    """Flush the files of the dead writer before they are published. Returns False if any is missing or incomplete."""
     root = manifest.root
-    if not all(_is_born(manifest, birth) for birth in intent.births):
+    if not all(_is_created(manifest, birth) for birth in intent.births):
         return False
     made = [table.base.at(table.base.version + 1) for table in intent.tables]
     try:
@@ -167,16 +166,16 @@ def _keep_what_is_there(manifest: Manifest, tables: Tables, intent: Intent) -> b
     except StorageError as error:
         if error.kind is not Kind.TORN_FILE:
             raise
-        log.warning("the write %s is undone, not finished: %s", intent.operation, error)
+        log.warning("write %s is rolled back, because a file is incomplete: %s", intent.operation, error)
         return False
     return True
 
 
-# -- forward, back, away
+# -- roll forward, roll back, discard
 
 
 def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: int) -> Commit:
-    """Everything was committed: publish what the writer would have published, under its own commit id and name (REC-08)."""
+    """Publish what the writer would have published, under its commit id and actor (REC-08). All tables are committed."""
     rows = [birth.row for birth in intent.births]
     for table in intent.tables:
         ref = table.base.at(table.base.version + 1)
@@ -186,15 +185,15 @@ def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: 
     return publish(manifest, finished, branch=intent.branch.name).commit
 
 
-def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, grant: Grant) -> Commit:
-    """Restore every table the intent could still change, moved or not: a writer that only slept then finds its commit refused.
+def _roll_back(manifest: Manifest, intent: Intent, found: list[TableEffect], *, grant: Grant) -> Commit:
+    """Restore every table that the intent could still change, committed or not: the commit of a paused writer then fails.
 
-    The restored versions are published, so that what the graph shows is HEAD again and the next write starts from it.
+    The restored versions are published, so that the graph shows HEAD again and the next write starts from it.
     """
     reach(Fault.RECOVER_BEFORE_RESTORE)
-    rows = [restored for finding in found if (restored := _restore(manifest.root, finding, grant)) is not None]
+    rows = [restored for effect in found if (restored := _restore(manifest.root, effect, grant)) is not None]
     for birth in intent.births:
-        if _is_born(manifest, birth):  # RT-44: what somebody else put there is neither taken over nor removed
+        if _is_created(manifest, birth):  # RT-44: files of another writer are neither used nor removed
             grant.check()
             manifest.root.objects.delete_prefix(birth.row.path)
     reach(Fault.RECOVER_AFTER_RESTORE)
@@ -204,47 +203,47 @@ def _roll_back(manifest: Manifest, intent: Intent, found: list[Finding], *, gran
         commit=intent.rollback,
         actor=intent.actor,
         audit=_audit(intent, Resolution.ROLLED_BACK, rows, found),
-        expect=Expect(branch=intent.branch, epoch=grant.epoch, tables={row.id: _shown(intent, row) for row in rows}),
+        expect=Preconditions(branch=intent.branch, epoch=grant.epoch, tables={row.id: _version_before(intent, row) for row in rows}),
     )
     reach(Fault.RECOVER_BEFORE_PUBLISH)
     return publish(manifest, undone, branch=intent.branch.name).commit
 
 
-def _restore(root: Root, finding: Finding, grant: Grant) -> TableRow | None:
-    """Put one table back. None for a first touch: its native branch is removed, and the graph never showed it."""
-    intent = finding.intent
+def _restore(root: Root, effect: TableEffect, grant: Grant) -> TableRow | None:
+    """Restore one table. Returns None if its native branch was created by this write: the branch is removed and was never visible."""
+    intent = effect.intent
     grant.check()
-    if finding.reached is Reached.OVERTAKEN:
+    if effect.status is EffectStatus.OVERTAKEN:
         return None
     if intent.creates_ref:
         delete_ref(root, intent.base.path, str(intent.native))
         return None
-    assert finding.head is not None, "a table that was there before the write is there after it"
-    head = finding.head
-    if finding.reached is not Reached.RESTORED:
-        stage.keep(root, [head.ref])  # whose version lies below a restore must be told after a power cut, too
+    assert effect.head is not None, "a table that existed before the write exists after it"
+    head = effect.head
+    if effect.status is not EffectStatus.RESTORED:
+        stage.keep(root, [head.ref])  # after a power cut, recovery must still identify the version below the restore
         head = stage.commit(stage.put_back(head, intent.base.version, uuid=intent.restore_uuid))
     return msgspec.structs.replace(intent.before, version=head.ref.version)
 
 
 def _discard(manifest: Manifest, intent: Intent, branch: BranchName, *, grant: Grant) -> Audit | None:
-    """The branch is gone, and with it all that the write could have changed. Say so once, on main (REC-14)."""
+    """Discard the intent of a deleted branch, and record that once, on main (REC-14)."""
     audit = _audit(intent, Resolution.DISCARDED, [])
     if branch != MAIN:
-        return None  # only main's holder may write there; it will come by
+        return None  # only the holder of main's lock may write there; the next one discards the intent
     manifest.discard_torn(Branch.main())
     _, ledger, _ = manifest.look(MAIN)
     if not len(ledger.find(COMMIT + intent.rollback)):
-        expect = Expect(epoch=grant.epoch)
+        expect = Preconditions(epoch=grant.epoch)
         publish(manifest, Publication(CommitKind.RECOVERY, commit=intent.rollback, actor=intent.actor, audit=audit, expect=expect))
     reach(Fault.RECOVER_AFTER_PUBLISH)
-    _remove_made(manifest, intent, grant)
+    _remove_effects(manifest, intent, grant)
     intents.disarm(manifest.root.objects, intent)
     return audit
 
 
-def _remove_made(manifest: Manifest, intent: Intent, grant: Grant) -> None:
-    """Remove the forks and tables that the dead writer made on a branch that is gone, unless a living branch shows them."""
+def _remove_effects(manifest: Manifest, intent: Intent, grant: Grant) -> None:
+    """Remove the native branches and tables that the writer created on the deleted branch, unless a live branch shows them."""
     root = manifest.root
     shown = [row for name in (MAIN, *list_branches(root.objects)) for row in manifest.look(name)[2].tables.values()]
     homes, paths = {row.ref.home for row in shown}, {row.path for row in shown}
@@ -253,39 +252,40 @@ def _remove_made(manifest: Manifest, intent: Intent, grant: Grant) -> None:
             grant.check()
             delete_ref(root, table.base.path, str(table.native))
     for birth in intent.births:
-        if birth.row.path not in paths and _is_born(manifest, birth):
+        if birth.row.path not in paths and _is_created(manifest, birth):
             grant.check()
             root.objects.delete_prefix(birth.row.path)
 
 
-# -- what is there
+# -- inspection
 
 
-def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
+def _inspect(manifest: Manifest, intent: TableIntent, state: State) -> TableEffect:
     root, base = manifest.root, intent.base
     if intent.creates_ref and not _is_forked(root, base):
-        return Finding(intent, Reached.UNTOUCHED, None)
+        return TableEffect(intent, EffectStatus.UNTOUCHED, None)
     discard_torn_head(root, base.path, branch=intent.native, after=base.version)
     head = table_at_head(root, base.path, branch=intent.native)
     newest = head.ref.version
     if newest < base.version:
-        behind = f"{base.path} is at version {newest}, behind the {base.version} that the graph shows; restore it from a backup"
+        behind = f"{base.path} is at version {newest}, but the graph shows version {base.version}; restore the table from a backup"
         raise StorageError(Kind.CORRUPT, behind, table=base.path)
     made = [committed_uuid(root, base.at(version)) for version in range(base.version + 1, newest + 1)]
     match made:
         case []:
-            return Finding(intent, Reached.UNTOUCHED, head)
+            return TableEffect(intent, EffectStatus.UNTOUCHED, head)
         case [ours] if ours == intent.uuid:
-            return Finding(intent, Reached.COMMITTED, head)
+            return TableEffect(intent, EffectStatus.COMMITTED, head)
         case [*earlier, last] if last == intent.restore_uuid and earlier in ([], [intent.uuid]):
-            return Finding(intent, Reached.RESTORED, head)
+            return TableEffect(intent, EffectStatus.RESTORED, head)
         case [first, *_] if first != intent.uuid and _shown_past(intent, state):
-            return Finding(intent, Reached.OVERTAKEN, head)
+            return TableEffect(intent, EffectStatus.OVERTAKEN, head)
         case _:
             raise RecoveryRequired(
                 Kind.RECOVERY_REQUIRED,
-                f"{intent.before.alias} was committed to by somebody else on top of an interrupted write; nothing was changed. "
-                f"Look at versions {base.version + 1} to {newest} of {base.path}, then remove the intent by hand",
+                f"another program committed to {intent.before.alias} after an interrupted write; nothing was changed. "
+                f"Examine versions {base.version + 1} to {newest} of {base.path}, then remove the file of the intent from "
+                f"{root.of(intents.FOLDER)}",
                 table=base.path,
                 expected=base.version + 1,
                 actual=newest,
@@ -293,12 +293,12 @@ def _find(manifest: Manifest, intent: TableIntent, state: State) -> Finding:
 
 
 def _is_forked(root: Root, base: TableRef) -> bool:
-    """Is the native branch there, and whole?"""
+    """Return whether the native branch exists and is complete."""
     return has_ref(root, base.path, str(base.branch)) and committed_uuid(root, base) is not None
 
 
-def _is_born(manifest: Manifest, birth: TableBirth) -> bool:
-    """Is the table there, and made by this very write?"""
+def _is_created(manifest: Manifest, birth: TableBirth) -> bool:
+    """Return whether the table exists and was created by this write."""
     return committed_uuid(manifest.root, birth.row.ref) == birth.uuid
 
 
@@ -308,22 +308,22 @@ def _shown_past(intent: TableIntent, state: State) -> bool:
 
 
 def _concerns(manifest: Manifest, intent: Intent, branch: BranchName) -> bool:
-    return intent.branch.name == branch or not _lives(manifest, intent)
+    return intent.branch.name == branch or not _is_live(manifest, intent)
 
 
-def _lives(manifest: Manifest, intent: Intent) -> bool:
-    """Is the branch the intent was armed on still that branch? Decided by its object, never by a failed open."""
+def _is_live(manifest: Manifest, intent: Intent) -> bool:
+    """Return whether the intent's branch still exists. Decided by its object, never by a failed open."""
     try:
         return find_branch(manifest.root.objects, intent.branch.name) == intent.branch
     except NotFound:
         return False
 
 
-# -- what is said
+# -- publications and audits
 
 
 def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audit | None = None) -> Publication:
-    """What an intent publishes when all of it is done, whoever publishes it."""
+    """Return the publication that completes an intent. It is the same for its writer and for a recovery."""
     return Publication(
         intent.kind,
         tables=(*rows, *intent.restated),
@@ -335,7 +335,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
         at=intent.at,
         counts=intent.counts,
         audit=audit,
-        expect=Expect(
+        expect=Preconditions(
             branch=intent.branch,
             epoch=epoch,
             head=intent.parent,
@@ -349,7 +349,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
 
 
 def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
-    """The row that shows a table's new version."""
+    """Return the row of a table's new version."""
     version = table.before.version + 1
     return msgspec.structs.replace(
         table.before,
@@ -363,8 +363,8 @@ def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
     )
 
 
-def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: list[Finding] | None = None) -> Audit:
-    heads = {finding.intent.before.id: finding.head.ref.version for finding in found or [] if finding.head is not None}
+def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: list[TableEffect] | None = None) -> Audit:
+    heads = {effect.intent.before.id: effect.head.ref.version for effect in found or [] if effect.head is not None}
     changes = [
         TableChange(table.before.id, table.before.alias, heads.get(table.before.id, table.before.version)) for table in intent.tables
     ]
@@ -378,5 +378,5 @@ def _audit(intent: Intent, outcome: Resolution, rows: list[TableRow], found: lis
     )
 
 
-def _shown(intent: Intent, row: TableRow) -> int:
+def _version_before(intent: Intent, row: TableRow) -> int:
     return next(table.before.version for table in intent.tables if table.before.id == row.id)

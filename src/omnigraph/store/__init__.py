@@ -1,7 +1,7 @@
-"""Bytes: objects, tables, staged changes and the ledger. The only package that imports lance or obstore."""
+"""URIs and Arrow rows -> bytes in storage: objects, tables, staged changes and the ledger. Only this package imports lance or obstore."""
 
 import os
 
-# Before the first import of lance, which reads it then: its warnings ("No existing dataset at ..., it will be created")
-# are of no use to our callers.
+# Lance reads this variable when it is first imported. Its warnings ("No existing dataset at ..., it will be created") do not
+# help our callers.
 os.environ.setdefault("LANCE_LOG", "error")

@@ -1,8 +1,8 @@
-"""A table and the columns it shall have -> one staged transaction: renamed, dropped and added, with no data rewritten, or all of it.
+"""A table and a target schema -> one staged transaction that renames, drops and adds columns, without or with a rewrite of the data.
 
-A column is told by the identity in its field metadata (`COLUMN_MARK`), or by its name when it has none (`id`, `src`, `dst`).
-What is kept keeps its field id, and with it its values and its indexes; what is new takes an id that was never used, so that
-nothing an old data file holds can show through it; a column that no data file knows reads as null.
+A column is identified by its field metadata (`COLUMN_MARK`), or by its name if it has no mark (`id`, `src`, `dst`). A column that
+stays keeps its field id, and with it its values and indexes. A new column gets a field id that was never used, so values in old
+data files cannot appear in it. A column that is in no data file reads as null.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from omnigraph.store.stage import Counts, Staged, new_data_files
 from omnigraph.store.tables import Table, key_annotated
 
 COLUMN_MARK: Final = b"omnigraph:property"
-"""Field metadata: which property a column holds. The catalog writes it."""
+"""The field metadata key that holds the property id of a column. The catalog writes it."""
 
 
 class _Column(NamedTuple):
-    """A top-level field of Lance's, and what it pickles to: the field itself, then all below it, each with its id."""
+    """A top-level Lance field and its pickled form: the field, then all its descendants, each with its id."""
 
     field: Any
     protos: tuple[bytes, ...]
 
 
 def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged | None:
-    """Stage the change that gives the table exactly these columns, in this order. None when it has them already.
+    """Stages the change that gives the table exactly these columns, in this order. Returns None if it already has them.
 
-    A `Merge` that names the fragments there are: of the operations that carry a schema it is the one that collides with
-    every other change from the same base, in both orders. (A `Project` and a delete pass each other by.)
+    The operation is a `Merge` that keeps the existing fragments. Of the operations that carry a schema, only `Merge` conflicts with
+    every other change from the same base, in both orders. (A `Project` and a delete do not conflict.)
     """
     wanted = stored_schema(key_annotated(schema))
     if table.dataset.schema.equals(wanted, check_metadata=True):
@@ -49,9 +49,9 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
 
 
 def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) -> Staged:
-    """Stage the same with every row laid down anew, or, without a schema, with none: the new version needs nothing of the old ones.
+    """Stages the same change with all rows rewritten, or with no rows if `schema` is None. The new version needs no older file.
 
-    Lance's own overwrite, which forgets the indexes as well: an index of a dropped column is a copy of its values.
+    Uses Lance's overwrite, which also drops the indexes: an index on a dropped column is a copy of its values.
     """
     rows = table.count()
     if schema is None:
@@ -62,9 +62,9 @@ def rewrite(table: Table, schema: pa.Schema | None, *, uuid: str | None = None) 
 
 
 def emptied(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged | None:
-    """Stage the table with exactly these columns and no rows, for a caller that fills it next. None when it has these columns already.
+    """Stages the table with exactly these columns and no rows, for a caller that fills it next. Returns None if it has these columns.
 
-    Unlike `alter` it can hand a name from one column to another: nothing of the old columns stays.
+    Unlike `alter`, it can give the name of one column to another, because no old column remains.
     """
     wanted = stored_schema(key_annotated(schema))
     if table.dataset.schema.equals(wanted, check_metadata=True):
@@ -79,7 +79,7 @@ def _overwritten(table: Table, schema: pa.Schema, fragments: list[Any], counts: 
 
 
 def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
-    """The table's rows in the wanted columns, written as data files, a batch at a time."""
+    """Writes the table's rows in the wanted columns to data files, batch by batch."""
     here = {_identity(field): field.name for field in table.schema}
     sources = [here.get(_identity(field)) for field in wanted]
 
@@ -98,10 +98,10 @@ def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
 
 
 def _numbered(table: Table, wanted: pa.Schema) -> Any:
-    """The wanted schema with the table's own field ids.
+    """The wanted schema with the table's field ids.
 
-    Built from what Lance schemas pickle to: made from an Arrow schema they count from zero, and then a column shows what
-    another one held, without any error.
+    It is built from the pickled form of Lance schemas. A Lance schema made from an Arrow schema numbers its fields from zero, and a
+    column would then silently show the values of another column.
     """
     here = {_identity(column.field.to_arrow()): column for column in _columns(table.dataset.lance_schema)}
     _refuse_handed_on(table, wanted)
@@ -120,30 +120,30 @@ def _numbered(table: Table, wanted: pa.Schema) -> Any:
 
 
 def _kept(table: Table, column: _Column, wanted: pa.Field) -> tuple[bytes, ...]:
-    """A column that stays, under its new name if it has one."""
+    """The pickled form of a column that stays, possibly renamed."""
     now: pa.Field = column.field.to_arrow()
     if now.equals(wanted, check_metadata=True):
         return column.protos
     if (now.type, now.nullable) != (wanted.type, wanted.nullable):
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
-            f"column {now.name!r} of {table.ref.path} holds {now.type}, and values are not converted to {wanted.type}",
+            f"column {now.name!r} of {table.ref.path} has type {now.type}, which cannot be changed to {wanted.type}",
             column=now.name,
         )
     renamed = _placed(wanted, number=column.field.id())
-    if list(_ids(renamed.field)) != list(_ids(column.field)):  # a column is numbered in one run when it is made, so this cannot happen
+    if list(_ids(renamed.field)) != list(_ids(column.field)):  # cannot happen: the fields of a column are numbered consecutively
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"column {now.name!r} of {table.ref.path} has field ids out of order", column=now.name)
     return renamed.protos
 
 
 def _refuse_handed_on(table: Table, wanted: pa.Schema) -> None:
-    """Lance takes a name that goes from one column to another for lost data. Schema plans never ask for it: an exact name wins."""
+    """Refuses to give the name of one column to another: Lance would lose data. Schema plans never do this, because an exact name wins."""
     now = {field.name: _identity(field) for field in table.schema}
     for field in wanted:
         if now.get(field.name, _identity(field)) != _identity(field):
             raise InvalidInput(
                 Kind.INVALID_ARGUMENT,
-                f"the name {field.name!r} cannot go from one column of {table.ref.path} to another in one step; drop or rename first",
+                f"the name {field.name!r} cannot move from one column of {table.ref.path} to another in one step; drop or rename first",
                 column=field.name,
             )
 
@@ -152,14 +152,14 @@ def _nullable(table: Table, field: pa.Field) -> pa.Field:
     if not field.nullable:
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
-            f"column {field.name!r} cannot be added to {table.ref.path}: its rows have no value for it, and it allows no null",
+            f"column {field.name!r} cannot be added to {table.ref.path}: existing rows have no value for it, and it does not allow nulls",
             column=field.name,
         )
     return field
 
 
 def _placed(field: pa.Field, *, number: int) -> _Column:
-    """A field with a given id: it has it because as many others stand before it."""
+    """A field with a given id. As many placeholder fields before it give it that id."""
     before = [pa.field(f"({at})", pa.int8()) for at in range(number)]
     *_, column = _columns(LanceSchema.from_pyarrow(pa.schema([*before, field])))
     return column

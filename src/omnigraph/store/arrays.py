@@ -1,4 +1,4 @@
-"""Arrow columns in whatever chunks they came -> one column, or one array."""
+"""Arrow columns in any chunks -> one chunked column, or one array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 NARROW_BYTES: Final = (1 << 31) - 1
-"""What the offsets of a plain text or binary array can count."""
+"""The most bytes that 32-bit offsets of a string or binary array can address."""
 
 
 def chunks_of(column: Column) -> list[pa.Array]:
@@ -18,14 +18,14 @@ def chunks_of(column: Column) -> list[pa.Array]:
 
 
 def joined(columns: Iterable[Column], type_: pa.DataType) -> pa.ChunkedArray:
-    """Columns of one type, one after the other. Not copied: a text column may be larger than one plain array can hold."""
+    """Concatenates columns of one type without a copy. The result is chunked, because a text column can exceed the limit of one array."""
     return pa.chunked_array([chunk for column in columns for chunk in chunks_of(column)], type_)
 
 
 def whole(column: Column) -> pa.Array:
-    """The column as one array. Copied only if it is in several pieces: joining a single one would copy that, too.
+    """The column as one array. A column of one chunk is not copied; `combine_chunks` would copy it.
 
-    Texts and bytes past two gigabytes get wider offsets.
+    Text and binary columns past two gigabytes get 64-bit offsets.
     """
     if not isinstance(column, pa.ChunkedArray):
         return column

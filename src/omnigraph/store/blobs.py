@@ -1,7 +1,7 @@
-"""Columns of bytes as the rest of the system sees them (`large_binary`) <-> the blob columns that Lance keeps beside the rows.
+"""`large_binary` columns, as the rest of the system sees them <-> Lance's blob columns, as they are stored.
 
-Everywhere above the storage layer a blob is plain bytes, null when there is none. On disk it is a blob column: small ones
-lie in the data file, apart from the rows, larger ones in files of their own. A scan that does not ask for them reads none.
+Above the storage layer, a blob is plain bytes or null. In storage, it is a blob column: small blobs are in the data file, apart from
+the rows, and larger blobs are in separate files. A scan that does not select a blob column reads no blob.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 EXTENSION: Final = "lance.blob.v2"
 
 _PARTS: Final = tuple(lance.blob_field("blob").type.storage_type)
-"""What a blob is written as: its bytes, or a reference (uri, position, size), which this release never writes."""
+"""The stored form of a blob: its bytes, or a reference (uri, position, size). This release never writes references."""
 
 
 def is_stored_blob(field: pa.Field) -> bool:
-    """Is this column of a table a blob column?"""
+    """Whether a stored column is a blob column."""
     return isinstance(field.type, pa.BaseExtensionType) and field.type.extension_name == EXTENSION
 
 
 def is_plain_blob(field: pa.Field) -> bool:
-    """Will this column become a blob column? Every `large_binary` one does: nothing else has that type."""
+    """Whether a column is stored as a blob column. Every `large_binary` column is: no other property type uses it."""
     return bool(pa.types.is_large_binary(field.type))
 
 
@@ -34,18 +34,18 @@ def blob_names(schema: pa.Schema) -> list[str]:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with blob columns in the place of bytes; their own metadata is kept."""
+    """The schema with `large_binary` columns as blob columns. Keeps field metadata."""
     return pa.schema([_stored_field(field) if is_plain_blob(field) else field for field in schema], metadata=schema.metadata)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with bytes in the place of blob columns."""
+    """The schema with blob columns as `large_binary`."""
     fields = [field.with_type(pa.large_binary()) if is_stored_blob(field) else field for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
 
 
 def stored(rows: pa.Table) -> pa.Table:
-    """The rows as they are written. No byte is copied."""
+    """The rows as they are stored. Copies no bytes."""
     for at, field in enumerate(rows.schema):
         if is_plain_blob(field):
             column = [_stored_array(chunk) for chunk in rows.column(at).chunks]
@@ -54,13 +54,13 @@ def stored(rows: pa.Table) -> pa.Table:
 
 
 def blobs_last(rows: pa.Table) -> pa.Table:
-    """The same columns, blob columns behind all others. A reader of a single file miscounts the columns behind a blob column."""
+    """The same columns with blob columns last. Lance's file reader miscounts the columns after a blob column."""
     blobs = blob_names(rows.schema)
     return rows.select([*(name for name in rows.schema.names if name not in blobs), *blobs]) if blobs else rows
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch read as bytes, under the schema that callers know: Lance leaves marks of the blob column on it."""
+    """A batch under the schema that callers know. Lance leaves blob metadata on columns that it reads as bytes."""
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 

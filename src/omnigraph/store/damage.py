@@ -1,4 +1,4 @@
-"""An index of a table as its version file describes it; and what is known to be wrong with its files."""
+"""A table's version file -> descriptions of its index files, and of damage found in them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 _SCALAR: Final = frozenset({"BTree", "Bitmap"})
-"""The kinds that filters and keyed writes ask."""
+"""The kinds that filters and keyed writes use."""
 
 
 class IndexFiles(msgspec.Struct, frozen=True):
-    """One segment of an index: where its files lie, and how many bytes they have together, by the table's version file."""
+    """One segment of an index, as the version file describes it: the directory of its files and their total size."""
 
     name: str
     column: str
@@ -20,7 +20,7 @@ class IndexFiles(msgspec.Struct, frozen=True):
     folder: str
     size_bytes: int | None
     fragments: frozenset[int]
-    """Those that it covers; some may be gone since."""
+    """The ids of the fragments it covers. Some may have been removed since."""
 
     @property
     def is_scalar(self) -> bool:
@@ -28,7 +28,7 @@ class IndexFiles(msgspec.Struct, frozen=True):
 
 
 class IndexDamage(msgspec.Struct, frozen=True):
-    """An index that cannot be used, and why. `hidden`: its files have the right sizes, so that others do not see it at once."""
+    """An index that cannot be used, and the reason. `hidden`: its files have the right sizes, so a size check does not find the damage."""
 
     index: IndexFiles
     reason: str
@@ -36,5 +36,5 @@ class IndexDamage(msgspec.Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        removed = f"remove the folder {self.index.folder}; " if self.hidden else ""
-        return f"{removed}`ensure_indices` builds it anew"
+        removed = f"remove the directory {self.index.folder}; " if self.hidden else ""
+        return f"{removed}`ensure_indices` rebuilds it"

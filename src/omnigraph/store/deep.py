@@ -1,7 +1,7 @@
-"""A table -> the files that its version names; and, read to the last byte, those that cannot be read or do not say the truth.
+"""A table -> the files that its version names, and, after a read of every byte, the files that are unreadable or wrong.
 
-Lance's files have no checksums. A file that is gone or cut short shows by its size. A changed byte shows where the decoder stumbles
-over it, and in a B-tree also where it says something else than the rows do. A changed byte of a value that still decodes is a value.
+Lance's files have no checksums. A missing or truncated file is found by its size. A changed byte is found if decoding fails, and in a
+B-tree also if the index disagrees with the rows. A changed byte in a value that still decodes is not found.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from omnigraph.store.take import blob_sizes, read_blob, take
 
 BATCH_ROWS: Final = 8_192
 PART_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of blobs are in memory at once."""
+"""The most bytes of blobs in memory at once."""
 _PAGE_DATA: Final = "page_data.lance"
 _PAGE_LOOKUP: Final = "page_lookup.lance"
 
 
 class NamedFile(NamedTuple):
-    """A file that a version names, by its path below the graph; its size where the version records it."""
+    """A file that a version names: its path in the graph, and its size if the version records it."""
 
     path: str
     size_bytes: int | None
 
 
 class Flaw(NamedTuple):
-    """A file that cannot be read or does not say the truth."""
+    """A file that is unreadable or wrong, and the reason."""
 
     path: str
     reason: str
 
 
 def named_files(table: Table) -> dict[int, list[NamedFile]]:
-    """By fragment, the data and deletion files of an open version: its own, and those it inherits from other native branches."""
+    """The data and deletion files of an open version, by fragment id. Includes files inherited from other native branches."""
     bases = table.dataset.base_paths()
 
     def home(base: int | None) -> str:
@@ -63,7 +63,7 @@ def named_files(table: Table) -> dict[int, list[NamedFile]]:
 
 
 def unreadable_versions(table: Table) -> Iterator[Flaw]:
-    """Every version file of the table's native branch up to the open version, opened."""
+    """Opens every version file of the table's native branch up to the open version."""
     root, ref = table.root, table.ref
     for name in root.objects.list(f"{ref.home}/_versions"):
         number = name.rpartition("/")[2].removesuffix(".manifest")
@@ -78,7 +78,7 @@ def unreadable_versions(table: Table) -> Iterator[Flaw]:
 
 
 def unreadable_rows(table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Flaw]:
-    """Every column of every row of these fragments, read; the bytes of blobs apart."""
+    """Reads every column of every row of these fragments, except the bytes of blobs."""
     for fragment, files in fragments.items():
         where = ", ".join(file.path for file in files)
         part = table.dataset.get_fragment(fragment)
@@ -93,11 +93,11 @@ def unreadable_rows(table: Table, fragments: Mapping[int, list[NamedFile]]) -> I
             continue
         gone = part.metadata.deletion_file.num_deleted_rows if part.metadata.deletion_file is not None else 0
         if rows != part.metadata.physical_rows - gone:
-            yield Flaw(where, f"{rows} rows are there, {part.metadata.physical_rows} were written and {gone} deleted")
+            yield Flaw(where, f"found {rows} rows, but {part.metadata.physical_rows} were written and {gone} deleted")
 
 
 def unreadable_blobs(table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Flaw]:
-    """Every byte of every blob in these fragments, read."""
+    """Reads every byte of every blob in these fragments."""
     names = blob_names(table.schema)
     if not names or not fragments:
         return
@@ -111,7 +111,7 @@ def unreadable_blobs(table: Table, fragments: Mapping[int, list[NamedFile]]) -> 
             for address, reason in _unreadable(table, name, *part):
                 where = ", ".join(file.path for file in fragments[int(address) >> 32])
                 yield Flaw(where, f"a blob of column {name!r} cannot be read: {reason}")
-                break  # one for each part is enough to know
+                break  # one report for each part is enough
 
 
 def _parts(addresses: Any, lengths: Any) -> Iterator[tuple[Any, Any]]:
@@ -129,7 +129,7 @@ def _unreadable(table: Table, name: str, addresses: Any, lengths: Any) -> Iterat
             found = take(table, addresses, [KEY, name]).column(name)
             for address, length, wrong in zip(addresses, lengths, pc.binary_length(found).to_numpy() != lengths, strict=True):
                 if wrong:
-                    yield int(address), f"it has not the {length} bytes that its row says"
+                    yield int(address), f"its size is not the {length} bytes that its row records"
             return
         for start in range(0, int(lengths[0]), PART_BYTES):
             read_blob(table, name, int(addresses[0]), start=start, length=min(PART_BYTES, int(lengths[0]) - start))
@@ -143,7 +143,7 @@ def _unreadable(table: Table, name: str, addresses: Any, lengths: Any) -> Iterat
 
 
 def untrue_index(table: Table, index: IndexFiles) -> str | None:
-    """Read every page of an index; what a B-tree says of the rows it covers is compared with them. None when all is well."""
+    """Reads every page of an index, and compares a B-tree with the rows it covers. Returns what is wrong, or None."""
     try:
         files = [file for file in table.root.objects.list(index.folder) if not file.endswith("/")]
         held = {file.rpartition("/")[2]: _index_file(table, file, keep=index.kind == "BTree") for file in files}
@@ -166,24 +166,24 @@ def _index_file(table: Table, path: str, *, keep: bool) -> pa.Table:
 
 
 def _untrue_pages(data: pa.Table, lookup: pa.Table) -> str | None:
-    """A page says with which value it begins and ends, and how many nulls, which come first, it has: if that is wrong, it is passed by."""
+    """Checks the minimum, maximum and null count of each page. A lookup skips a page if they are wrong. Nulls come first in a page."""
     values = data.column("values").combine_chunks()
     size = int((lookup.schema.metadata or {}).get(b"batch_size", len(values) or 1))
     starts = np.arange(0, len(values), size)
     pages = lookup.sort_by("page_idx")
     if pages.column("page_idx").to_pylist() != list(range(len(starts))):
-        return f"it names {len(pages)} pages, and has {len(starts)}"
+        return f"it lists {len(pages)} pages, but has {len(starts)}"
     ends = np.minimum(starts + size, len(values)) - 1
     nulls = [values.slice(start, size).null_count for start in starts]
     said = (pages.column("min"), pages.column("max"), pages.column("null_count"))
     true = (values.take(pa.array(starts)), values.take(pa.array(ends)), pa.array(nulls, pages.schema.field("null_count").type))
     if not all(_bits(one).equals(_bits(pa.chunked_array([other]))) for one, other in zip(said, true, strict=True)):
-        return "a page does not reach from and to the values that it says"
+        return "the recorded range of a page differs from its values"
     return None
 
 
 def _untrue_rows(table: Table, index: IndexFiles, data: pa.Table) -> str | None:
-    """Every row that the index covers must be in it once, with its value; rows that are gone may be in it still."""
+    """Checks that every covered row is in the index once, with its value. Deleted rows may remain in the index."""
     here = [part for part in table.dataset.get_fragments() if part.fragment_id in index.fragments]
     if not here:
         return None
@@ -191,14 +191,14 @@ def _untrue_rows(table: Table, index: IndexFiles, data: pa.Table) -> str | None:
     rows = rows.sort_by(ADDRESS).combine_chunks()
     entries = data.filter(pa.array(is_in(data.column("ids"), rows.column(ADDRESS)))).sort_by("ids").combine_chunks()
     if not entries.column("ids").equals(rows.column(ADDRESS)):
-        return f"it has {len(entries)} entries for the {len(rows)} rows that it covers, or for others than those"
+        return f"its {len(entries)} entries do not match the {len(rows)} rows that it covers"
     if not _bits(entries.column("values")).equals(_bits(rows.column(index.column))):
-        return "it has another value for a row than the row itself"
+        return "it holds a value that differs from the value in the row"
     return None
 
 
 def _bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values so that equal bits are equal: a NaN is not equal to itself."""
+    """Floats as integers, so that equal bits compare equal: a NaN is not equal to itself."""
     if not pa.types.is_floating(values.type):
         return values
     whole = pa.int32() if pa.types.is_float32(values.type) else pa.int64()
@@ -206,7 +206,7 @@ def _bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _validate(batch: pa.RecordBatch) -> None:
-    """Offsets in order, texts that are texts. A moment is stored as a `date64`, of which Arrow's full check wants whole days."""
+    """Checks offsets and UTF-8. A datetime is stored as `date64`, and Arrow's full check accepts only whole days there."""
     for column in batch.columns:
         column.validate(full="date64" not in str(column.type))
 

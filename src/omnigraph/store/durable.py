@@ -1,8 +1,9 @@
-"""Files a commit will name -> checked and flushed before it does; the version file it made -> the same before anyone leans on it.
+"""Files that a commit will name -> the same files, checked and flushed. The version file of the commit -> likewise, before it is used.
 
-Lance calls no fsync, and a data file whose last write failed keeps the name of a whole one. So every file is looked at before a
-commit names it: its size is what Lance counted, and it ends as a file of its kind ends. On a disk it is then flushed, with every folder
-that gained an entry. Object stores keep what they acknowledged; there one HEAD tells the size.
+Lance does not call fsync. It writes under a temporary name and renames, and it does not notice if the last write failed. So every
+file is checked before a commit names it: its size must be what Lance counted, and its end must be that of a complete file of its kind.
+On a disk the file is then flushed, with every directory that gained an entry. An object store keeps what it acknowledged; there one
+HEAD request returns the size.
 """
 
 from __future__ import annotations
@@ -18,32 +19,41 @@ from typing import Final
 import msgspec
 
 from omnigraph.errors import Kind, Outcome, StorageError
-from omnigraph.store.endings import VERSION_SUFFIX, is_whole
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.root import Root
+
+VERSION_SUFFIX: Final = ".manifest"
 
 _NEWEST: Final = 2**64 - 1
 _HINT: Final = "_versions/latest_version_hint.json"
 
+_MAGIC: Final = b"LANC"
+_ENDINGS: Final = {".lance": _MAGIC, ".idx": _MAGIC, ".arrow": b"ARROW1"}
+_BITMAP_SUFFIX: Final = ".bin"
+_BITMAP_COOKIE: Final = 12346
+_SPARSE_ROWS: Final = 4096
+_DENSE_BYTES: Final = 8192
+_FOOTER: Final = 16
+
 
 class NewFile(msgspec.Struct, frozen=True):
-    """A file that nobody names yet: its path in the graph, and the bytes that Lance counted while it wrote them, if it says."""
+    """A file that no version names yet: its path in the graph, and the size that Lance counted while it wrote the file, if known."""
 
     path: str
     size: int | None = None
 
 
 class FlushFailed(StorageError):
-    """The disk did not confirm bytes that were handed to it. They may be visible and yet be gone after a power cut: no receipt."""
+    """The disk did not confirm a flush. The bytes may be visible now and lost after a power failure, so the write is not acknowledged."""
 
 
 def version_file(version: int) -> str:
-    """The file that holds a Lance version: names count down, so that a listing shows the newest first."""
+    """The path of a Lance version file. The numbers in the names count down, so a listing shows the newest first."""
     return f"_versions/{_NEWEST - version:020d}{VERSION_SUFFIX}"
 
 
 def newest_version(names: Iterable[str]) -> int | None:
-    """The newest version among the names of a `_versions` folder."""
+    """The newest version among the names of a `_versions` directory."""
     numbered = (name.rpartition("/")[2].removesuffix(VERSION_SUFFIX) for name in names if name.endswith(VERSION_SUFFIX))
     return max((_NEWEST - int(number) for number in numbered if len(number) == 20 and number.isdigit()), default=None)
 
@@ -53,10 +63,11 @@ class _Hint(msgspec.Struct):
 
 
 def is_newest(root: Root, home: str, version: int) -> bool:
-    """Is it certain that no version of a table on a disk follows this one? False says: ask Lance, which lists all versions there are.
+    """Whether this version of a table on a disk is certainly the newest. False means unknown: ask Lance, which lists all versions.
 
-    Each commit takes the next number, and then notes it in a file. So the next version is not there; and no later one, whose
-    predecessors may have been removed since, is noted. Whoever removes the newest version leaves a note that is ahead, and Lance is asked.
+    A commit takes the next number and then writes it to the hint file. So this version is the newest if the file of the next version
+    is missing and the hint is not ahead. The hint covers later versions whose predecessors were removed. If the newest version is
+    removed, the hint stays ahead, and Lance is asked.
     """
     if not root.is_local:
         return False
@@ -71,23 +82,23 @@ def is_newest(root: Root, home: str, version: int) -> bool:
 
 
 def settle(root: Root, files: Iterable[NewFile]) -> None:
-    """Check files and flush them, before the commit that names them: what fails here did not happen."""
+    """Checks and flushes files before the commit that names them. If this fails, the commit did not happen."""
     _each(root, list(files), outcome=Outcome.DID_NOT_HAPPEN)
 
 
 def settle_visible(root: Root, paths: Iterable[str]) -> None:
-    """The same for files that Lance has made visible itself: a version, a native branch. A flush that fails leaves them in doubt."""
+    """Checks and flushes files that Lance has made visible: a version, a native branch. If a flush fails, the outcome is unknown."""
     _each(root, [NewFile(path) for path in paths], outcome=Outcome.UNKNOWN)
 
 
 def sync_folder(root: Root, folder: str) -> None:
-    """Flush a folder that lost an entry."""
+    """Flushes a directory that lost an entry."""
     if root.sync:
         _flush_folder(root, folder, Outcome.UNKNOWN)
 
 
 def is_torn(root: Root, path: str) -> bool:
-    """Is there a version file that is not whole? Only a disk can hold one: a power cut took what was not flushed."""
+    """Whether the version file exists and is incomplete. Only a disk can hold such a file, after a power failure before a flush."""
     if not root.is_local:
         return False
     try:
@@ -114,9 +125,9 @@ def _each(root: Root, files: list[NewFile], *, outcome: Outcome) -> None:
 
 
 def _all(root: Root, steps: list[Callable[[], None]]) -> None:
-    """In no order: nothing rests on any of them before all are done. A journaling file system makes one flush of several.
+    """Runs the steps concurrently. No step depends on another. A journaling file system combines several flushes into one.
 
-    Without flushes there is nothing to wait for on a disk, and another thread would only cost time.
+    On a disk without flushes, the steps do not wait for anything, and threads would only add cost.
     """
     if root.is_local and not root.sync:
         for step in steps:
@@ -161,12 +172,12 @@ def _check_and_flush(root: Root, file: NewFile, outcome: Outcome) -> None:
 def _torn(root: Root, file: NewFile, size: int | None) -> StorageError:
     full = f"{root.uri}/{file.path}"
     if size is None:
-        found = "is not there"
+        found = "does not exist"
     else:
-        found = f"has {size} bytes and is not whole" if file.size is None else f"has {size} bytes where {file.size} were written"
+        found = f"has {size} bytes and is incomplete" if file.size is None else f"has {size} bytes, but {file.size} were written"
     return StorageError(
         Kind.TORN_FILE,
-        f"{full} {found}: the disk was full, or failed. Nothing was committed; free some space, or look at the system log, and try again",
+        f"{full} {found}: the disk is full or failed. Nothing was committed. Free disk space or check the system log, then retry",
         path=full,
         expected=file.size,
         actual=size,
@@ -177,7 +188,7 @@ def _torn(root: Root, file: NewFile, size: int | None) -> StorageError:
 
 
 def _folders(root: Root, files: Iterable[NewFile]) -> set[str]:
-    """The folders that hold the files, and once the way from there to the graph's root and above."""
+    """The directories of the files. For a directory that was not flushed before, also its ancestors up to the graph's root and above."""
     folders: set[str] = set()
     for file in files:
         holder, *above = (str(parent) for parent in PurePosixPath(file.path).parents)
@@ -190,12 +201,12 @@ def _folders(root: Root, files: Iterable[NewFile]) -> set[str]:
 
 
 def _above(root: Root) -> Iterator[str]:
-    """The folders above the graph that its birth may have made, too: those in which we may make anything."""
+    """The directories above the graph that its creation may have made: those in which this process may write."""
     return takewhile(lambda folder: os.access(folder, os.R_OK | os.W_OK), map(str, PurePosixPath(root.uri).parents))
 
 
 def _blobs(root: Root, path: str) -> list[str]:
-    """Large blobs lie in files of their own, in a folder named like the data file that points to them."""
+    """The files of large blobs. They are in a directory named like the data file that refers to them."""
     folder = path.removesuffix(".lance")
     if folder == path:
         return []
@@ -221,6 +232,47 @@ def _fsync(descriptor: int, full: str, outcome: Outcome) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Never tried again: the kernel reports a lost page once, and calls it clean afterwards.
-        told = wrap_os_error(error, doing="flush", path=full, outcome=outcome)
-        raise FlushFailed(told.kind, told.message, outcome=outcome, path=full, errno=error.errno) from error
+        # Never retried: the kernel reports a lost page once, and then marks it as clean.
+        wrapped = wrap_os_error(error, doing="flush", path=full, outcome=outcome)
+        raise FlushFailed(wrapped.kind, wrapped.message, outcome=outcome, path=full, errno=error.errno) from error
+
+
+# -- complete files
+
+
+def is_whole(descriptor: int, name: str, size: int) -> bool:
+    """Whether an open file is complete. A file of a kind without a mark (a blob, a text) only has to be non-empty."""
+    suffix = os.path.splitext(name)[1]
+    if suffix == VERSION_SUFFIX:
+        return _is_whole_version(descriptor, size)
+    if suffix == _BITMAP_SUFFIX:
+        return _is_whole_bitmap(descriptor, size)
+    ending = _ENDINGS.get(suffix)
+    if ending is None:
+        return size > 0
+    return size >= len(ending) and os.pread(descriptor, len(ending), size - len(ending)) == ending
+
+
+def _is_whole_version(descriptor: int, size: int) -> bool:
+    """The last 16 bytes hold the position of a message (8), two format numbers (2 each) and a magic number (4). The message starts
+    with its length (4) and must end exactly where this footer begins.
+    """
+    footer = os.pread(descriptor, _FOOTER, max(0, size - _FOOTER))
+    if len(footer) < _FOOTER or not footer.endswith(_MAGIC):
+        return False
+    position = int.from_bytes(footer[:8], "little")
+    length = os.pread(descriptor, 4, position) if position < size else b""
+    return len(length) == 4 and position + 4 + int.from_bytes(length, "little") + _FOOTER == size
+
+
+def _is_whole_bitmap(descriptor: int, size: int) -> bool:
+    """A deletion file for many rows is a roaring bitmap. Its header gives the rows of each container, and so the size of the file."""
+    head = os.pread(descriptor, 8, 0)
+    if len(head) < 8 or int.from_bytes(head[:4], "little") != _BITMAP_COOKIE:
+        return False
+    containers = int.from_bytes(head[4:], "little")
+    header = os.pread(descriptor, 4 * containers, 8) if containers <= size else b""
+    if len(header) < 4 * containers:
+        return False
+    rows = (int.from_bytes(header[at + 2 : at + 4], "little") + 1 for at in range(0, len(header), 4))
+    return size == 8 + 8 * containers + sum(2 * each if each <= _SPARSE_ROWS else _DENSE_BYTES for each in rows)

@@ -1,4 +1,4 @@
-"""An exception out of Lance -> one of our errors, at the place where it enters."""
+"""An exception from Lance -> an OmniGraph error."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final
 from omnigraph.errors import Kind, NotFound, Outcome, StorageError
 from omnigraph.store.foreign import wrap_os_error
 
-# Lance's Python errors carry no errno; the operating system's number survives only in Rust's fixed rendering of it.
+# Lance's Python errors have no errno. The operating system's number is only in the text, in the fixed format of Rust.
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _INTERRUPTED: Final = re.compile(r"\bKeyboardInterrupt\b")
 _PANIC: Final = "PanicException"
 
 
 def raised_by_lance() -> tuple[type[BaseException], ...]:
-    """What a call of Lance may raise, for an `except` clause, which asks only when something was raised.
+    """The exceptions that a call into Lance can raise, for an `except` clause. Python evaluates the clause only after an exception.
 
-    A panic in Rust is a class that cannot be imported: it comes to be with the first panic, directly under BaseException.
+    The class of a Rust panic cannot be imported. It is created by the first panic, as a direct subclass of BaseException.
     """
     panics = (each for each in BaseException.__subclasses__() if each.__name__ == _PANIC)
     return (OSError, ValueError, RuntimeError, MemoryError, *panics)
 
 
 def lance_error(error: BaseException, *, doing: str, path: str, outcome: Outcome = Outcome.DID_NOT_HAPPEN) -> BaseException:
-    """What to raise in place of `error`, which Lance raised while `doing` something at `path`.
+    """The exception to raise in place of `error`, which Lance raised while `doing` something at `path`.
 
-    An interrupt that reached Lance in the middle of a scan comes back as the text of another error; it goes on as an interrupt.
+    If an interrupt reaches Lance during a scan, Lance raises another error whose text names it. This returns a KeyboardInterrupt then.
     """
     text = str(error)
     if _INTERRUPTED.search(text):
@@ -38,7 +38,7 @@ def lance_error(error: BaseException, *, doing: str, path: str, outcome: Outcome
     if isinstance(error, MemoryError):
         return StorageError(Kind.STORAGE, f"could not {doing} {path}: out of memory", outcome=outcome, path=path)
     if type(error).__name__ == _PANIC:
-        broken = f"could not {doing} {path}: its bytes cannot be decoded ({_first_line(text)}); look at it with `omnigraph verify`"
+        broken = f"could not {doing} {path}: its bytes cannot be decoded ({_first_line(text)}); run `omnigraph verify` to find the damage"
         return StorageError(Kind.CORRUPT, broken, outcome=outcome, path=path)
     return StorageError(Kind.STORAGE, f"could not {doing} {path}: {_first_line(text)}", outcome=outcome, path=path)
 
@@ -48,7 +48,7 @@ def missing_table(path: str, *, branch: str | None, version: int | None) -> NotF
     on = f" on native branch {branch!r}" if branch is not None else ""
     return NotFound(
         Kind.TABLE_NOT_FOUND if version is None else Kind.VERSION_NOT_FOUND,
-        f"there is no table {where}{on}; it may have been collected, or the graph's folder is incomplete",
+        f"there is no table {where}{on}; the graph's directory is incomplete; run `omnigraph verify`, or restore a backup",
         path=path,
         branch=branch,
         version=version,
@@ -56,12 +56,11 @@ def missing_table(path: str, *, branch: str | None, version: int | None) -> NotF
 
 
 def reclaimed(path: str, *, branch: str | None, version: int) -> NotFound:
-    """T-06: the version was there once, and was given up."""
+    """The error for a version that existed and was removed (T-06)."""
     on = f" on native branch {branch!r}" if branch is not None else ""
     return NotFound(
         Kind.VERSION_RECLAIMED,
-        f"version {version} of {path}{on} has been removed, by a schema change that gave its past up or by a cleanup; "
-        "ask for a newer commit",
+        f"version {version} of {path}{on} was removed, for example by a schema change that discarded its history; read a newer commit",
         path=path,
         branch=branch,
         version=version,

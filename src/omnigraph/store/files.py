@@ -1,4 +1,4 @@
-"""Rows -> data files of a table that nobody sees yet, wherever a commit will want them; and those files -> rows again, or nothing."""
+"""Rows -> data files that are not visible to readers yet, in the directory where a commit expects them; and those files -> rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH_ROWS = 65_536
 
 
 class Shelf:
-    """Where files for one table are put: beside its own, or, before `native` exists, where that native branch will look for its own."""
+    """Uncommitted data files of one table, in its directory, or in that of the native branch `native`, which need not exist yet."""
 
     def __init__(self, table: Table, *, native: str | None) -> None:
         self.table = table
@@ -31,14 +31,14 @@ class Shelf:
         return sum(fragment.physical_rows for fragment in self.fragments)
 
     def put(self, rows: pa.Table) -> None:
-        """Write rows as files. Their order is the order in which `read` gives them back."""
+        """Writes rows as data files. `read` returns them in this order."""
         if self.native is None:
             self.fragments += write_files(self.table, rows)
         else:
             self.fragments += write_before_ref(self.table, self.native, rows)
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """What was put, of these columns only."""
+        """Reads the given columns of all rows that were put."""
         for path in self._paths():
             uri = self.table.root.of(path)
             try:
@@ -48,19 +48,19 @@ class Shelf:
                 raise lance_error(error, doing="read back", path=uri) from error
 
     def take_over(self, other: Shelf) -> None:
-        """Have what another shelf for the same table holds. Its files are moved, not rewritten: they name no place, and a table
-        and its forks number their columns alike.
+        """Moves the files of another shelf for the same table into this one. The files are not rewritten: they contain no paths, and a
+        table and its forks use the same field ids.
         """
         objects = self.table.root.objects
         for path in other._paths():
             for file in (path, *objects.list(_blob_folder(path))):
                 objects.rename(file, f"{self._folder}/{file.removeprefix(f'{other._folder}/')}")
-            objects.delete_prefix(_blob_folder(path))  # what is left of a folder on a disk
+            objects.delete_prefix(_blob_folder(path))  # on a disk, the empty directory is left
         self.fragments += other.fragments
         other.fragments.clear()
 
     def clear(self) -> None:
-        """Remove the files: they were written for nothing, and only we know of them."""
+        """Removes the files. No version names them."""
         for path in self._paths():
             self.table.root.objects.delete(path)
             self.table.root.objects.delete_prefix(_blob_folder(path))
@@ -76,7 +76,7 @@ class Shelf:
 
 
 def fragments_to_text(fragments: Sequence[Any]) -> list[str]:
-    """Files written elsewhere, as text that can travel to whoever commits them."""
+    """Descriptions of data files as text, for transport to the process that commits them."""
     return [json.dumps(fragment.to_json()) for fragment in fragments]
 
 
@@ -85,5 +85,5 @@ def fragments_from_text(texts: Sequence[str]) -> list[Any]:
 
 
 def _blob_folder(path: str) -> str:
-    """Where the larger blobs of a data file lie."""
+    """The directory of the larger blobs of a data file."""
     return path.removesuffix(".lance")

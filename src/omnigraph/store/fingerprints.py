@@ -1,7 +1,7 @@
-"""An Arrow array -> one 64-bit number a value, equal for equal values: what partitions and hash tables are made by.
+"""An Arrow array -> one 64-bit fingerprint for each value, equal for equal values. Partitions and hash tables use them.
 
-Values of up to eight bytes are mixed one to one: different values have different numbers. Longer values and texts are not, so whoever
-finds two equal numbers compares the values.
+Different fixed-width values of up to eight bytes have different fingerprints. Longer values and texts can collide, so a caller that
+finds two equal fingerprints must compare the values.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 Sizes: TypeAlias = npt.NDArray[np.int64]
 
 LONG_BYTES: Final = 256
-"""Longer values are hashed one by one: taken eight bytes at a time beside the others, a single one would cost a step for each eight."""
+"""Longer values are hashed one by one. In the vectorized loop, a single long value would add a step for each eight bytes."""
 BLOCK_ROWS: Final = 1 << 15
-"""So many values are hashed together: what fits the cache."""
+"""The number of values hashed together. They fit in the processor cache."""
 
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST_FACTORS: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
@@ -27,17 +27,17 @@ _UNSIGNED: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def is_short(type_: pa.DataType) -> bool:
-    """Are equal numbers equal values?"""
+    """Whether equal fingerprints mean equal values."""
     return pa.types.is_boolean(type_) or (_is_fixed(type_) and _width(type_) in _UNSIGNED)
 
 
 def can_fingerprint(type_: pa.DataType) -> bool:
-    """Is it text, bytes, or a value of a fixed width? Lists, structs and dictionaries are not."""
+    """Whether a type is text, binary or of fixed width. Lists, structs and dictionaries are not supported."""
     return pa.types.is_boolean(type_) or _is_fixed(type_) or _is_bytes(type_)
 
 
 def fingerprints(values: pa.Array) -> Hashes:
-    """A number for each value; that of a null means nothing. Floats are equal when their bits are."""
+    """Returns the fingerprint of each value. That of a null is undefined. Floats are compared by their bits."""
     if len(values) > BLOCK_ROWS:
         return np.concatenate([fingerprints(values.slice(start, BLOCK_ROWS)) for start in range(0, len(values), BLOCK_ROWS)])
     if pa.types.is_boolean(values.type):
@@ -67,7 +67,7 @@ def _short(values: pa.Array) -> Hashes:
 
 
 def _of_bytes(data: Any, bounds: Sizes) -> Hashes:
-    """Eight bytes at a time, all values at once."""
+    """Hashes all values together, eight bytes at a time."""
     used = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] if data is not None else np.zeros(0, np.uint8)
     padded = np.concatenate([used, np.zeros(8, np.uint8)])
     words: Hashes = np.ndarray((len(used) + 1,), "<u8", buffer=padded, strides=(1,))
@@ -93,7 +93,7 @@ def _mixed(numbers: Hashes, words: Hashes) -> Hashes:
 
 
 def _finished(numbers: Hashes) -> Hashes:
-    """One to one, so that every bit knows of all others: the high ones choose a slot, the low ones a partition."""
+    """A bijection in which every output bit depends on all input bits. The high bits select a slot, the low bits a partition."""
     for factor in _LAST_FACTORS:
         numbers = (numbers ^ (numbers >> np.uint64(33))) * factor
     return numbers ^ (numbers >> np.uint64(33))

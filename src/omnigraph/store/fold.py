@@ -1,7 +1,7 @@
-"""Fragments of a table -> the few small ones that the next write should take along, so that their number stays logarithmic.
+"""Fragments of a table -> the few small fragments that the next write rewrites as one, so that their number stays logarithmic.
 
-Every small commit leaves a small fragment, and both reads and keyed writes slow down with them. So a write that finds
-enough of one size rewrites them as one, inside its own transaction: no second commit, nobody to wait for, nothing to recover.
+Every small commit leaves a small fragment, and each fragment slows down reads and keyed writes. So a write that finds enough
+fragments of one size rewrites them as one, inside its own transaction. This needs no second commit, no lock and no recovery.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 FOLD: Final = 3
-"""How many fragments of one size become one, together with what a write brings. Each costs a fold up to six reads."""
+"""How many fragments of one size are folded into one, together with the rows of the write. Each costs up to six reads."""
 
 SMALL_BLOB_BYTES: Final = 1_048_576
-"""Fragments with more bytes of blobs than this, together, are left to `optimize` for the same reason."""
+"""Fragments whose blobs together exceed this many bytes are not folded: a small write would become a large one."""
 
 SMALL_ROWS: Final = 4_096
-"""Fragments of this many rows are left to `optimize`: taking them along would make a small write a large one."""
+"""Fragments of this many rows or more are not folded: a small write would become a large one. `maintain.py` compacts them."""
 
 
 def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:
-    """Three fragments of the smallest size of which there are three; none when the write brings nothing.
+    """Returns three fragments of the smallest size class that has three. Returns none if the write adds no rows.
 
-    Sizes are powers of four: one fold a write keeps its cost bounded, growing sizes keep the number of fragments small, and
-    each row is rewritten a few times in its life.
+    Size classes are powers of four. One fold for each write bounds its cost, growing sizes keep the number of fragments small, and
+    each row is rewritten only a few times.
     """
     if not incoming:
         return ()
@@ -37,8 +37,8 @@ def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:
 
 
 def foldable(dataset: Any, *, touched: set[int]) -> list[Any]:
-    """The small fragments of a table that a write may rewrite: not those it touches itself, and none that an index covers,
-    because the rewritten rows would not be covered any more.
+    """The small fragments that a write may rewrite. Excludes those that the write itself changes, and those that an index covers,
+    because the index would not cover the rewritten rows.
     """
     covered: set[int] = set()
     for index in dataset.describe_indices():
@@ -52,7 +52,7 @@ def foldable(dataset: Any, *, touched: set[int]) -> list[Any]:
 
 
 def light(dataset: Any, fragments: Sequence[Any], blobs: Sequence[str]) -> bool:
-    """Are the blobs of these fragments few enough to be rewritten on the way? Told by their descriptors: no blob is read."""
+    """Whether the blobs of these fragments are small enough to rewrite. Reads their descriptors, and no blob."""
     if not blobs:
         return True
     described = dataset.scanner(columns=list(blobs), fragments=list(fragments), blob_handling="blobs_descriptions").to_table()

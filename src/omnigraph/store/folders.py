@@ -1,8 +1,8 @@
-"""One folder on a disk: its lock, files staged in it, names made visible in it, what it holds. Plain OSErrors come out.
+"""A directory on a disk -> its lock, staged files, atomic names and listings. Raises plain OSErrors.
 
-The lock is `flock` on the folder itself, opened anew for each operation: it excludes threads as well as processes, the
-kernel frees it when its holder dies, and it leaves no file behind. Everything under it works through the folder's
-descriptor, not its path, so that a folder deleted and made again cannot let two holders in.
+The lock is `flock` on the directory itself, opened anew for each operation. It excludes threads and processes, the kernel releases
+it when its holder dies, and it leaves no file behind. Operations under the lock use the descriptor of the directory, not its path, so
+that two holders cannot coexist if the directory is deleted and created again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from omnigraph.faults import Fault, SimulatedCrash, reach
 from omnigraph.ids import content_hash, new_hex16
 from omnigraph.store.paths import RESIDUE
 
-# What file systems without hard links, and network file systems without locks on folders, answer.
+# The errors of file systems without hard links, and of network file systems without locks on directories.
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _NO_LOCKS: Final = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -39,13 +39,13 @@ def swap(token: str, folder: int, staged: str, name: str) -> bool:
 
 
 def link(folder: int, staged: str, name: str) -> bool:
-    """Needs no lock: the kernel itself lets one link of a name succeed."""
+    """Needs no lock: the kernel lets only one link of a name succeed."""
     reach(Fault.OBJECT_BEFORE_LINK)
     try:
         hard_link(folder, staged, name)
     except FileExistsError:
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise  # nobody has the object; a folder is in the way
+            raise  # the object does not exist; a directory has its name
         return False
     reach(Fault.OBJECT_AFTER_LINK)
     return True
@@ -69,7 +69,7 @@ def hard_link(folder: int, old: str, new: str) -> None:
 def move(old: str, new: str) -> None:
     (old_folder, old_name), (new_folder, new_name) = os.path.split(old), os.path.split(new)
     with opened(old_folder) as source, opened(new_folder) as target, ExitStack() as locks:
-        # One order for everybody, and one lock when both are the same folder: no two renames can wait for each other.
+        # One lock order for all callers, and one lock if both are the same directory, so that two renames cannot deadlock.
         for descriptor in _distinct(source, target):
             locks.enter_context(locked(descriptor))
         reach(Fault.OBJECT_BEFORE_LINK)
@@ -83,7 +83,7 @@ def _distinct(*folders: int) -> list[int]:
 
 
 def identity(folder: int) -> tuple[int, int]:
-    """Which folder an open one is, whatever its path: one deleted and made again is another."""
+    """The device and inode of an open directory. They change if the directory is deleted and created again."""
     status = os.fstat(folder)
     return status.st_dev, status.st_ino
 
@@ -99,13 +99,13 @@ def opened(folder: str) -> Iterator[int]:
 
 @contextmanager
 def locked(folder: int) -> Iterator[None]:
-    """Held for a comparison and a rename, never for an fsync; so a waiter waits for microseconds, and without a bound."""
+    """Holds the lock for a comparison and a rename, never for an fsync. So a wait takes microseconds, and needs no timeout."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        raise _lacking("locks on folders", error) from error
+        raise _lacking("locks on directories", error) from error
     try:
         yield
     finally:
@@ -114,13 +114,13 @@ def locked(folder: int) -> Iterator[None]:
 
 @contextmanager
 def staged(folder: int, data: bytes, *, sync: bool) -> Iterator[str]:
-    """The name of a file in `folder` that holds `data` and that no listing shows. Only a death leaves it behind."""
+    """Yields the name of a file in `folder` that holds `data`. Listings do not show it. Only a crash leaves it behind."""
     name = staging_name()
     try:
         _fill(folder, name, data, sync=sync)
         yield name
     except SimulatedCrash:
-        raise  # the dead tidy nothing
+        raise  # a crashed process cleans up nothing
     except BaseException:
         _discard(folder, name)
         raise
@@ -145,7 +145,7 @@ def _fill(folder: int, name: str, data: bytes, *, sync: bool) -> None:
 
 
 def _discard(folder: int, name: str) -> None:
-    # It is gone after a rename; and a failure to tidy must not change what is said about the write.
+    # After a rename the name no longer exists. A failed removal must not change the outcome of the write.
     with suppress(OSError):
         os.unlink(name, dir_fd=folder)
 
@@ -160,7 +160,7 @@ def _token_of(folder: int, name: str) -> str | None:
 
 
 def make(folder: str) -> str | None:
-    """Make `folder` and what it lacks above it; the folder that gained the topmost of them, None when all were there."""
+    """Creates `folder` and its missing ancestors. Returns the parent of the topmost directory created, or None if `folder` existed."""
     if os.path.isdir(folder):
         return None
     grown = os.path.dirname(folder)
@@ -171,7 +171,7 @@ def make(folder: str) -> str | None:
 
 
 def children(folder: str) -> Iterator[str]:
-    """Names of the objects in `folder`, and of its sub-folders that hold any."""
+    """The names of the objects in `folder`, and of its subdirectories that hold objects."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
@@ -182,10 +182,10 @@ def children(folder: str) -> Iterator[str]:
 
 
 def sizes(folder: str) -> Iterator[tuple[str, int]]:
-    """The objects below `folder`, at any depth, by their path from there, each with its size."""
+    """The relative paths and sizes of all objects below `folder`, at any depth."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError, NotADirectoryError):  # it may go while we look
+            with suppress(FileNotFoundError, NotADirectoryError):  # removed by another process meanwhile
                 if entry.is_dir():
                     yield from ((f"{entry.name}/{name}", size) for name, size in sizes(entry.path))
                 elif not entry.name.endswith(RESIDUE):
@@ -193,7 +193,7 @@ def sizes(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def holds_object(folder: str) -> bool:
-    # A folder may vanish while we look: then it holds nothing.
+    # A directory removed by another process meanwhile holds nothing.
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         return any(
             holds_object(entry.path) if entry.is_dir(follow_symlinks=False) else not entry.name.endswith(RESIDUE) for entry in entries
@@ -205,11 +205,11 @@ def _may_hold_object(folder: str) -> bool:
     try:
         return holds_object(folder)
     except PermissionError:
-        return True  # it is there, and that we may not look inside (lost+found, say) must not spoil the listing around it
+        return True  # an unreadable directory, such as lost+found, must not fail the listing of its parent
 
 
 def clear(folder: str) -> None:
-    """Delete what is in `folder`, staged files too, and the folder. What is written meanwhile stays, as on an object store."""
+    """Deletes the contents of `folder`, staged files included, and `folder`. Objects written meanwhile remain, as on an object store."""
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for _, path, is_folder in found:

@@ -1,4 +1,4 @@
-"""One table version -> the physical parts of it: which files hold which rows, and which of those rows are gone."""
+"""One table version -> its fragments: the files that hold its rows, and the rows deleted from them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from omnigraph.store.tables import Table
 
 _BATCH: Final = 65_536
 GROUP_ROWS: Final = 131_072
-"""Small fragments are read together up to about this many rows; a larger one is a group of its own."""
+"""Small fragments are grouped up to about this many rows. A larger fragment is its own group."""
 
 
 class Fragment(msgspec.Struct, frozen=True, array_like=True):
-    """A run of rows that was written at once. Equal fragments of two versions hold the same rows at the same offsets.
+    """A run of rows written together. Equal fragments of two versions hold the same rows at the same offsets.
 
-    Fragment ids of two native branches collide, so the files are part of the comparison; a file's name is never used twice.
+    Two native branches can use the same fragment id, so the file names are part of the comparison. A file name is never reused.
     """
 
     id: int
@@ -27,11 +27,11 @@ class Fragment(msgspec.Struct, frozen=True, array_like=True):
     """Physical rows, deleted ones included."""
     files: tuple[str, ...]
     deletions: tuple[int, int, int] | None
-    """Version and id of the deletion file, and how many rows it names; None when all rows are there."""
+    """The version and id of the deletion file, and the number of rows deleted. None if no row is deleted."""
 
 
 def fragments(table: Table) -> tuple[Fragment, ...]:
-    """The fragments in the order in which a scan meets them. From the open version alone: nothing is read."""
+    """The fragments in scan order. They come from the open version; no storage is read."""
     try:
         found = [fragment.metadata for fragment in table.dataset.get_fragments()]
         return tuple(Fragment(part.id, part.physical_rows, _files(part), _deletions(part.deletion_file)) for part in found)
@@ -40,7 +40,7 @@ def fragments(table: Table) -> tuple[Fragment, ...]:
 
 
 def _files(part: Any) -> tuple[str, ...]:
-    # An overlay replaces values of some rows in place: to be safe, a fragment that has any equals only itself.
+    # An overlay replaces values of some rows in place. To be safe, a fragment with overlays equals no other.
     return (*(str(file.path) for file in part.files), *map(repr, part.overlays))
 
 
@@ -49,7 +49,7 @@ def _deletions(file: Any) -> tuple[int, int, int] | None:
 
 
 def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """All rows of some fragments, with their addresses, in order."""
+    """Reads all rows of some fragments in order, with their addresses."""
     try:
         chosen = [table.dataset.get_fragment(part.id) for part in parts]
         scanner = table.dataset.scanner(columns=list(columns), fragments=chosen, with_row_address=True, batch_size=_BATCH)
@@ -59,14 +59,14 @@ def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[st
 
 
 class FragmentGroup(msgspec.Struct, frozen=True):
-    """Some fragments of a table, in their order: the work of one task."""
+    """Some fragments of a table, in order. They are the work of one task."""
 
     ids: tuple[int, ...]
     rows: int
 
 
 def groups(table: Table, *, group_rows: int = GROUP_ROWS) -> list[FragmentGroup]:
-    """Neighbouring fragments together. A table without rows is one group without fragments."""
+    """Groups neighbouring fragments. A table without rows gives one group without fragments."""
     found: list[FragmentGroup] = []
     for part in fragments(table):
         live = part.rows - (part.deletions[2] if part.deletions is not None else 0)

@@ -1,4 +1,4 @@
-"""A table -> the indexes it has and what they cover; with the ones it lacks, all of them staged in one transaction."""
+"""A table -> its indexes and their coverage. A table and index specifications -> one staged transaction that builds them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnigraph.store.stage import Counts, Staged
 from omnigraph.store.tables import Table, TableRef
 
 _UNTRAINABLE: Final = "KMeans cannot train"
-"""What Lance says when its sample of a column holds no vector that has a direction."""
+"""Lance's message if its sample of a column has no nonzero vector."""
 
 
 class IndexKind(StrEnum):
@@ -32,7 +32,7 @@ class IndexKind(StrEnum):
 
 
 class IndexSpec(msgspec.Struct, frozen=True):
-    """One index to build: on which column, of which kind, under which name; `options` are the kind's own."""
+    """An index to build: column, kind, name, and the options of the kind."""
 
     column: str
     kind: IndexKind
@@ -41,9 +41,9 @@ class IndexSpec(msgspec.Struct, frozen=True):
 
 
 class BuiltIndex(msgspec.Struct, frozen=True):
-    """An index that a table has. The rows it does not cover are found all the same, by scanning.
+    """An index of a table. Queries scan the rows that it does not cover.
 
-    `column` is what the column is called now. A kind that we do not build is None.
+    `column` is the current name of the column. `kind` is None for a kind that we do not build.
     """
 
     name: str
@@ -54,7 +54,7 @@ class BuiltIndex(msgspec.Struct, frozen=True):
 
 
 def existing(table: Table) -> tuple[BuiltIndex, ...]:
-    """The indexes of a table, by name. All of this stands in the table's version file: an open table needs no read."""
+    """The indexes of a table, sorted by name. They come from the open version; no storage is read."""
     try:
         described = table.dataset.describe_indices()
         rows = table.count() if described else 0
@@ -74,7 +74,7 @@ def _kind(described: str) -> IndexKind | None:
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """An index whose files are written and which nobody can see: where, from which version, and over which data files."""
+    """An index whose files are written but not committed: the table version it was built from, and the data files it covers."""
 
     ref: TableRef
     name: str
@@ -88,7 +88,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 def write_index(table: Table, spec: IndexSpec) -> Segment | None:
-    """Write the files of one index. None when a vector index finds nothing in the column that it could learn from."""
+    """Writes the files of one index. Returns None for a vector index on a column that has no vectors to train on."""
     if spec.column not in table.schema.names:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has no column {spec.column!r} to index", column=spec.column)
     covers = _data_files(table)
@@ -97,11 +97,11 @@ def write_index(table: Table, spec: IndexSpec) -> Segment | None:
             spec.column, spec.kind.value, name=spec.name, replace=True, fragment_ids=list(covers), **spec.options
         )
         if spec.kind is IndexKind.INVERTED:
-            # Without this step every full-text query on the table fails: the segment's token file is still in parts.
+            # Without this step, every full-text query on the table fails, because the token file of the segment is still in parts.
             index = table.dataset.merge_existing_index_segments([index])
     except TypeError as error:
-        wrong = f"a column of type {table.schema.field(spec.column).type} cannot have a {spec.kind} index"
-        raise InvalidInput(Kind.INVALID_ARGUMENT, wrong, column=spec.column) from error
+        message = f"a column of type {table.schema.field(spec.column).type} cannot have a {spec.kind} index"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, message, column=spec.column) from error
     except RuntimeError as error:
         if spec.kind is IndexKind.VECTOR and _UNTRAINABLE in str(error):
             return None
@@ -112,10 +112,10 @@ def write_index(table: Table, spec: IndexSpec) -> Segment | None:
 
 
 def fits(segment: Segment, table: Table) -> bool:
-    """Whether an index written at an earlier version still says the truth at this one.
+    """Whether an index written at an earlier version is correct at this one.
 
-    Rows deleted since are left out by whoever reads, rows added or rewritten since lie in other fragments and are scanned.
-    A fragment is the same while its data files are. An index of which nothing is left (an overwrite, a compaction) is of no use.
+    Readers skip rows deleted since. Rows added or rewritten since are in other fragments, which readers scan. A fragment is unchanged
+    if its data files are. An index whose fragments are all gone (after an overwrite or a compaction) does not fit.
     """
     if (segment.ref.path, segment.ref.branch) != (table.ref.path, table.ref.branch):
         return False
@@ -125,10 +125,10 @@ def fits(segment: Segment, table: Table) -> bool:
 
 
 def build(table: Table, specs: Sequence[IndexSpec], *, ready: Sequence[Segment] = (), uuid: str | None = None) -> Staged | None:
-    """Stage every index of `specs`: one transaction, one version. None when there is nothing to build.
+    """Stages every index of `specs` in one transaction. Returns None if there is nothing to build.
 
-    An index of the same kind that a column has already is replaced.
-    `ready` are indexes of these names whose files are written already; those that no longer fit are written again.
+    Replaces an existing index of the same kind on the same column. `ready` holds indexes of these names whose files are already
+    written; those that no longer fit are written again.
     """
     replaced = _replaced(table, specs)
     written = {segment.name: segment for segment in ready if fits(segment, table)}
@@ -143,13 +143,15 @@ def build(table: Table, specs: Sequence[IndexSpec], *, ready: Sequence[Segment] 
 
 
 def _replaced(table: Table, specs: Sequence[IndexSpec]) -> dict[str, list[Any]]:
-    """By the name of each spec, the segments that it makes superfluous. A name that another index has is refused."""
+    """The segments that each spec replaces, by the name of the spec. Refuses a name that another index has."""
     described = table.dataset.describe_indices()
     old: dict[str, list[Any]] = {}
     for spec in specs:
         same = [index for index in described if (index.field_names[0], _kind(index.index_type)) == (spec.column, spec.kind)]
         if spec.name in old or spec.name in {index.name for index in described} - {index.name for index in same}:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has an index {spec.name!r} already", index=spec.name)
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT, f"{table.ref.path} already has an index {spec.name!r}; choose another name", index=spec.name
+            )
         old[spec.name] = [segment for index in same for segment in _segments(index)]
     return old
 

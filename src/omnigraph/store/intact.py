@@ -1,11 +1,11 @@
-"""A table and a question to it -> the answer, by its indexes while their files are whole, and without them when they are not.
+"""A table and an operation on it -> the result, with the table's indexes if their files are intact, and without them otherwise.
 
-An index is derived: no read and no write depends on one. Lance does: it fails when a file of an index that it wants to ask is gone
-or cut short. So each index is looked at before it is first used, by one listing of its folder: the bytes found there must be
-as many as the version file says. Index files never change, so once per open graph will do. What sizes do not show, a damaged
-page, shows as an error where the index is asked; then the same is asked without it.
+Indexes are derived data, so no read or write may depend on one. But Lance fails if a file of an index it uses is missing or truncated.
+So each index is checked before its first use, by one listing of its directory: the total size must be what the version file records.
+Index files never change, so one check for each open graph is enough. Sizes do not reveal a damaged page. Such a page raises an error
+when the index is used, and the operation then runs again without it.
 
-A changed byte that still decodes shows in neither way. `deep.py` compares indexes with the rows.
+Neither check finds a changed byte that still decodes. `deep.py` compares indexes with the rows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_WORKSHOP: Final = "staging"
-"""A folder in that of a full-text index where its parts are put together; what a dead builder left there belongs to nothing."""
+_STAGING: Final = "staging"
+"""A subdirectory in which a full-text index is assembled. Files that a crashed builder left there are not part of the index."""
 
 
 class Indexed(Protocol):
-    """A table, as far as its indexes go."""
+    """A table with indexes."""
 
     @property
     def root(self) -> Root: ...
@@ -40,7 +40,7 @@ class Indexed(Protocol):
 
 
 def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]:
-    """The files of every index of an open version. From the version file alone: nothing is read."""
+    """The files of every index of an open version. They come from the version file; no storage is read."""
     bases: dict[int, Any] = {}
     found = []
     for index in dataset.describe_indices():
@@ -57,7 +57,7 @@ def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]
 
 
 def damaged_indexes(table: Indexed, *, anew: bool = False) -> tuple[IndexDamage, ...]:
-    """The indexes of a table that cannot be used. What was found whole before is looked at again only `anew`."""
+    """The indexes of a table that cannot be used. `anew` repeats the check for indexes that passed it before."""
     return tuple(_damages(table.root, table.indexes, anew=anew))
 
 
@@ -73,7 +73,7 @@ def _damages(root: Root, indexes: Iterable[IndexFiles], *, anew: bool = False) -
 
 
 def record(root: Root, damage: IndexDamage) -> None:
-    """From now on, whoever works with this open graph goes without the index."""
+    """Records a damaged index. This open graph does not use the index from now on."""
     index = damage.index
     if root.index_damage.get(index.uuid) is None:
         log.warning("index %s in %s is damaged and is not used: %s; %s", index.name, index.folder, damage.reason, damage.remedy)
@@ -81,21 +81,21 @@ def record(root: Root, damage: IndexDamage) -> None:
 
 
 def passed_by(root: Root, indexes: Iterable[IndexFiles]) -> bool:
-    """Whether filters go without these indexes of a table, because one of them was found damaged. Asks nothing of the store."""
+    """Whether filters skip the indexes of this table because one is known to be damaged. Makes no storage call."""
     return any(index.is_scalar and root.index_damage.get(index.uuid) is not None for index in indexes)
 
 
 class Access(StrEnum):
-    """How rows are found: Lance may ask the indexes, or must look at the rows themselves."""
+    """How rows are found: with the indexes, or by a scan."""
 
     BY_INDEX = "by_index"
     BY_SCAN = "by_scan"
 
 
 def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
-    """What `ask` gives, by the table's indexes; without them when one is damaged, or turns out to be.
+    """Calls `ask` with the table's indexes, or without them if one is damaged or fails.
 
-    `on` is the filter, or the column, that the question is about. `ask` may be called twice: nobody must see an effect of it.
+    `on` is the filter or the column that the call uses. `ask` may be called twice, so it must have no visible effect.
     """
     if on is None or not (scalar := _scalar(table)):
         return ask(Access.BY_INDEX)
@@ -108,7 +108,7 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
 
 
 def without_index(table: Indexed, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:
-    """The same question once more, after `error`. It is raised again when no index can be to blame for it."""
+    """Calls `ask` again without indexes, after `error`. Raises `error` if no index can have caused it."""
     if on is None or not _scalar(table) or "KeyboardInterrupt" in str(error):
         raise error
     answer = ask(Access.BY_SCAN)
@@ -121,22 +121,22 @@ def _scalar(table: Indexed) -> list[IndexFiles]:
 
 
 def _blame(table: Indexed, on: object, error: BaseException) -> None:
-    """An index failed a question that went well without it: find out which one, and use it no more."""
+    """Finds the index that failed a call which succeeded without it, and records it as damaged."""
     if list(_damages(table.root, _scalar(table), anew=True)):
         return
     for index in _scalar(table):
         if re.search(rf"\b{re.escape(index.column)}\b", str(on)):
-            record(table.root, IndexDamage(index, f"it cannot be asked: {str(error).splitlines()[0][:200]}", hidden=True))
+            record(table.root, IndexDamage(index, f"a lookup in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
 
 
 def _look(root: Root, index: IndexFiles) -> str | None:
     try:
-        found = {file: size for file, size in root.objects.sizes(index.folder).items() if f"/{_WORKSHOP}/" not in file}
+        found = {file: size for file, size in root.objects.sizes(index.folder).items() if f"/{_STAGING}/" not in file}
     except OmniGraphError as error:
-        log.info("could not look at %s: %s", index.folder, error)
+        log.info("could not check the index files in %s: %s", index.folder, error)
         return None
     if not found:
-        return "its files are gone"
+        return "its files are missing"
     if index.size_bytes is not None and (total := sum(found.values())) != index.size_bytes:
-        return f"its files have {total} bytes, and had {index.size_bytes}"
+        return f"its files have {total} bytes, but {index.size_bytes} were written"
     return None

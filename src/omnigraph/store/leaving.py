@@ -1,7 +1,7 @@
-"""Work on threads that Python does not wait for -> asked to stop, and waited for a while, when the process ends.
+"""Storage calls on daemon threads -> a request to stop, and a bounded wait for them, when the process exits.
 
-A daemon thread that comes back from a call into Lance while the interpreter goes down is ended inside the frames of Rust and
-C++, which aborts the process ("terminate called without an active exception"), though all its work was done.
+Python does not wait for daemon threads. If one returns from a call into Lance while the interpreter shuts down, Python ends it inside
+Rust and C++ frames. This aborts the process ("terminate called without an active exception"), even if all its work is done.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from types import FunctionType
 from typing import Final, ParamSpec, TypeVar
 
 LONGEST_SECONDS: Final = 10.0
-"""A call into storage that takes longer is left to its fate: a process that was told to end must end."""
+"""The longest wait at exit. A process that is asked to exit must not hang on a storage call."""
 
-# The state of a process, as its end is.
+# Global, because a process exits once.
 _changed: Final = threading.Condition()
 _leaving: Final = threading.Event()
 _under_way: Final[dict[object, Callable[[], None]]] = {}
 _calls: Final = threading.local()
-"""`depth`: how many calls this thread is in. Only the outermost can come too late: an inner one lets the outer end."""
+"""`depth`: how many calls this thread is inside. At exit, only outermost calls are refused: an outer call needs its inner ones."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,22 +32,22 @@ T = TypeVar("T")
 
 @contextmanager
 def under_way(stop: Callable[[], None]) -> Iterator[None]:
-    """Around work that may be on a daemon thread. A process that ends calls `stop`, waits until the work has left this block,
-    and lets no daemon thread begin more of it."""
+    """Guards work that may run on a daemon thread. At exit, the process calls `stop`, waits until the work leaves this block, and lets
+    no daemon thread enter a new one."""
     key = object()
     with _changed:
         too_late = _leaving.is_set() and threading.current_thread().daemon and not _depth()
         if not too_late:
             _under_way[key] = stop
     if too_late:
-        threading.Event().wait()  # for ever: what begins now would not end in time, and here the thread can be ended safely
+        threading.Event().wait()  # blocks until the process ends: here Python can end the thread safely
     _calls.depth = _depth() + 1
     try:
         yield
     finally:
         _calls.depth -= 1
         with _changed:
-            _under_way.pop(key, None)  # a forked child has forgotten it
+            _under_way.pop(key, None)  # missing in a forked child
             _changed.notify_all()
 
 
@@ -56,7 +56,7 @@ def _depth() -> int:
 
 
 def waited_for(call: Callable[P, R]) -> Callable[P, R]:
-    """The same call; made on a daemon thread, it ends before the process does. Python itself waits for other threads."""
+    """Wraps a call so that, on a daemon thread, the process waits for it at exit. Python itself waits for other threads."""
 
     @wraps(call)
     def waited(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,14 +69,14 @@ def waited_for(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def waited_for_steps(items: Iterator[T]) -> Iterator[T]:
-    """The same items, the making of each waited for. Between two of them the process may end."""
+    """The same items. The process waits for each step at exit, and may exit between two steps."""
     step = waited_for(lambda: next(items, None))
     while (item := step()) is not None:
         yield item
 
 
 def waited_for_methods(cls: type[T]) -> type[T]:
-    """The class, every public method of it waited for."""
+    """Wraps every public method of a class with `waited_for`."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, waited_for(method))
@@ -84,7 +84,7 @@ def waited_for_methods(cls: type[T]) -> type[T]:
 
 
 def wait_for_work() -> None:
-    """Registered with `atexit`: it runs after all threads that Python waits for, and before the interpreter goes down."""
+    """Stops and waits for guarded work. `atexit` runs it after non-daemon threads end and before the interpreter shuts down."""
     with _changed:
         _leaving.set()
         for stop in list(_under_way.values()):

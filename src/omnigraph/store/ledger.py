@@ -1,8 +1,8 @@
-"""`__manifest` as bytes: immutable facts plus one small state, replaced whole by a compare-and-swap.
+"""Rows of `__manifest` -> immutable facts and one small state, replaced as a whole by a compare-and-swap.
 
-A ledger is a Lance dataset of rows keyed by `object_id`. Its newest fragment is the **state**: every mutable row. All
-older fragments are **facts**: rows that never change. A swap removes the state fragment it was read from and adds a new
-one, so of two swaps from one base exactly one lands, at base + 1. What the rows mean is the manifest's business.
+A ledger is a Lance dataset of rows keyed by `object_id`. Its newest fragment is the **state**: all mutable rows. All older fragments
+are **facts**: rows that never change. A swap removes the state fragment that it was based on and adds a new one. So of two swaps from
+one base exactly one succeeds, as version base + 1. The manifest package defines the meaning of the rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, op
 
 ROWS: Final = pa.schema(
     [
-        # C-01: the annotation is there from birth; Lance does not let it be set twice (P-17).
+        # The key is marked at creation (C-01), because Lance does not allow it to be set later (P-17).
         pa.field("object_id", pa.string(), nullable=False, metadata=PRIMARY_KEY),
         pa.field("born", pa.int64(), nullable=False),
         pa.field("body", pa.string(), nullable=False),
@@ -39,11 +39,11 @@ ROWS: Final = pa.schema(
 
 
 class SwapLost(ConflictError):
-    """Another swap from the same base came first. Nothing was done; read the new state and decide again."""
+    """Another swap from the same base won. Nothing was changed. Read the new state and retry."""
 
 
 class IoCalls(msgspec.Struct, frozen=True):
-    """Storage calls of all handles that share one root's session, since the last look."""
+    """Storage calls of all handles that share a root's session, since the last call of `io_calls`."""
 
     reads: int
     writes: int
@@ -65,19 +65,19 @@ class Ledger:
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """What was stamped at birth."""
+        """The metadata written at creation."""
         return dict(self._dataset.schema.metadata or {})
 
     def state(self) -> pa.Table:
-        """The mutable rows: the newest fragment, whole."""
+        """The mutable rows: all of the newest fragment."""
         return self._read(self._dataset.get_fragments()[-1:])
 
     def find(self, object_id: str) -> pa.Table:
-        """The fact of that id: one row, or none."""
+        """The fact with this id: one row or none."""
         return self._facts(f"object_id = {_quoted(object_id)}")
 
     def facts(self, prefix: str, *, since: int = 0) -> pa.Table:
-        """All facts whose id starts with `prefix` and that were born at version `since` or later."""
+        """All facts whose id starts with `prefix` and that were written at version `since` or later."""
         return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}")
 
     def fragments(self) -> list[tuple[int, int]]:
@@ -85,11 +85,11 @@ class Ledger:
         return [(f.fragment_id, f.metadata.physical_rows) for f in self._dataset.get_fragments()[:-1]]
 
     def newest_version(self) -> int:
-        """One probe: the newest version on this branch, whoever wrote it."""
+        """The newest version on this branch, by any writer. Costs one probe."""
         return self.as_table().head()
 
     def newest(self) -> Ledger:
-        """This ledger, or the one at the newest version when somebody moved on. One probe when nobody did."""
+        """This ledger, or the one at the newest version if another writer committed. Costs one probe if none did."""
         if self.newest_version() == self.version:
             return self
         return open_ledger(self._root, self.ref.path, branch=self.ref.branch)
@@ -101,17 +101,17 @@ class Ledger:
         return ledger_at(self._root, self.ref.at(version))
 
     def keep(self, version: int) -> None:
-        """Check and flush a version that somebody else committed, before anything leans on it. One that was cleaned up is not needed."""
+        """Checks and flushes a version that another writer committed, before anything depends on it. Ignores a removed version."""
         path = f"{self.ref.home}/{version_file(version)}"
         if self._root.objects.exists(path):
             settle_visible(self._root, [path])
 
     def as_table(self) -> Table:
-        """The same handle for what is true of any table, such as its native branches."""
+        """The same handle as a table, for operations on any table, such as native branches."""
         return Table(self._root, self.ref, self._dataset)
 
     def io_calls(self) -> IoCalls:
-        """The counting seam for cost tests; reading it resets it."""
+        """The number of storage calls since the last call of this method. Cost tests use it."""
         stats = self._dataset.io_stats_incremental()
         return IoCalls(reads=stats.read_iops, writes=stats.write_iops)
 
@@ -129,9 +129,9 @@ class Ledger:
     # -- the one way to change it
 
     def swap(self, state: pa.Table, facts: pa.Table, *, uuid: str) -> Ledger:
-        """Replace the state and add facts in one commit whose result is exactly this version + 1, or raise SwapLost.
+        """Replaces the state and adds facts in one commit, as exactly this version + 1. Raises SwapLost if another swap came first.
 
-        Small fact fragments are folded into the new one on the way, so that history costs what its logarithm costs.
+        Folds small fact fragments into the new one, so that the number of fragments grows with the logarithm of the history.
         """
         refuse_forked_child()
         _refuse_stateless(state)
@@ -151,7 +151,7 @@ class Ledger:
         return Ledger(self._root, self.ref.at(moved.version), moved)
 
     def _write(self, facts: pa.Table, state: pa.Table) -> list[Any]:
-        """Both fragments, written side by side; the state last, because ids follow this order and the newest is the state."""
+        """Writes both fragments concurrently. The state is last: fragment ids follow this order, and the newest is the state."""
         beside = [self._root.pool.submit(write_fragments, facts, self._dataset)] if len(facts) else []
         attempts: list[Callable[[], Any]] = [partial(write_fragments, state, self._dataset), *(attempt.result for attempt in beside)]
         written: list[Any] = []
@@ -173,7 +173,7 @@ class Ledger:
 
     def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:
         try:
-            # C-03: no substrate retries. A rebase past our checks is the wrong semantic.
+            # No retries by Lance (C-03): it would rebase the commit past our checks.
             moved = LanceDataset.commit(self._dataset, transaction, max_retries=0)
         except CommitConflictError as error:
             raise self._lost(written) from error
@@ -185,14 +185,14 @@ class Ledger:
         return moved
 
     def _after_doubt(self, error: BaseException, transaction: Any, written: Sequence[Any]) -> Any:
-        """The commit's answer was lost: the uuid of the next version says whose it is (REC-34)."""
+        """Resolves a commit whose response was lost: the uuid of the next version identifies its writer (REC-34)."""
         following = self.ref.at(self.version + 1)
         landed = uuid_in_doubt(self._root, following, error)
         if landed == transaction.uuid:
             return open_dataset(self._root, following)
         if landed is not None:
             raise self._lost(written) from error
-        # A local call has ended when it returns; a request to a server may still arrive.
+        # A local call is over when it returns. A request to a server may still arrive.
         outcome = Outcome.DID_NOT_HAPPEN if self._root.is_local else Outcome.UNKNOWN
         if outcome is Outcome.DID_NOT_HAPPEN:
             self._discard(written)
@@ -203,12 +203,12 @@ class Ledger:
         return SwapLost(Kind.CONTENTION, f"another publisher moved {self.ref.home} past version {self.version}")
 
     def _discard(self, written: Sequence[Any]) -> None:
-        """Remove files of an attempt that surely did not land; nobody but us knows their names."""
+        """Removes the files of an attempt that certainly failed. No version names them."""
         _discard(self._root, self.ref.home, written)
 
 
 def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, stamps: dict[bytes, bytes], uuid: str) -> Ledger:
-    """Bring a ledger into being in one commit. Of many creators exactly one wins; the others get SwapLost."""
+    """Creates a ledger in one commit. Of several concurrent creators exactly one succeeds; the others get SwapLost."""
     _refuse_stateless(state)
     schema = ROWS.with_metadata(stamps)
     options = root.storage_options or None
@@ -222,9 +222,9 @@ def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, st
         settle(root, _new_files(path, written))
         sent = True
         birth = lance.Transaction(0, LanceOperation.Overwrite(schema, written), uuid=uuid)
-        # Only max_retries=0 makes creation exclusive: with retries the loser lands as version 2, over the winner's rows.
+        # Only max_retries=0 makes creation exclusive. With retries, the loser commits version 2 over the winner's rows.
         LanceDataset.commit(root.of(path), birth, max_retries=0, storage_options=options, enable_stable_row_ids=False)
-    except StorageError:  # a file came out short, or was not flushed: nobody names any of them
+    except StorageError:  # a file is incomplete or was not flushed; no version names the files
         _discard(root, path, written)
         raise
     except raised_by_lance() as error:
@@ -235,22 +235,24 @@ def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, st
 
 
 def _refuse_stateless(state: pa.Table) -> None:
-    # The newest fragment is the state: without a new one the newest facts would be taken for it.
+    # The newest fragment is the state. Without a new one, the newest facts would be taken for the state.
     if not len(state):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, "a ledger's state has at least one row")
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "the state of a ledger needs at least one row")
 
 
 def _settle_birth(root: Root, first: TableRef, error: BaseException, written: Sequence[Any], *, uuid: str, sent: bool) -> None:
-    """Creating failed, or its answer was lost (RT-66): return when the graph is ours all the same, else raise."""
+    """Resolves a creation that failed or whose response was lost (RT-66). Returns if this process created the ledger, else raises."""
     landed = uuid_in_doubt(root, first, error)
     if landed == uuid:
         return
     if landed is None and sent and not root.is_local:
-        # The request may still arrive, and would then name these files.
+        # The request may still arrive. Its version would name these files.
         raise lance_error(error, doing="create", path=root.of(first.path), outcome=Outcome.UNKNOWN) from error
     _discard(root, first.path, written)
     if landed is not None:
-        raise SwapLost(Kind.ALREADY_INITIALIZED, f"{root.of(first.path)} was created by somebody else at the same time") from error
+        raise SwapLost(
+            Kind.ALREADY_INITIALIZED, f"{root.of(first.path)} was created by another process at the same time; open it instead"
+        ) from error
     raise lance_error(error, doing="create", path=root.of(first.path)) from error
 
 
@@ -266,7 +268,7 @@ def ledger_at(root: Root, ref: TableRef) -> Ledger:
 
 
 def _discard(root: Root, home: str, written: Sequence[Any]) -> None:
-    with suppress(StorageError):  # an orphan is for `cleanup`; what happened to the write is what the caller must hear
+    with suppress(StorageError):  # an orphaned file is harmless; the caller needs the error of the write, not of its cleanup
         for file in _new_files(home, written):
             root.objects.delete(file.path)
 

@@ -1,4 +1,4 @@
-"""Byte objects in a folder: atomic names by link and rename, a true compare-and-swap under the lock of the object's folder."""
+"""A directory -> byte objects: atomic names by link and rename, and compare-and-swap under the lock of the object's directory."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.lock_proof import prove_locks
 from omnigraph.store.paths import Names, check_path, check_prefix
 
-# How often a write starts over when its folder is deleted under it.
+# How often a write is retried if its directory is deleted meanwhile.
 _ATTEMPTS: Final = 20
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
-# Makes a staged file visible: (folder, staged name, final name) -> whether it was ours to make visible.
+# Makes a staged file visible: (directory, staged name, final name) -> whether it did.
 Show = Callable[[int, str, str], bool]
 
 
 class LocalObjects:
-    """Objects below a folder, which need not exist yet. A token is the hash of the content."""
+    """Objects below a directory, which need not exist yet. A token is the hash of the content."""
 
     is_local = True
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._rooted: Final[set[tuple[int, int]]] = set()
-        """Folders, by their identity, whose way up to the root is known to be on the disk."""
+        """The identities of directories whose path from the root is flushed."""
 
     def get(self, path: str, *, limit_bytes: int | None = None) -> bytes:
         data = self.get_if_exists(path, limit_bytes=limit_bytes)
@@ -47,7 +47,7 @@ class LocalObjects:
                 if limit_bytes is not None and size > limit_bytes:
                     raise ResourceLimitExceeded(
                         Kind.RESOURCE_LIMIT,
-                        f"{full} has {size} bytes, more than the {limit_bytes} that may be read here",
+                        f"{full} has {size} bytes, more than the limit of {limit_bytes}",
                         resource="object_bytes",
                         limit=limit_bytes,
                         actual=size,
@@ -68,7 +68,7 @@ class LocalObjects:
 
     def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
         if os.path.isfile(self._full(path)):
-            return None  # lost already: spare the disk the bytes
+            return None  # the object exists: do not stage the bytes
         return content_hash(data) if self._write(path, data, sync=sync, show=folders.link) else None
 
     def put_if_match(self, path: str, data: bytes, token: str, *, sync: bool = False) -> str | None:
@@ -142,7 +142,7 @@ class LocalObjects:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            # Some objects below it may be gone already.
+            # Some objects below it may be deleted already.
             raise wrap_os_error(error, doing="delete everything below", path=full, outcome=Outcome.UNKNOWN) from error
 
     def rename(self, source: str, target: str) -> None:
@@ -154,7 +154,7 @@ class LocalObjects:
                 folders.make(os.path.dirname(new))
                 folders.move(old, new)
             except FileNotFoundError:
-                continue  # the source is gone, or a folder was deleted under us: look again
+                continue  # the source or a directory was deleted meanwhile: check again
             except OSError as error:
                 raise wrap_os_error(error, doing=f"rename {old} to", path=new) from error
             return
@@ -164,7 +164,7 @@ class LocalObjects:
         return os.path.join(self.uri, check_path(path))
 
     def _write(self, path: str, data: bytes, *, sync: bool, show: Show) -> bool:
-        """Stage the bytes beside their name, then let `show` make them visible."""
+        """Stages the bytes in the target directory, then calls `show` to make them visible. Returns whether it did."""
         full = self._full(path)
         folder, name = os.path.split(full)
         grown: str | None = None
@@ -175,7 +175,7 @@ class LocalObjects:
                 with folders.opened(folder) as descriptor, folders.staged(descriptor, data, sync=sync) as staged:
                     shown = show(descriptor, staged, name)
             except FileNotFoundError:
-                continue  # delete_prefix took the folder from under us
+                continue  # delete_prefix removed the directory meanwhile
             except OSError as error:
                 raise wrap_os_error(error, doing="write", path=full) from error
             if shown and sync:
@@ -184,10 +184,10 @@ class LocalObjects:
         raise _restless(full)
 
     def _sync_folders(self, folder: str, *, grown: str | None) -> None:
-        """Flush every folder from the object's up to the root, and above it where this write made the root.
+        """Flushes every directory from the object's up to the root, and above the root if this write created it.
 
-        Up to the root even when only the lowest gained an entry now: an earlier write without `sync` may have made the rest. Once
-        that was done for a folder, its own entries are all that is left to flush.
+        An earlier write without `sync` may have created the directories in between, so they are flushed even if this write did not
+        create them. After that, a directory only needs to be flushed itself.
         """
         top = grown if grown is not None and len(grown) < len(self.uri) else self.uri
         made: list[tuple[int, int]] = []
@@ -201,12 +201,12 @@ class LocalObjects:
                     return
                 folder = os.path.dirname(folder)
         except OSError as error:
-            # Every process sees the object; whether it outlives the machine is what we cannot say.
+            # The object is visible, but it may not survive a power failure.
             raise wrap_os_error(error, doing="flush", path=folder, outcome=Outcome.UNKNOWN) from error
 
 
 def probe_folder(root: str) -> None:
-    """Refuse a root whose file system has no hard links, or no locks that exclude, before anything is claimed there (A-11)."""
+    """Refuses a root whose file system lacks hard links or exclusive locks, before anything is written there (A-11)."""
     folder = root
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -232,4 +232,8 @@ def _not_found(full: str) -> NotFound:
 
 
 def _restless(full: str) -> StorageError:
-    return StorageError(Kind.STORAGE, f"could not write {full}: its folder is deleted again and again; look for who does that", path=full)
+    return StorageError(
+        Kind.STORAGE,
+        f"could not write {full}: its directory was deleted {_ATTEMPTS} times meanwhile; stop the process that deletes it",
+        path=full,
+    )

@@ -1,8 +1,8 @@
-"""A folder on a disk -> proof that its file system's locks keep another process out, or a refusal with the remedy.
+"""A directory on a disk -> proof that locks of its file system exclude other processes, or an error with a remedy.
 
-Network and stacked file systems may accept every lock and exclude nobody; then two writers recover each other's work. Only a second
-process can tell. It takes 25 ms, so what it found is kept: in this process, and beside the lock files for the next ones, with
-all that names the mount it was found on.
+Network and stacked file systems may grant every lock and exclude no process. Then two writers would each recover the work of the
+other. Only a second process can test this. The test takes 25 ms, so its result is kept: in this process, and in a file beside the lock
+files for other processes. The file also identifies the mount on which the test ran.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from omnigraph.store import folders
 PROOF: Final = os.path.join("__locks", "proven.txt")  # no lock file has a dot in its name
 
 _REFUSED, _GRANTED = 10, 11
-# Isolated and without site-packages: it starts in half the time, and nothing of the caller's can get in its way.
+# Isolated and without site-packages: it starts in half the time, and the caller's environment cannot affect it.
 _CHILD: Final = f"""
 import fcntl, os, sys
 try:
@@ -36,12 +36,12 @@ _CHILD_SECONDS: Final = 30
 
 log = logging.getLogger(__name__)
 
-# The devices of this process whose locks are proven. It lives as long as the process, like the mounts it speaks of.
+# The devices whose locks are proven in this process.
 _proven: Final[set[int]] = set()
 
 
 def prove_locks(folder: str, *, graph: str) -> None:
-    """Refuse a file system on which a lock of ours does not keep another process out. `folder` is there; `graph` may not be yet."""
+    """Refuses a file system whose locks do not exclude other processes. `folder` must exist; `graph` need not."""
     device = os.stat(folder).st_dev
     if device in _proven:
         return
@@ -64,18 +64,18 @@ def _prove(folder: str) -> None:
     if found == _GRANTED:
         raise StorageError(
             Kind.STORAGE_UNSUPPORTED,
-            f"the file system of {folder} grants one lock to two processes, so two writers could not keep out of each other's way. "
+            f"the file system of {folder} grants one lock to two processes, so writers cannot exclude each other. "
             "Nothing was written. Keep the graph on a local disk, on a network file system that is mounted with locks (NFS without "
-            "`nolock`), or on an object store; reading it here with mode='r' is safe",
+            "`nolock`), or on an object store. Reading it here with mode='r' is safe",
             path=folder,
         )
     if found != _REFUSED:
-        log.warning("could not ask a second process whether the locks of %s exclude (it ended with %s)", folder, found)
+        log.warning("could not test with a second process whether locks on %s exclude (it exited with %s)", folder, found)
 
 
 def _ask(path: str) -> int | None:
     if not (sys.executable and _PYTHON.fullmatch(os.path.basename(sys.executable))):
-        return None  # we live inside another program, which would not know what to do with a script
+        return None  # Python is embedded in another program, which cannot run a script
     with suppress(OSError, subprocess.TimeoutExpired):
         return subprocess.run(
             [sys.executable, "-I", "-S", "-c", _CHILD, path], check=False, stdin=subprocess.DEVNULL, timeout=_CHILD_SECONDS
@@ -83,11 +83,11 @@ def _ask(path: str) -> int | None:
     return None
 
 
-# -- what is kept
+# -- the stored result
 
 
 def _mount(device: int) -> bytes | None:
-    """What names the mounts of a device until the machine starts again, or None where the system does not tell."""
+    """Identifies the mounts of a device until the next boot. Returns None if the system does not provide this."""
     number = f"{os.major(device)}:{os.minor(device)}".encode()
     try:
         with open("/proc/self/mountinfo", "rb") as mounts, open("/proc/sys/kernel/random/boot_id", "rb") as boot:
@@ -104,6 +104,6 @@ def _read(graph: str) -> bytes | None:
 
 
 def _keep(graph: str, mount: bytes) -> None:
-    """Beside the lock files, once there are any. What cannot be kept, or is kept in part, is found out again."""
+    """Stores the result beside the lock files, if their directory exists. If this fails or is incomplete, the test runs again."""
     with suppress(OSError), open(os.path.join(graph, PROOF), "wb") as file:
         file.write(mount)

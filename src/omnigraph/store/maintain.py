@@ -1,4 +1,4 @@
-"""A table of many small fragments -> a staged compaction; committing it moves HEAD by a chain of two versions."""
+"""A table of many small fragments -> a staged compaction, whose commit moves HEAD by a chain of two versions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.tables import Table, open_dataset
 
 CHAIN: Final = 2
-"""How many versions a compaction adds (it reserves fragment ids, then rewrites). They carry uuids of Lance's own."""
+"""How many versions a compaction adds: it reserves fragment ids, then rewrites. Lance chooses their uuids."""
 
 
 class StagedCompaction(msgspec.Struct, frozen=True):
-    """Rewritten files that nobody sees yet, and the version they were made from."""
+    """Rewritten files that are not committed, and the version they were made from."""
 
     table: Table
     rewrites: tuple[Any, ...]
@@ -29,7 +29,7 @@ class StagedCompaction(msgspec.Struct, frozen=True):
 
 
 def stage_compaction(table: Table, *, target_rows: int = 1_048_576) -> StagedCompaction | None:
-    """Rewrite small fragments into large ones. None when there is nothing to gain."""
+    """Rewrites small fragments into large ones. Returns None if there is nothing to compact."""
     try:
         plan = Compaction.plan(table.dataset, options={"target_rows_per_fragment": target_rows})
         inherited = _inherited(table.dataset)
@@ -45,10 +45,10 @@ def stage_compaction(table: Table, *, target_rows: int = 1_048_576) -> StagedCom
 
 
 def _inherited(dataset: Any) -> set[int]:
-    """Fragments covered by an index whose files lie in a parent branch. They must stay as they are.
+    """Fragments covered by an index whose files are in a parent branch. They must not be rewritten.
 
-    Rewriting one, Lance writes the index that follows it into the branch and goes on looking for it in the parent: every
-    later query by that index fails.
+    If one is rewritten, Lance writes the updated index into the branch but still looks for it in the parent. Every later query with
+    that index then fails.
     """
     return {
         int(fragment)
@@ -60,37 +60,37 @@ def _inherited(dataset: Any) -> set[int]:
 
 
 def commit_compaction(staged: StagedCompaction) -> Table:
-    """Move HEAD along the chain and prove, by the files found there, that nothing else came between."""
+    """Moves HEAD along the chain, and verifies by the data files that no other commit came between."""
     refuse_forked_child()
     table, ref = staged.table, staged.table.ref
     if table.head() != ref.version:
-        moved = f"{ref.path} moved past version {ref.version} while it was compacted"
+        moved = f"{ref.path} moved past version {ref.version} while it was compacted; retry"
         raise ConflictError(Kind.READ_SET_CHANGED, moved, table=ref.path, expected=ref.version)
     home = ref.home
     settle(table.root, [NewFile(f"{home}/{path}", size) for path, size in _new_data_files(staged).items()])
-    handle = open_dataset(table.root, ref)  # a handle of its own: Compaction.commit advances the one it is given
+    handle = open_dataset(table.root, ref)  # a separate handle, because Compaction.commit advances the handle it is given
     reach(Fault.STAGE_BEFORE_COMMIT)
     try:
         Compaction.commit(handle, list(staged.rewrites))
     except raised_by_lance() as error:
-        # The first of the two may have landed; only an unmoved local HEAD says that nothing did.
+        # The first of the two commits may have succeeded. Only an unmoved HEAD on a disk proves that none did.
         still = table.root.is_local and table.head() == ref.version
         outcome = Outcome.DID_NOT_HAPPEN if still else Outcome.UNKNOWN
         raise lance_error(error, doing="commit the compaction of", path=table.root.of(ref.home), outcome=outcome) from error
     reach(Fault.STAGE_AFTER_COMMIT)
     after = ref.at(handle.version)
     if handle.version != ref.version + CHAIN or _data_files(handle) != _expected(staged):
-        strange = f"compacting {ref.path} from version {ref.version} left version {handle.version} and files that are not its own"
-        raise OmniGraphError(Kind.DRIFT, strange, table=ref.path, expected=ref.version + CHAIN, actual=handle.version)
+        drift = f"the compaction of {ref.path} from version {ref.version} ended at version {handle.version} with files of another writer"
+        raise OmniGraphError(Kind.DRIFT, drift, table=ref.path, expected=ref.version + CHAIN, actual=handle.version)
     versions = [version_file(version) for version in range(ref.version + 1, handle.version + 1)]
     settle_visible(table.root, [f"{home}/{file}" for file in (*_new_index_files(staged, handle), *versions)])
     return Table(table.root, after, open_dataset(table.root, after))
 
 
 def _expected(staged: StagedCompaction) -> set[str]:
-    """The base's data files, less those rewritten, plus ours, whose names nobody else can have chosen.
+    """The data files of the base, without the rewritten ones, with the new ones. The names of the new files are unique.
 
-    Not the operations' names: pylance cannot read back a rewrite that moved an index along.
+    The transactions cannot be compared instead, because pylance cannot read back a rewrite that updated an index.
     """
     rewritten = {file for rewrite in staged.rewrites for file, _ in _named(rewrite, "original_fragments")}
     return (_data_files(staged.table.dataset) - rewritten) | set(_new_data_files(staged))
@@ -101,7 +101,7 @@ def _data_files(dataset: Any) -> set[str]:
 
 
 def _new_data_files(staged: StagedCompaction) -> dict[str, int | None]:
-    """The files of the rewritten rows, with the size of each."""
+    """The data files of the rewritten rows, with their sizes."""
     return dict(file for rewrite in staged.rewrites for file in _named(rewrite, "new_fragments"))
 
 
@@ -111,7 +111,7 @@ def _named(rewrite: Any, side: str) -> list[tuple[str, int | None]]:
 
 
 def _new_index_files(staged: StagedCompaction, after: Any) -> list[str]:
-    """Indexes follow the rows they cover to new addresses, into new files."""
+    """The files of indexes that Lance rewrote, because the rows they cover have new addresses."""
     root, home = staged.table.root, staged.table.ref.home
     new = _segments(after) - _segments(staged.table.dataset)
     return [file.removeprefix(f"{home}/") for uuid in sorted(new) for file in root.objects.list(f"{home}/_indices/{uuid}")]

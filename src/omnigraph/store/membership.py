@@ -1,8 +1,8 @@
-"""Values, and columns to look up among them -> for each row of the columns the place of its value: built once, probed by batch.
+"""A set of values and columns to look up -> for each row, the position of its value in the set. Built once, probed by batch.
 
-`pc.is_in` and `pc.index_in` build their hash table anew in each call, so called once a batch they cost batches times values. `Members`
-holds such a table in memory; `KeySet` takes values from a stream and goes to temporary files when they are too many for memory. Both
-find what those kernels find: the first of equal values, floats by their bits, a null where null is among the values.
+`pc.is_in` and `pc.index_in` build a hash table in each call, so called for each batch they cost batches times values. `Members` holds
+one hash table in memory. `KeySet` takes values from a stream, and spills to temporary files if they exceed a memory limit. Both find
+what the kernels find: the first of equal values, floats by their bits, and a null if null is among the values.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 FEW: Final = 1_024
-"""For so few values the kernel's own table, made for every batch, costs less than ours."""
+"""Up to this many values, the kernel's hash table, built for each batch, costs less than ours."""
 LIMIT_BYTES: Final = 256 << 20
-"""How many bytes of values a `KeySet` holds in memory. Its table takes about as much again."""
+"""How many bytes of values a `KeySet` holds in memory. Its hash table takes about as much again."""
 PARTITION_BITS: Final = 5
 PARTITIONS: Final = 1 << PARTITION_BITS
 LEVELS: Final = 4
-"""A partition that is too large itself is partitioned again, so often. What is too large then is one value many times."""
+"""How often a partition that is too large is partitioned again. If it is still too large, it holds one value many times."""
 
 _NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 _VALUE: Final = "value"
 _PLACE: Final = "place"
-_SPILL: Final = "keep keys that do not fit in memory in the temporary folder"
+_SPILL: Final = "spill keys to the temporary directory"
 
 
 class _Slots(NamedTuple):
-    """Fingerprints in ascending order, each at its slot or as near behind it as there is room; an empty slot is greater than all."""
+    """A hash table: fingerprints in ascending order, each at its slot or at the next free one. An empty slot holds the maximum."""
 
     tags: Hashes
     places: npt.NDArray[np.int32] | Places
     shift: np.uint64
 
     def find(self, wanted: Hashes) -> Places:
-        """The place of each fingerprint, or -1."""
+        """The position of each fingerprint, or -1 if it is missing."""
         slots = (wanted >> self.shift).astype(np.int64)
         tags = self.tags[slots]
         further = np.flatnonzero(tags < wanted)
@@ -60,10 +60,10 @@ class _Slots(NamedTuple):
 
 
 class Members:
-    """Values in memory, each known by the place where it stands first."""
+    """A set of values in memory. Finds the position of the first occurrence of a value."""
 
     def __init__(self, values: Column, *, match_nulls: bool = True, few: int = FEW) -> None:
-        """`match_nulls`: a null is found if there is one among the values."""
+        """`match_nulls`: a null matches a null among the values."""
         self._values = _plain(whole(values))
         self._match_nulls: Final = match_nulls
         self._null: Final = _first_null(self._values) if match_nulls else -1
@@ -73,16 +73,16 @@ class Members:
         return len(self._values)
 
     def find(self, column: Column) -> Places:
-        """For each row the place of its value, or -1."""
+        """For each row, the position of its value, or -1 if it is missing."""
         found = [self._find(_plain(chunk)) for chunk in chunks_of(column)]
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
     def has(self, column: Column) -> Mask:
-        """For each row whether its value is there."""
+        """For each row, whether its value is in the set."""
         return self.find(column) >= 0
 
     def locate(self, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[Located]:
-        """The rows with the places of their values in the column `on`."""
+        """The rows, with the positions of their values in the column `on`."""
         return (Located(batch, self.find(batch.column(on))) for batch in batches)
 
     def _find(self, column: pa.Array) -> Places:
@@ -91,7 +91,7 @@ class Members:
             kernel: Places = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
             return kernel
         if _family(column.type) != _family(self._values.type):
-            raise pa.ArrowTypeError(f"values of type {column.type} are looked up among values of type {self._values.type}")
+            raise pa.ArrowTypeError(f"cannot look up values of type {column.type} among values of type {self._values.type}")
         places = np.empty(len(column), np.int64)
         for start in range(0, len(column), BLOCK_ROWS):
             part = column.slice(start, BLOCK_ROWS)
@@ -101,7 +101,7 @@ class Members:
         return places
 
     def _true(self, column: pa.Array, places: Places) -> Places:
-        """The places at which the value is the same, and not only its fingerprint."""
+        """Replaces by -1 the positions at which only the fingerprint is equal, and not the value."""
         if is_short(column.type):
             return places
         met = np.flatnonzero(places >= 0)
@@ -113,14 +113,14 @@ class Members:
 
 
 class Located(NamedTuple):
-    """Rows, and for each the place of its value among others, -1 if it is not there."""
+    """Rows, and the position of the value of each, or -1 if it is missing."""
 
     rows: pa.RecordBatch
     places: Places
 
 
 class KeySet:
-    """Values from a stream: in memory up to a limit, past it in temporary files, partitioned by their fingerprints."""
+    """A set of values from a stream. Past a memory limit, it is in temporary files, partitioned by fingerprint."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES, few: int = FEW, level: int = 0) -> None:
         self._limit_bytes: Final = limit_bytes
@@ -147,8 +147,8 @@ class KeySet:
         return self._spilled is not None
 
     def add(self, column: Column) -> None:
-        """More values, behind those that are there."""
-        assert self._members is None, "values come before the first is looked up"
+        """Appends values. Must not be called after `locate`."""
+        assert self._members is None, "add must not be called after locate"
         for chunk in chunks_of(column):
             if not len(chunk):
                 continue
@@ -160,7 +160,7 @@ class KeySet:
             self._spill()
 
     def locate(self, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[Located]:
-        """The rows with the places of their values in the column `on`. In their order, unless the values are in files."""
+        """The rows, with the positions of their values in the column `on`. Keeps the order of the rows, unless the values are in files."""
         if self._spilled is not None:
             return self._locate_by_partition(self._spilled, batches, on)
         if not self._count:
@@ -189,13 +189,13 @@ class KeySet:
             for batch in spilled.read(part):
                 keys.add(batch.column(_VALUE))
                 numbers.append(batch.column(_PLACE).to_numpy())
-            places = np.concatenate([*numbers, np.full(1, -1, np.int64)])  # the last one is that of what is not there
+            places = np.concatenate([*numbers, np.full(1, -1, np.int64)])  # index -1 selects the last entry, so a missing value stays -1
             for rows, found in keys.locate(probes.read(part), on=on):
                 yield Located(rows, places[found])
 
 
 class _Partitions:
-    """Rows in one temporary file for each partition of the values of a column. The files go with the object."""
+    """Rows in temporary files, one for each partition of the values of a column. The files are removed with the object."""
 
     def __init__(self, level: int) -> None:
         self._shift = np.uint64(level * PARTITION_BITS)
@@ -224,7 +224,7 @@ class _Partitions:
             raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
 
     def read(self, part: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition in the order in which they came."""
+        """The rows of a partition, in the order in which they were added."""
         if (writer := self._writers.get(part)) is None:
             return
         try:
@@ -244,12 +244,12 @@ class _Partitions:
 
 
 def is_in(column: Column, values: Column) -> Mask:
-    """For each row whether its value is among these, asked once: who asks for many batches makes `Members` of the values."""
+    """For each row, whether its value is in `values`. For many batches, build `Members` once instead."""
     return Members(values).has(column)
 
 
 def repeated(values: Column) -> Places:
-    """Where a value stands that stood before. Mostly none does, and that is soon known: their fingerprints all differ."""
+    """The positions of repeated values, without their first occurrences. If all fingerprints differ, there are none."""
     numbers = np.sort(np.concatenate([np.empty(0, np.uint64), *map(fingerprints, chunks_of(values))]))
     if (numbers[1:] != numbers[:-1]).all():
         return np.empty(0, np.int64)
@@ -262,7 +262,7 @@ def matching(keys: Members | KeySet, batches: Iterable[pa.RecordBatch], *, on: s
 
 
 def others(keys: Members | KeySet, batches: Iterable[pa.RecordBatch], *, on: str) -> Iterator[pa.RecordBatch]:
-    """The rows whose value in the column `on` is no key."""
+    """The rows whose value in the column `on` is not a key."""
     return (_filtered(rows, places < 0) for rows, places in keys.locate(batches, on=on))
 
 
@@ -271,7 +271,7 @@ def _filtered(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
 
 
 def _slots(values: pa.Array) -> _Slots | None:
-    """A table of the values that are not null; None when two different ones have one fingerprint."""
+    """The hash table of the non-null values. Returns None if two different values have the same fingerprint."""
     numbers = fingerprints(values)
     valid = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
     if valid is not None:
@@ -289,11 +289,11 @@ def _slots(values: pa.Array) -> _Slots | None:
 
 
 def placed(tags: Hashes, places: Places) -> _Slots:
-    """Distinct fingerprints in ascending order, laid out for `find`."""
+    """Builds the hash table from distinct fingerprints in ascending order."""
     count = np.arange(len(tags))
     bits = max(1, (3 * len(tags) // 2).bit_length())
     shift = np.uint64(64 - bits)
-    # One behind the other, none before its slot: what stands before pushes what comes.
+    # Each entry is at its slot or later, and after the entry before it.
     slots = count + np.maximum.accumulate((tags >> shift).astype(np.int64) - count)
     size = max(1 << bits, int(slots.max(initial=0)) + 1) + 1
     held_tags = np.full(size, _NOWHERE)
@@ -320,7 +320,7 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def _family(type_: pa.DataType) -> pa.DataType:
-    """The type, of texts and bytes whatever the width of their offsets."""
+    """The type, with 32-bit offsets for text and binary."""
     if pa.types.is_large_string(type_):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(type_) else type_

@@ -1,4 +1,4 @@
-"""A graph's URI -> its canonical form; a name inside a graph -> the same name, checked."""
+"""A graph's URI -> its canonical form. The name of an object -> the same name, checked."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from urllib.parse import unquote
 
 from omnigraph.errors import InvalidInput, Kind, Unsupported, redacted
 
-# What an interrupted local write leaves behind ends in this; no object may, so that a listing can tell them apart.
+# The suffix of temporary files, which an interrupted local write leaves behind. No object may have it, so that listings can skip them.
 RESIDUE: Final = ".omnigraph-tmp"
 
 Names = list[str]
-"""What a listing returns. A class with a method `list` cannot write that type."""
+"""The result of a listing. A class with a method `list` cannot use `list[str]` in annotations."""
 
 _S3: Final = "s3://"
 _MEMORY: Final = "memory://"
 
 
 def canonical_uri(uri: str) -> str:
-    """One spelling per place: absolute and free of symlinks for a folder, as given less a trailing slash elsewhere (A-08, A-12)."""
+    """The canonical form of a URI: an absolute path without symlinks for a directory, else without a trailing slash (A-08, A-12)."""
     if not uri or not _is_text(uri):
         raise InvalidInput(
-            Kind.INVALID_ARGUMENT, f"{uri!r} is not a URI; give a folder, file://, s3://bucket/prefix or memory://name", uri=uri
+            Kind.INVALID_ARGUMENT, f"{uri!r} is not a URI; use a directory, file://, s3://bucket/prefix or memory://name", uri=uri
         )
     if uri.startswith("file:"):
         return os.path.realpath(_file_path(uri))
@@ -34,7 +34,7 @@ def canonical_uri(uri: str) -> str:
     if uri.startswith(_MEMORY):
         return _memory_name(uri)
     clean = redacted(uri)
-    raise Unsupported(Kind.UNSUPPORTED, f"cannot store a graph at {clean!r}; use a folder, file://, s3:// or memory://", uri=clean)
+    raise Unsupported(Kind.UNSUPPORTED, f"cannot store a graph at {clean!r}; use a directory, file://, s3:// or memory://", uri=clean)
 
 
 def is_local(canonical: str) -> bool:
@@ -42,37 +42,35 @@ def is_local(canonical: str) -> bool:
 
 
 def s3_place(uri: str) -> tuple[str, str]:
-    """The bucket and the key prefix of an `s3://` URI, decoded exactly as Lance decodes them, so that both write to one place."""
+    """The bucket and the key prefix of an `s3://` URI, decoded as Lance decodes them, so that both write to the same location."""
     bucket, _, encoded = uri.removeprefix(_S3).removesuffix("/").partition("/")
     prefix = unquote(encoded, errors="surrogateescape")
     if "@" in bucket:
         clean = redacted(uri)
-        raise InvalidInput(
-            Kind.INVALID_ARGUMENT, f"{clean!r} carries credentials; leave them out and give them in storage_options", uri=clean
-        )
-    # Lance cuts a URI at '#' and '?' without a word, and would put its tables elsewhere than we put our objects.
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{clean!r} contains credentials; pass them in storage_options instead", uri=clean)
+    # Lance silently truncates a URI at '#' and '?', and would write its tables to another location than our objects.
     if not bucket or "#" in uri or "?" in uri or (encoded and _broken(prefix)):
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
-            f"{uri!r} does not name a place; write s3://bucket/prefix without '#', '?', '//' or dot segments",
+            f"{uri!r} is not a valid location; use s3://bucket/prefix without '#', '?', '//' or dot segments",
             uri=uri,
         )
     return bucket, prefix
 
 
 def check_path(path: str) -> str:
-    """`path`, if it names an object below the root; refused otherwise."""
+    """Returns `path` if it names an object below the root, else raises InvalidInput."""
     if not path or _broken(path) or path.endswith(RESIDUE):
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
-            f"{path!r} does not name an object; names are relative, '/'-separated, without dot segments, and do not end in {RESIDUE!r}",
+            f"{path!r} is not a valid object name; names are relative, '/'-separated, without dot segments, and do not end in {RESIDUE!r}",
             path=path,
         )
     return path
 
 
 def check_prefix(prefix: str) -> str:
-    """`prefix` less its trailing slash; "" is the root."""
+    """Returns `prefix`, checked and without a trailing slash. "" is the root."""
     return check_path(prefix.removesuffix("/")) if prefix else ""
 
 
@@ -92,15 +90,15 @@ def _file_path(uri: str) -> str:
     if rest.startswith("//"):
         host, slash, below = rest[2:].partition("/")
         if host not in ("", "localhost"):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} names the host {host!r}; file:// reaches this machine only", uri=uri)
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} names the host {host!r}; file:// supports only this machine", uri=uri)
         rest = slash + below
     if not rest.startswith("/"):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} is not absolute; write file:///folder", uri=uri)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} is not absolute; use file:///directory", uri=uri)
     return unquote(rest, errors="surrogateescape")
 
 
 def _memory_name(uri: str) -> str:
     name = uri.removesuffix("/")
     if len(name) <= len(_MEMORY):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} has no name; write memory://name", uri=uri)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{uri!r} has no name; use memory://name", uri=uri)
     return name

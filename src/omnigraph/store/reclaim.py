@@ -1,4 +1,4 @@
-"""A table and a floor -> the versions below it, and their removal with every file that no other version or native branch needs."""
+"""A table and a version -> the older versions, and their removal with all files that no other version or native branch needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERED: Final = len(version_file(0).rpartition("/")[2])
 
 
 def versions_below(table: Table, floor: int) -> list[int]:
-    """The versions of this native branch that are there and older than `floor`, by one listing of their names."""
+    """The existing versions of this native branch that are older than `floor`. Costs one listing."""
     names = {name.rpartition("/")[2] for name in table.root.objects.list(f"{table.ref.home}/_versions")}
     newest = 2**64 - 1
     found = (newest - int(name.removesuffix(".manifest")) for name in names if name.endswith(".manifest") and len(name) == _NUMBERED)
@@ -21,10 +21,10 @@ def versions_below(table: Table, floor: int) -> list[int]:
 
 
 def remove_versions(table: Table, versions: Sequence[int]) -> None:
-    """Remove exactly these versions, and what only they needed. Those that are gone already are no obstacle.
+    """Removes exactly these versions and the files that only they need. Ignores versions that are already removed.
 
-    Lance keeps a version that a native branch was made from. Files of a writer that has not committed yet are never touched:
-    they are unverified, and removing them would make its later commit unreadable.
+    Lance keeps a version that a native branch was made from. Files of a writer that has not committed are never removed, because its
+    later commit would be unreadable.
     """
     if not versions:
         return

@@ -1,4 +1,4 @@
-"""Native branches of one Lance table: made from an exact version, removed with their files, and written to before they exist."""
+"""A table version and a name -> a native branch of the Lance table: creation, removal, and data files written before it exists."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LABEL: Final = 40
 
 
 def fresh_ref(branch: str) -> str:
-    """A native name nobody has used: a readable part of the graph branch's name, and 16 hex digits.
+    """A new, unused native name: a readable part of the graph branch's name, and 16 hex digits.
 
-    Fresh names are why an interrupted fork blocks nobody, and why a writer that was paused while its branch was deleted
-    and made again commits to a dead folder instead of into the new branch.
+    Because names are never reused, an interrupted fork does not block another one. A writer that was suspended while its branch was
+    deleted and created again commits to an abandoned directory, and not to the new branch.
     """
     label = _DOTS.sub(".", _UNSAFE.sub("_", branch)).strip("._-")[:_LABEL] or "branch"
     return f"{label}-{secrets.token_hex(8)}"
@@ -40,7 +40,7 @@ def ref_file(name: str) -> str:
 
 
 def create_ref(table: Table, name: str) -> Table:
-    """Make native branch `name` from exactly this table's version. The result is the branch, at the same version."""
+    """Creates native branch `name` from exactly this version. Returns the branch, at the same version."""
     _check(name)
     ref = TableRef(table.ref.path, name, table.ref.version)
     try:
@@ -52,14 +52,14 @@ def create_ref(table: Table, name: str) -> Table:
 
 
 def _check(name: str) -> None:
-    # Deleting an empty name would delete every branch's files.
+    # Deleting a branch with an empty name would delete the files of all branches.
     if not name.strip(".") or _UNSAFE.search(name):
-        rule = f"{name!r} cannot name a native branch: letters, digits, '.', '_' and '-' only"
+        rule = f"{name!r} is not a valid name of a native branch; use only letters, digits, '.', '_' and '-'"
         raise InvalidInput(Kind.INVALID_ARGUMENT, rule, name=name)
 
 
 def keep_ref(root: Root, path: str, name: str) -> None:
-    """Check and flush the reference of a native branch that somebody else made, before anything leans on it."""
+    """Checks and flushes the reference of a native branch that another writer created, before anything depends on it."""
     settle_visible(root, [f"{path}/{ref_file(name)}"])
 
 
@@ -68,34 +68,34 @@ def has_ref(root: Root, path: str, name: str) -> bool:
 
 
 def native_refs(root: Root, path: str) -> list[str]:
-    """The native branches of a table, by one listing of their names."""
+    """The native branches of a table. Costs one listing."""
     folder = ref_file("").rpartition("/")[0]
     found = root.objects.list(f"{path}/{folder}")
     return [name.rpartition("/")[2].removesuffix(".json") for name in found if name.endswith(".json")]
 
 
 def delete_ref(root: Root, path: str, name: str) -> None:
-    """Remove a native branch and its files, also when only one of the two is there (P-14). Nothing there is success.
+    """Removes a native branch and its files. Succeeds if one of the two, or both, are already gone (P-14).
 
-    Refused while another native branch was made from it: that one reads its files. Lance's own call is of no use here: it reads
-    every reference of the table first, and fails on one that a power cut left empty.
+    Refused if another native branch was made from it, because that one reads its files. Lance's own call is not used: it first reads
+    every reference of the table, and fails on one that a power failure left empty.
     """
     _check(name)
     if children := sorted(child for child in native_refs(root, path) if child != name and _parent(root, path, child) == name):
-        message = f"native branch {name!r} of {path} has others made from it ({', '.join(children[:5])}); delete those first"
+        message = f"other native branches of {path} were made from {name!r} ({', '.join(children[:5])}); delete those first"
         raise ConflictError(Kind.BRANCH_HAS_CHILDREN, message, table=path, children=children)
     root.objects.delete(f"{path}/{ref_file(name)}")
     root.objects.delete_prefix(f"{path}/tree/{name}")
 
 
 class _Reference(msgspec.Struct, rename="camel"):
-    """What Lance keeps of a native branch, as far as we ask for it."""
+    """The part that we use of Lance's reference to a native branch."""
 
     parent_branch: str | None = None
 
 
 def _parent(root: Root, path: str, name: str) -> str | None:
-    """The native branch that this one was made from. One whose reference is not whole was never used."""
+    """The native branch that this one was made from. A branch with an incomplete reference was never used, so it has no parent."""
     body = root.objects.get_if_exists(f"{path}/{ref_file(name)}")
     try:
         return None if body is None else msgspec.json.decode(body, type=_Reference).parent_branch
@@ -104,10 +104,10 @@ def _parent(root: Root, path: str, name: str) -> str | None:
 
 
 def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
-    """Write data files of a native branch that does not exist yet, for `stage.put_files` once it does.
+    """Writes data files of a native branch that does not exist yet, for `stage.put_files` after its creation.
 
-    Such files count their field ids from zero; the table may not (a dropped and an added column leave a gap), and then
-    values land in the wrong column without any error. So the ids are mapped to the table's.
+    Such files number their fields from zero. The table may not: a dropped column leaves a gap, and values would silently appear in the
+    wrong column. So the field ids are mapped to those of the table.
     """
     _check(name)
     if not len(rows):
@@ -135,7 +135,7 @@ def _mapped(file: Any, ids: list[int]) -> Any:
 
 
 def _field_ids(fields: Any) -> Iterator[int]:
-    """Field ids in the order in which a writer counts them: parents before their children."""
+    """Field ids in the order in which a writer numbers them: parents before their children."""
     for field in fields:
         yield field.id()
         yield from _field_ids(field.children())

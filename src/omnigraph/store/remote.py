@@ -1,4 +1,4 @@
-"""Byte objects in memory and on S3, through obstore: the same object-store core that Lance uses."""
+"""A `memory://` or `s3://` URI -> byte objects, through obstore, which is built on the same Rust library as Lance."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
 
-# Keys that only Lance reads, and what they are for us: another name, a retry setting, or nothing.
+# Option keys of Lance that obstore does not know: renamed, read as retry settings, or ignored.
 _RENAMED: Final = {"request_timeout": "timeout"}
 _MAX_RETRIES: Final = "client_max_retries"
 _RETRY_TIMEOUT: Final = "client_retry_timeout"
 _LANCE_ONLY: Final = frozenset({"download_retry_count"})
 _ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-# Three minutes of silence (obstore's default) is too long for an object of a few kilobytes.
+# obstore's default of three minutes is too long for an object of a few kilobytes.
 _DEFAULT_RETRIES: Final = "6"
 _DEFAULT_RETRY_SECONDS: Final = "30"
 _PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
-# S3 says "not found" of an object in a bucket that does not exist; to us that is a wrong setting, not an absent object.
+# S3 answers "not found" for an object in a bucket that does not exist. That is a configuration error, not a missing object.
 _NO_BUCKET: Final = "NoSuchBucket"
 
-# The one piece of state of this module: `memory://name` is the name of a place, so opening it twice in one process must
-# reach the same bytes, as it does for a folder or a bucket. It lives as long as the process.
+# Global, because `memory://name` names a location: opening it twice in one process must reach the same bytes, as with a directory or a
+# bucket. It lives as long as the process.
 _memory: Final[dict[str, MemoryStore]] = {}
 _memory_guard: Final = threading.Lock()
 
@@ -78,20 +78,20 @@ def _s3(canonical: str, options: Mapping[str, str]) -> S3Store:
 
 
 def _check_options(canonical: str, options: Mapping[str, str]) -> None:
-    """Settings that obstore takes and then panics over, when it makes the first request. Their values may be secret: none is shown."""
+    """Refuses settings that obstore accepts but that make its first request panic. Messages do not show values, which may be secret."""
     surroundings = {f"the environment variable {name}": os.environ[name] for name in _ENDPOINTS if name in os.environ}
     for name, value in {**surroundings, **{f"the storage option {key!r}": value for key, value in options.items()}}.items():
         if isinstance(value, str) and not value.isprintable():
-            raise _misconfigured(canonical, f"{name} holds a control character")
+            raise _misconfigured(canonical, f"{name} contains a control character")
         if "endpoint" in name.lower() and isinstance(value, str) and not _is_endpoint(value):
-            raise _misconfigured(canonical, f"{name} is no URL of a server; write http://host:port or https://host")
+            raise _misconfigured(canonical, f"{name} is not the URL of a server; use http://host:port or https://host")
 
 
 def _is_endpoint(value: str) -> bool:
     try:
         parts = urlsplit(value)
         server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        # A query would be sent with no request that is signed, and would be shown with every one that fails.
+        # A query would break signed requests, and would appear in the message of every failed one.
         return server and not re.search(r"[\s<>\"{}|\\^`?#]", value)
     except ValueError:
         return False
@@ -102,10 +102,10 @@ def _misconfigured(canonical: str, reason: str) -> StorageError:
 
 
 class RemoteObjects:
-    """Objects of one obstore store. A token is the store's entity tag.
+    """Objects in an obstore store. A token is an entity tag of the store.
 
-    `once` is the same store without retries. A conditional write goes through it: a request that was applied and whose
-    answer was lost would, sent again, be told that somebody else has the object, and the winner would believe it lost.
+    `once` is the same store without retries, for conditional writes. If a write succeeds but its response is lost, a retry finds the
+    object and fails, and the writer would wrongly conclude that another writer created it.
     """
 
     is_local = False
@@ -133,7 +133,7 @@ class RemoteObjects:
         check_path(path)
         reach(Fault.OBJECT_BEFORE_LINK)
         with self._wrapping("write", path, write=True):
-            # Never in parts: a control object is small, and an abandoned upload in parts is residue that nobody lists.
+            # Never multipart: control objects are small, and an abandoned multipart upload leaves parts that listings do not show.
             result = obstore.put(self._store, path, data, use_multipart=False)
         reach(Fault.OBJECT_AFTER_LINK)
         return self._token(path, result["e_tag"])
@@ -199,7 +199,7 @@ class RemoteObjects:
     def rename(self, source: str, target: str) -> None:
         check_path(source)
         check_path(target)
-        if source == target:  # copying onto itself and then deleting the source would lose it
+        if source == target:  # a copy onto itself and a delete of the source would lose the object
             if self._fetch(source, limit_bytes=None) is None:
                 raise self._not_found(source)
             return
@@ -226,7 +226,7 @@ class RemoteObjects:
             if limit_bytes is not None and size > limit_bytes:
                 raise ResourceLimitExceeded(
                     Kind.RESOURCE_LIMIT,
-                    f"{self._at(path)} has {size} bytes, more than the {limit_bytes} that may be read here",
+                    f"{self._at(path)} has {size} bytes, more than the limit of {limit_bytes}",
                     resource="object_bytes",
                     limit=limit_bytes,
                     actual=size,
@@ -234,7 +234,7 @@ class RemoteObjects:
             return bytes(result.bytes()), result.meta["e_tag"]
 
     def _put_conditionally(self, path: str, data: bytes, mode: PutMode) -> str | None:
-        """One attempt, and more only while the store is known to have done nothing."""
+        """Makes one attempt. Retries only if the store certainly changed nothing."""
         check_path(path)
         for pause in (*_PAUSES_SECONDS, None):
             reach(Fault.OBJECT_BEFORE_LINK)
@@ -263,7 +263,8 @@ class RemoteObjects:
     def _token(self, path: str, tag: str | None) -> str:
         if tag is None:
             raise StorageError(
-                Kind.STORAGE_UNSUPPORTED, f"the object store gave no entity tag for {self._at(path)}; a graph needs conditional writes"
+                Kind.STORAGE_UNSUPPORTED,
+                f"the object store returned no entity tag for {self._at(path)}; use a store that supports conditional writes",
             )
         return tag
 

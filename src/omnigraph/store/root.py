@@ -1,4 +1,4 @@
-"""Where a graph lives -> what every storage call needs: canonical URI, options, byte objects, one shared Lance session."""
+"""A graph's URI -> the context of every storage call: canonical URI, options, byte objects, one shared Lance session."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from omnigraph.store.process import refuse_forked_child
 
 FSYNC_ENVIRONMENT: Final = "OMNIGRAPH_FSYNC"
 SIDE_BY_SIDE: Final = 4
-"""Small writes and flushes under way at once. A journaling file system makes one of four flushes (1.2 ms; in turn 4.7)."""
+"""How many small writes and flushes run concurrently. A journaling file system combines four flushes (1.2 ms; one by one 4.7 ms)."""
 
 
 class Root:
-    """One graph's place. Handles opened through one root share one session, and so its caches and its I/O counters."""
+    """The location of one graph. Handles opened through one root share one session, with its caches and I/O counters."""
 
     def __init__(self, objects: Objects, *, storage_options: Mapping[str, str] | None = None) -> None:
         refuse_forked_child()
@@ -31,9 +31,9 @@ class Root:
         self.storage_options: Final = dict(storage_options or {})
         self.session: Final = Session()
         self.flushed: Final[set[str]] = set()
-        """Folders whose own entry is known to be on disk: durable.py flushes the way to a new one once."""
+        """Directories whose path is flushed. `durable.py` flushes the ancestors of a new directory once."""
         self.index_damage: Final[dict[str, IndexDamage | None]] = {}
-        """By the uuid of an index that was looked at, what is wrong with it; None for nothing (intact.py)."""
+        """The damage of each checked index, by uuid. None for an intact index. See `intact.py`."""
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
 
@@ -42,21 +42,21 @@ class Root:
         return f"{self.uri}/{path}"
 
     def is_there(self) -> bool:
-        """Is there a folder to hold the graph? An object store needs none."""
+        """Whether the directory of the graph exists. Always true on an object store."""
         return not self.is_local or os.path.isdir(self.uri)
 
     def remove_if_empty(self, path: str = "") -> None:
-        """Take a folder away that was made for nothing. One that others use is not empty, and stays."""
+        """Removes a directory if it is empty."""
         if self.is_local:
             with suppress(OSError):
                 os.rmdir(os.path.join(self.uri, path) if path else self.uri)
 
 
 def open_root(uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> Root:
-    """A root for a graph's URI. Touches nothing: whether a graph is there is the manifest's question."""
+    """The root for a graph's URI. Writes nothing, and does not check whether there is a graph."""
     refuse_forked_child()
     options = dict(storage_options or {})
     root = Root(open_objects(os.fspath(uri), storage_options=options), storage_options=options)
     if root.is_local and os.path.exists(root.uri) and not os.path.isdir(root.uri):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{root.uri} is a file; a graph is a folder", path=root.uri)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{root.uri} is a file; a graph needs a directory", path=root.uri)
     return root

@@ -1,9 +1,9 @@
-"""A table and a change -> files written and a transaction held; then `commit` moves HEAD by exactly one, or not at all.
+"""A table and a change -> written files and a staged transaction, which `commit` applies by moving HEAD by exactly one version.
 
-Staging never moves HEAD. Only `commit` does (and `advance`, its first half), on the handle the change was staged on: a
+Staging never moves HEAD. Only `commit` does (and `advance`, its first half), on the handle on which the change was staged: a
 transaction staged on one branch and committed on another succeeds and leaves the table unreadable. Every transaction is **fenced**:
-it names fragment 0 of its base as updated, so that any two changes from one base collide. Lance would otherwise rebase the second
-onto the first, and a staged upsert has lost the filter that protects new keys.
+it lists fragment 0 of its base as updated, so that any two changes from one base conflict. Otherwise Lance would rebase the second
+onto the first, and a staged upsert no longer has the filter that protects new keys.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, Where, one_of,
 from omnigraph.store.take import blob_files
 
 IN_LIST = 1_000
-"""Up to this many keys are looked up by an IN list (an index can answer it); past it one pass over the key column is cheaper."""
+"""Up to this many keys are looked up by an IN list, which can use an index. Past it, a scan of the key column is cheaper."""
 
 
 BATCH_ROWS = 65_536
-"""Rows of a key column that are looked up together."""
+"""How many rows of a key column are looked up together."""
 
 
 class Keys(Protocol):
-    """Keys in memory or in files: they can be read again and again."""
+    """Keys in memory or in files. They can be read repeatedly."""
 
     @property
     def rows(self) -> int: ...
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Batches with these columns; `KEY` is the only one that is asked for."""
+        """Batches with these columns. Callers pass only `KEY`."""
         ...
 
 
 class HeldKeys(msgspec.Struct, frozen=True):
-    """Keys that are a column in memory."""
+    """Keys in a column in memory."""
 
     column: Column
 
@@ -69,7 +69,7 @@ class HeldKeys(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What a staged change will do, known before it is committed."""
+    """How many rows a staged change inserts, updates and deletes."""
 
     inserted: int = 0
     updated: int = 0
@@ -77,9 +77,9 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """A change whose files are written and which nobody can see. `uuid` proves, after a crash, that a commit was ours.
+    """A change whose files are written but not committed. After a crash, `uuid` identifies its commit.
 
-    `files` are those that the change names and that were not checked and flushed yet.
+    `files` are the files that the change names and that are not checked and flushed yet.
     """
 
     table: Table
@@ -93,7 +93,7 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged | None:
-    """Add rows whose keys are known to be new. None when there are none."""
+    """Stages rows whose keys are known to be new. Returns None if there are no rows."""
     if not len(rows):
         return None
     operation = _adding(table, fitted(table, rows), without=np.empty(0, dtype=np.uint64))
@@ -101,9 +101,9 @@ def append(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
 
 
 def write_files(table: Table, rows: pa.Table) -> list[Any]:
-    """Write rows as data files where the table's own lie. Nobody sees them until `put_files` names them in a commit.
+    """Writes rows as data files in the table's directory. They are not visible to readers until `put_files` names them in a commit.
 
-    That no key is among them twice is the caller's to know: a table may be written in many parts.
+    The caller ensures that no key occurs twice, because a table may be written in several parts.
     """
     return _write(table, blobs_last(conformed(table, rows))) if len(rows) else []
 
@@ -117,9 +117,9 @@ def put_files(
     limit_bytes: int = LIMIT_BYTES,
     uuid: str | None = None,
 ) -> Staged | None:
-    """Add data files written earlier; rows of the ids in `replaced` go, or, with `whole`, all others. None when nothing would change.
+    """Stages data files written earlier. Removes the rows whose ids are in `replaced`, or with `whole` all existing rows.
 
-    Up to `limit_bytes` of ids are held in memory, more in temporary files.
+    Returns None if nothing would change. Holds up to `limit_bytes` of ids in memory, and more in temporary files.
     """
     if whole:
         return _replace_all(table, list(fragments), uuid)
@@ -140,11 +140,11 @@ def put_files(
 
 
 def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged | None:
-    """Replace rows whose key exists, add the others: one transaction, never a delete and an add (W-01). None for no rows."""
+    """Stages a replacement of rows whose key exists and an insert of the others, in one transaction (W-01). Returns None for no rows."""
     if not len(rows):
         return None
     checked = fitted(table, rows)
-    if len(checked) <= IN_LIST:  # looking keys up takes a third of what planning a merge does
+    if len(checked) <= IN_LIST:  # a lookup of the keys takes a third of the time of planning a merge
         replaced = _addresses_of(table, HeldKeys(checked.column(KEY)))
         counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced))
         return _staged(table, _adding(table, checked, without=replaced), counts, uuid)
@@ -154,22 +154,22 @@ def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
 
 
 def delete_where(table: Table, where: Where, *, uuid: str | None = None) -> Staged | None:
-    """Delete matching rows. None when nothing matches: a delete of nothing must not move HEAD (W-17)."""
+    """Stages a delete of matching rows. Returns None if no row matches: an empty delete must not move HEAD (W-17)."""
     return _delete(table, table.addresses(where), uuid)
 
 
 def delete_keys(table: Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
-    """Delete rows by key. None when no key is there."""
+    """Stages a delete of rows by key. Returns None if no key exists: an empty delete must not move HEAD (W-17)."""
     return _delete(table, _addresses_of(table, HeldKeys(keys)), uuid)
 
 
 def upsert_and_delete(table: Table, rows: pa.Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
-    """Upsert `rows` and delete `keys` in one transaction. A key may not be in both."""
+    """Stages an upsert of `rows` and a delete of `keys` in one transaction. A key must not be in both."""
     if not len(rows):
         return delete_keys(table, keys, uuid=uuid)
     checked, keys = fitted(table, rows), _keys(table, keys)
     if len(both := keys.filter(pa.array(is_in(keys, checked.column(KEY))))):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{both[0]} is both upserted and deleted; say one of the two", id=both[0].as_py())
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{both[0]} is both upserted and deleted; do one of the two", id=both[0].as_py())
     replaced, removed = (_addresses_of(table, HeldKeys(some)) for some in (checked.column(KEY), keys))
     if not len(removed):
         return upsert(table, rows, uuid=uuid)
@@ -179,13 +179,13 @@ def upsert_and_delete(table: Table, rows: pa.Table, keys: Column, *, uuid: str |
 
 
 def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged:
-    """Replace the whole content, in one transaction; `rows` may be empty (W-31: never truncate, then add)."""
+    """Stages a replacement of all rows in one transaction, never a delete and an insert (W-31). `rows` may be empty."""
     return _replace_all(table, _write(table, fitted(table, rows)) if len(rows) else [], uuid)
 
 
 def _replace_all(table: Table, fragments: list[Any], uuid: str | None) -> Staged:
-    """Every fragment goes and these come. Not Lance's own overwrite: that one counts its fields anew, and then neither
-    files written for the table before nor the marks on its columns would fit any more.
+    """Stages a replacement of all fragments. Does not use Lance's overwrite: it renumbers the fields, and then neither files written
+    earlier for the table nor the marks on its columns would fit.
     """
     operation = LanceOperation.Update(
         removed_fragment_ids=[fragment.fragment_id for fragment in table.dataset.get_fragments()],
@@ -199,39 +199,39 @@ def _replace_all(table: Table, fragments: list[Any], uuid: str | None) -> Staged
 
 
 def put_back(table: Table, version: int, *, uuid: str) -> Staged:
-    """Put back what an earlier version showed, as a new version on top. Only for recovery, under the branch's lock.
+    """Stages a new version with the content of an earlier one. Only for recovery, under the branch's lock.
 
-    A restore buries whatever was committed since: the caller has looked at every version between.
+    A restore hides all commits since that version, so the caller must have checked every version between.
     """
     return _staged(table, LanceOperation.Restore(version), Counts(), uuid)
 
 
 def settled(staged: Sequence[Staged]) -> list[Staged]:
-    """The same changes, with all their files checked and flushed at once: a commit that names them may become visible."""
+    """The same changes, with all their files checked and flushed, so that a commit may make them visible."""
     if staged:
         settle(staged[0].table.root, [file for each in staged for file in each.files])
     return [msgspec.structs.replace(each, files=()) for each in staged]
 
 
 def commit(staged: Staged) -> Table:
-    """Move HEAD by one, for good: what `advance` does, on the disk when it returns."""
+    """Moves HEAD by one version, as `advance` does, and flushes the new version before it returns."""
     moved = advance(staged)
     keep(moved.root, [moved.ref])
     return moved
 
 
 def keep(root: Root, refs: Sequence[TableRef]) -> None:
-    """Check and flush the version files of commits, before anything leans on them."""
+    """Checks and flushes the version files of commits, before anything depends on them."""
     settle_visible(root, [f"{ref.home}/{version_file(ref.version)}" for ref in refs])
 
 
 def settle_version(table: Table, *, before: Table) -> None:
-    """Check and flush the files of a version that `before` did not name: its writer died, and nobody knows what it had done."""
+    """Checks and flushes the files of a version that `before` did not name. Its writer died, and may not have flushed them."""
     settle(table.root, {*_named_files(table), *_new_blobs(table, before=before)} - set(_named_files(before)))
 
 
 def _named_files(table: Table) -> Iterator[NewFile]:
-    """Every file below the table's own folder that its version names. What a native branch inherits lies in its parent's."""
+    """Every file in the table's own directory that its version names. Files that a native branch inherits are in its parent's directory."""
     home = table.ref.home
     own = [fragment.metadata for fragment in table.dataset.get_fragments()]
     for fragment in own:
@@ -244,16 +244,16 @@ def _named_files(table: Table) -> Iterator[NewFile]:
 
 
 def advance(staged: Staged) -> Table:
-    """Move HEAD by one: the result is base + 1 and carries the staged uuid, else nothing happened and ConflictError is raised.
+    """Moves HEAD by one version: the result is base + 1 and has the staged uuid. Raises ConflictError if HEAD has moved.
 
-    The new version is visible to whoever looks at HEAD, and not durable before `keep`.
+    The new version is visible at HEAD, but not durable before `keep`.
     """
     refuse_forked_child()
     table, base = staged.table, staged.table.ref.version
     settle(table.root, staged.files)
     reach(Fault.STAGE_BEFORE_COMMIT)
     if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
-        raise _lost(table)  # no fence holds an index: on top of rows that came since, it would move HEAD past what the graph shows
+        raise _lost(table)  # an index cannot be fenced: after a concurrent commit, it would move HEAD past the published version
     try:
         moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
     except CommitConflictError as error:
@@ -269,7 +269,7 @@ def advance(staged: Staged) -> Table:
 
 
 def _new_blobs(table: Table, *, before: Table) -> Iterator[NewFile]:
-    """The blob files of new fragments. How long they should be is read from the version that names them: no other place says it."""
+    """The blob files of new fragments. Only the version that names them records their sizes."""
     if blob_names(table.schema):
         known = {fragment.fragment_id for fragment in before.dataset.get_fragments()}
         new = [fragment.fragment_id for fragment in table.dataset.get_fragments() if fragment.fragment_id not in known]
@@ -277,10 +277,10 @@ def _new_blobs(table: Table, *, before: Table) -> Iterator[NewFile]:
 
 
 def fence(table: Table, transaction: Any) -> Any:
-    """The transaction, made to collide with every other one from the same base (P-05..P-07)."""
+    """The transaction, changed so that it conflicts with every other one from the same base (P-05..P-07)."""
     operation, fragments = transaction.operation, table.dataset.get_fragments()
     if isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Merge, LanceOperation.CreateIndex, LanceOperation.Restore)):
-        # The first two are strict by themselves when nothing is retried; an index changes no rows; restores are for recovery.
+        # The first two conflict by themselves without retries. An index changes no rows. Recovery restores under a lock.
         return transaction
     if not fragments:
         new = operation.fragments if isinstance(operation, LanceOperation.Append) else operation.new_fragments
@@ -300,13 +300,13 @@ def fence(table: Table, transaction: Any) -> Any:
 
 
 def _adding(table: Table, rows: pa.Table, *, without: Any) -> Any:
-    """The operation that adds these rows and takes away those at the addresses `without`: a few small fragments are rewritten
-    with the new rows, as one.
+    """The operation that adds these rows and removes those at the addresses `without`. Folds a few small fragments into the fragment
+    of the new rows.
     """
     touched, removed = _without(table, without)
     group, folded = _small(table, touched={*removed, *(fragment.id for fragment in touched)})
     parts = [rows] if folded is None else [folded, rows]
-    if len(parts) > 1 and not blob_names(table.schema):  # blobs are bound to the file they were written to
+    if len(parts) > 1 and not blob_names(table.schema):  # a blob belongs to the file it was written to
         parts = [pa.concat_tables(parts)]
     return LanceOperation.Update(
         removed_fragment_ids=[*removed, *group],
@@ -318,7 +318,7 @@ def _adding(table: Table, rows: pa.Table, *, without: Any) -> Any:
 
 
 def _taking_along(table: Table, change: Any) -> Any:
-    """An update whose new rows are written already, with a few small fragments rewritten as one on the way."""
+    """An update whose new rows are already written, with a few small fragments folded into one."""
     group, folded = _small(table, touched={*change.removed_fragment_ids, *(fragment.id for fragment in change.updated_fragments)})
     if folded is None:
         return change
@@ -330,7 +330,7 @@ def _taking_along(table: Table, change: Any) -> Any:
 
 
 def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | None]:
-    """Ids of the small fragments to rewrite now, and their rows; none when there are too few, or their blobs are many."""
+    """The ids of the small fragments to fold, and their rows. None if there are too few, or if their blobs are too large."""
     group = fold(foldable(table.dataset, touched=touched), incoming=1)
     if not group:
         return [], None
@@ -344,8 +344,8 @@ def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | No
 
 
 def _as_update(table: Table, operation: Any) -> Any:
-    """An append in the form that can also remove fragments. The field list keeps the new ones out of index coverage:
-    counted as covered, their rows would never be found.
+    """An append as an update, which can also remove fragments. The field list keeps the new fragments out of index coverage. If an
+    index counted them as covered, queries would not find their rows.
     """
     return LanceOperation.Update(
         new_fragments=list(operation.fragments), update_mode="rewrite_rows", fields_for_preserving_frag_bitmap=_every_field(table)
@@ -390,7 +390,7 @@ def _delete(table: Table, addresses: Any, uuid: str | None) -> Staged | None:
 
 
 def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
-    """Fragments less the rows at `addresses`: (those that live on with a deletion file, ids of those that are gone)."""
+    """Removes the rows at `addresses`. Returns the fragments with a new deletion file, and the ids of those without rows left."""
     touched: list[Any] = []
     gone: list[int] = []
     ascending = np.sort(addresses)
@@ -409,7 +409,7 @@ def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
 
 
 def _addresses_of(table: Table, keys: Keys, *, limit_bytes: int = LIMIT_BYTES) -> Any:
-    """The addresses of the rows that have these keys, in no order."""
+    """The addresses of the rows with these keys, in no particular order."""
     if not keys.rows:
         return np.empty(0, np.uint64)
     values = (_keys(table, batch.column(KEY)) for batch in keys.read([KEY]))
@@ -421,26 +421,28 @@ def _addresses_of(table: Table, keys: Keys, *, limit_bytes: int = LIMIT_BYTES) -
 
 
 def _keys(table: Table, keys: Column) -> Column:
-    """Keys in the type of the table's own, which is the only one a lookup takes."""
+    """The keys, cast to the type of the table's key column."""
     try:
         return keys.cast(table.schema.field(KEY).type)
     except (pa.ArrowException, ValueError) as error:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"these are not keys of {table.ref.path}: {error}") from error
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"the keys do not have the key type of {table.ref.path}: {error}") from error
 
 
 def fitted(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows as the table stores them, each with a key of its own."""
+    """The rows as the table stores them. Refuses missing and repeated keys."""
     ready = conformed(table, rows)
     _refuse_bad_keys(ready)
     return ready
 
 
 def conformed(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows as the table stores them: its columns, in its types, with bytes as blobs."""
+    """The rows as the table stores them: with its columns and types, and with bytes as blobs."""
     if missing := [name for name in table.schema.names if name not in rows.schema.names]:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns of one name", columns=rows.schema.names)
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns with the same name", columns=rows.schema.names
+        )
     try:
         return stored(rows.select(table.schema.names).cast(table.schema))
     except (pa.ArrowException, ValueError) as error:
@@ -448,7 +450,7 @@ def conformed(table: Table, rows: pa.Table) -> pa.Table:
 
 
 def _refuse_bad_keys(rows: pa.Table) -> None:
-    # Lance inserts a null key every time, and both of two equal new keys, without a word.
+    # Lance silently inserts a row for every null key, and both rows of two equal new keys.
     keys = rows.column(KEY)
     if keys.null_count:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{keys.null_count} rows have no {KEY!r}")
@@ -456,12 +458,12 @@ def _refuse_bad_keys(rows: pa.Table) -> None:
         counted = pc.value_counts(keys)
         twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
         raise InvalidInput(
-            Kind.INVALID_ARGUMENT, f"{len(rows)} rows have only {distinct} distinct ids, {twice} among the repeated", id=twice.as_py()
+            Kind.INVALID_ARGUMENT, f"{len(rows)} rows have only {distinct} distinct ids; {twice} is repeated", id=twice.as_py()
         )
 
 
 def _new_files(operation: Any, ref: TableRef) -> Iterator[NewFile]:
-    """Data and deletion files that a transaction names and its base did not have."""
+    """The data and deletion files that a transaction adds to its base."""
     yield from new_data_files(ref.home, [*getattr(operation, "new_fragments", ()), *getattr(operation, "fragments", ())])
     for fragment in getattr(operation, "updated_fragments", ()):
         deletions = fragment.deletion_file
@@ -470,12 +472,12 @@ def _new_files(operation: Any, ref: TableRef) -> Iterator[NewFile]:
 
 
 def new_data_files(home: str, fragments: Iterable[Any]) -> Iterator[NewFile]:
-    """The data files of fragments that were written below `home`."""
+    """The data files of fragments written in `home`."""
     return (NewFile(f"{home}/data/{file.path}", file.file_size_bytes) for fragment in fragments for file in fragment.files)
 
 
 def _after_doubt(staged: Staged, error: BaseException) -> Any:
-    """The answer was lost: the next version's uuid says whose it is."""
+    """Resolves a commit whose response was lost: the uuid of the next version identifies its writer."""
     table, ref = staged.table, staged.table.ref
     landed = uuid_in_doubt(table.root, ref.at(ref.version + 1), error)
     if landed == staged.uuid:
@@ -489,18 +491,19 @@ def _after_doubt(staged: Staged, error: BaseException) -> Any:
 def _lost(table: Table) -> ConflictError:
     return ConflictError(
         Kind.VERSION_MISMATCH,
-        f"{table.ref.path} moved past version {table.ref.version} while a change of it was prepared; prepare it again",
+        f"{table.ref.path} moved past version {table.ref.version} while a change was prepared; prepare it again",
         table=table.ref.path,
         expected=table.ref.version,
     )
 
 
 def _slipped(staged: Staged, version: int) -> OmniGraphError:
-    """Something the fence does not stop (an index or a compaction made elsewhere) came between base and us."""
+    """The error for a commit that the fence does not stop, such as an index or a compaction by another program."""
     ref = staged.table.ref
     return OmniGraphError(
         Kind.DRIFT,
-        f"a change of {ref.path} staged on version {ref.version} landed at {version}: somebody commits to the table around the graph",
+        f"a change of {ref.path} staged on version {ref.version} was committed as version {version}: "
+        "another program commits to the table directly; stop it, then run `omnigraph verify`",
         table=ref.path,
         expected=ref.version + 1,
         actual=version,

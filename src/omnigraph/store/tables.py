@@ -1,4 +1,4 @@
-"""(path, native branch, version) -> one table, opened exactly there: scanned with or without pending rows laid over."""
+"""(path, native branch, version) -> the table at exactly that version, for scans with or without an overlay of pending rows."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ PLACE: Final = "__place"
 PRIMARY_KEY: Final = {b"lance-schema:unenforced-primary-key": b"true"}
 FILE_FORMAT: Final = "2.2"
 HANDLES: Final = 64
-"""How many tables stay open. A handle is a few kilobytes; re-opening one is a read or two."""
+"""How many tables stay open. A handle takes a few kilobytes; opening one again costs one or two reads."""
 
 _RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
 
 Where: TypeAlias = "str | pc.Expression"
-"""A filter: SQL text, or a pyarrow expression. The storage layer knows no other language."""
+"""A filter: SQL text or a pyarrow expression."""
 
 
 class TableRef(msgspec.Struct, frozen=True):
-    """Exactly one state of one table. Versions of two native branches collide, so the branch is part of the name."""
+    """One version of one table. Two native branches can use the same version number, so the branch is part of the reference."""
 
     path: str
     branch: str | None
@@ -58,20 +58,20 @@ class TableRef(msgspec.Struct, frozen=True):
 
 
 class Overlay(msgspec.Struct, frozen=True, dict=True):
-    """What a writer has prepared but not committed: rows that replace or add, and ids that are gone."""
+    """The pending changes of a writer: rows to insert or replace, and ids to delete."""
 
     rows: pa.Table | None = None
     deleted: Column | None = None
 
     @cached_property
     def shadowed(self) -> Members:
-        """The ids of committed rows that must not be seen any more (Y-03)."""
+        """The ids of committed rows that the overlay hides (Y-03)."""
         parts = [part for part in (self.rows.column(KEY) if self.rows is not None else None, self.deleted) if part is not None]
         return Members(joined((part.cast(pa.string()) for part in parts), pa.string()))
 
 
 class Table:
-    """One table at one version, for reading and as the base of a staged change. It never moves."""
+    """A table at one version, for reads and as the base of a staged change. It is immutable."""
 
     def __init__(self, root: Root, ref: TableRef, dataset: Any) -> None:
         self.root: Final = root
@@ -80,7 +80,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as callers see them: blobs are plain bytes."""
+        """The columns as callers see them, with blobs as plain bytes."""
         try:
             return plain_schema(self.dataset.schema)
         except raised_by_lance() as error:
@@ -88,7 +88,7 @@ class Table:
 
     @cached_property
     def indexes(self) -> tuple[IndexFiles, ...]:
-        """The files of its indexes, by the version file."""
+        """The files of its indexes, from the version file."""
         try:
             return index_files(self.dataset, path=self.ref.path, home=self.ref.home)
         except raised_by_lance() as error:
@@ -106,7 +106,7 @@ class Table:
             raise self.failed(error, doing="count rows of") from error
 
     def head(self) -> int:
-        """One probe: the newest version of this native branch, whoever committed it. On a disk it does not grow with the history."""
+        """The newest version of this native branch, by any writer. Costs one probe, which on a disk does not grow with the history."""
         if is_newest(self.root, self.ref.home, self.ref.version):
             return self.ref.version
         try:
@@ -125,9 +125,9 @@ class Table:
         batch_rows: int | None = None,
         fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
-        """Rows under a filter. With an overlay: committed rows it does not shadow, then its own, under the same filter.
+        """Reads the rows that match a filter. With an overlay: the committed rows it does not hide, then its own, under the same filter.
 
-        `fragments` are the ids of those to read, for who reads a table in parts; without it all are.
+        `fragments` restricts the scan to the fragments with these ids, for a caller that reads a table in parts.
         """
         names = list(columns) if columns is not None else self.schema.names
         if overlay is None:
@@ -169,9 +169,9 @@ class Table:
     def _batches(
         self, reader: pa.RecordBatchReader, schema: pa.Schema, ask: Callable[[Access], pa.RecordBatchReader], where: Where | None
     ) -> Iterator[pa.RecordBatch]:
-        """A scan fails where it reads, long after it began: there too with an error of ours.
+        """The batches of a scan. Converts errors of Lance, which can occur at any batch.
 
-        Indexes are asked before the first batch comes; so up to there, and no further, a scan can begin anew without them.
+        Lance uses indexes before it returns the first batch. So a scan can restart without indexes up to that point, but not later.
         """
         try:
             try:
@@ -187,7 +187,7 @@ class Table:
     def _laid_over(
         self, names: list[str], schema: pa.Schema, where: Where | None, overlay: Overlay, *, addresses: bool
     ) -> Iterator[pa.RecordBatch]:
-        # The key is read even when it was not asked for: without it a shadowed row could not be told apart (Y-05).
+        # The key is read even if it was not selected: it identifies the hidden rows (Y-05).
         wanted = names if KEY in names else [*names, KEY]
         committed = self._reader(wanted, where=where, limit=None, addresses=addresses)
         yield from (batch.select(schema.names) for batch in others(overlay.shadowed, committed, on=KEY))
@@ -209,48 +209,49 @@ class Table:
         return found.column(ADDRESS).to_numpy()
 
     def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
-        """The rows at these addresses (numpy uint64), in that order, each as often as it is named. All must be live."""
+        """Reads the rows at these addresses (numpy uint64), in that order, with repetitions. No row may be deleted."""
         try:
-            # Without stable row ids a row's id is its address.
+            # Our tables have no stable row ids, so the id of a row is its address.
             return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
         except raised_by_lance() as error:
             raise self.failed(error, doing="read rows of") from error
 
     def failed(self, error: BaseException, *, doing: str) -> BaseException:
-        """What to raise in place of Lance's error. A handle outlives the version it stands on, but its files do not."""
+        """The exception to raise in place of an error of Lance. The handle may be of a version whose files were removed since."""
         if "not found" in str(error).lower() and _is_reclaimed(self.root, self.ref):
             return reclaimed(self.ref.path, branch=self.ref.branch, version=self.ref.version)
         return lance_error(error, doing=doing, path=self.root.of(self.ref.home))
 
 
 class Tables:
-    """The open tables of one graph root: long-lived handles behind one session, the least recently used closed first."""
+    """The open tables of one graph root. Handles share one session; the least recently used are closed first."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self._open: Final = Lru[TableRef, Table](HANDLES)
 
     def open(self, ref: TableRef) -> Table:
-        """The table at exactly that version; NotFound when it is not there (any more)."""
+        """Opens the table at exactly that version. Raises NotFound if the version does not exist or was removed."""
         refuse_forked_child()
         if (table := self._open.get(ref)) is not None:
             return table
         return self.keep(Table(self._root, ref, open_dataset(self._root, ref)))
 
     def keep(self, table: Table) -> Table:
-        """Remember a handle that a commit returned, so that the next read does not open it again (K-02)."""
+        """Keeps a handle that a commit returned, so that the next read does not open the table again (K-02)."""
         return self._open.put(table.ref, table)
 
     def forget(self, refs: Iterable[TableRef]) -> None:
-        """Let go of handles whose versions were removed: Lance goes on reading from what it has in memory."""
+        """Drops handles whose versions were removed. Lance would still read from its caches."""
         for ref in refs:
             self._open.discard(ref)
 
 
 def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None = None) -> Table:
-    """An empty table at a fresh path: no stable row ids, `id` marked as the key. The one commit without a staged base.
+    """Creates an empty table at a new path, without stable row ids, with `id` marked as the key.
 
-    It is visible to nobody until a publish names it, so it needs no fence; a path is minted once and never shared.
+    This is the only commit without a staged base. It needs no fence: the table is not visible to readers before a publish names it,
+    and a path is never used twice.
     """
     keyed = stored_schema(key_annotated(schema))
     uri = root.of(path)
@@ -265,7 +266,7 @@ def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None =
 
 
 def open_dataset(root: Root, ref: TableRef) -> Any:
-    """Lance's handle at exactly that version."""
+    """The Lance dataset at exactly that version."""
     try:
         return _lance(root, home(ref.path, ref.branch), ref.version)
     except raised_by_lance() as error:
@@ -277,7 +278,7 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
 
 
 def _is_reclaimed(root: Root, ref: TableRef) -> bool:
-    """Is this version gone while newer ones are there? Names of versions count down: the first one listed is the newest."""
+    """Whether this version is missing and a newer one exists. Numbers in file names count down, so the first file is the newest."""
     if ref.version < 1 or root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
         return False
     files = [name for name in root.objects.list(f"{ref.home}/_versions") if name.endswith(".manifest")]
@@ -285,11 +286,11 @@ def _is_reclaimed(root: Root, ref: TableRef) -> bool:
 
 
 class TornHead(StorageError):
-    """The newest version of a table cannot be read, because its file is not whole: fact `version`."""
+    """The file of the newest version of a table is incomplete. The fact `version` holds its number."""
 
 
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
-    """Lance's handle at HEAD."""
+    """The Lance dataset at HEAD."""
     folder = home(path, branch)
     try:
         return _lance(root, folder, None)
@@ -298,30 +299,30 @@ def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
             raise missing_table(path, branch=branch, version=None) from error
         if (version := torn_head(root, path, branch=branch)) is not None:
             file = root.of(f"{folder}/{version_file(version)}")
-            torn = f"{file} is not whole, and no write is under way that could have left it so; restore it from a backup"
+            torn = f"{file} is incomplete, and no interrupted write explains it; restore it from a backup"
             raise TornHead(Kind.CORRUPT, torn, path=file, version=version) from error
         raise lance_error(error, doing="open", path=root.of(folder)) from error
 
 
 def torn_head(root: Root, path: str, *, branch: str | None) -> int | None:
-    """The newest version, if its file is not whole: a power cut came before it was flushed, or the disk was full."""
+    """The newest version, if its file is incomplete: a power failure came before its flush, or the disk was full. Else None."""
     folder = home(path, branch)
     version = newest_version(root.objects.list(f"{folder}/_versions")) if root.is_local else None
     return version if version is not None and is_torn(root, f"{folder}/{version_file(version)}") else None
 
 
 def discard_torn_head(root: Root, path: str, *, branch: str | None, after: int) -> None:
-    """Remove newest versions that are not whole and newer than `after`, which is what somebody may need: they did not happen.
+    """Removes incomplete versions newer than `after`, from the newest down. Their commits did not happen.
 
-    Only for the holder of the branch's lock. A version file is made by a link from a whole one, so it is never torn while its
-    writer goes on.
+    The caller must hold the branch's lock. Lance creates a version file as a link to a complete file, so the file of a running
+    writer is never incomplete.
     """
     while (version := torn_head(root, path, branch=branch)) is not None and version > after:
         root.objects.delete(f"{home(path, branch)}/{version_file(version)}")
 
 
 def table_at_head(root: Root, path: str, *, branch: str | None) -> Table:
-    """A table at its newest version, published or not: what recovery and maintenance look at."""
+    """A table at its newest version, published or not, for recovery and maintenance."""
     dataset = open_newest(root, path, branch=branch)
     return Table(root, TableRef(path, branch, dataset.version), dataset)
 
@@ -331,14 +332,14 @@ def _lance(root: Root, folder: str, version: int | None) -> Any:
 
 
 def committed_uuid(root: Root, ref: TableRef) -> str | None:
-    """The uuid of the transaction that made a version (P-13), or None when that version does not exist, or is torn."""
+    """The uuid of the transaction that made a version (P-13). Returns None if the version is missing or incomplete."""
     file = f"{ref.home}/{version_file(ref.version)}"
     if not root.objects.exists(file) or is_torn(root, file):
         return None
     dataset = open_dataset(root, ref)
     try:
         return str(dataset.read_transaction(ref.version).uuid)
-    except TypeError:  # pylance cannot build its own object for a compaction that moved an index along
+    except TypeError:  # pylance cannot represent a compaction that updated an index
         (rendered,) = list_transactions(dataset, 1)
         return str(_RENDERED_UUID.search(rendered)[1])  # type: ignore[index]  # Rust prints every field of a transaction
     except raised_by_lance() as error:
@@ -346,7 +347,7 @@ def committed_uuid(root: Root, ref: TableRef) -> str | None:
 
 
 def uuid_in_doubt(root: Root, ref: TableRef, error: BaseException) -> str | None:
-    """`committed_uuid`, asked because `error` lost a commit's answer. If this is lost too, the outcome stays unknown."""
+    """`committed_uuid`, after `error` lost the response of a commit. If this also fails, raises `error` with an unknown outcome."""
     try:
         return committed_uuid(root, ref)
     except StorageError as blind:
@@ -354,7 +355,7 @@ def uuid_in_doubt(root: Root, ref: TableRef, error: BaseException) -> str | None
 
 
 def home(path: str, branch: str | None) -> str:
-    """The folder that holds a native branch's own files."""
+    """The directory of a native branch's own files."""
     return path if branch is None else f"{path}/tree/{branch}"
 
 
@@ -373,22 +374,22 @@ def key_annotated(schema: pa.Schema) -> pa.Schema:
 
 
 def matching(rows: pa.Table, where: Where | None) -> pa.Table:
-    """Pending rows under a filter, judged by the engine that judges committed rows, so that both mean the same."""
+    """The pending rows that match a filter. Lance evaluates it, as it does for committed rows, so that both have the same semantics."""
     if where is None:
         return rows
     if not (blobs := blob_names(rows.schema)):
         held = lance.write_dataset(rows, f"memory://{new_ulid()}")
         return held.to_table(columns=rows.schema.names, filter=where)
-    # No filter speaks of a blob: the bytes stay where they are, and the rows that match are named by their place.
+    # Filters do not use blobs. So the filter runs without the blob columns, and selects rows by position.
     others = rows.select([name for name in rows.schema.names if name not in blobs])
     placed = others.append_column(PLACE, pa.array(range(len(rows)), pa.int64()))
     return rows.take(matching(placed, where).column(PLACE))
 
 
 def one_of(column: str, values: pa.Array) -> str:
-    """Rows whose `column` is one of these texts, a null being none, as SQL.
+    """An SQL filter for rows whose `column` is one of these texts. Ignores nulls in `values`.
 
-    A pyarrow expression reaches Lance through Substrait, which refuses every table that has a `date64` column.
+    Not a pyarrow expression: those reach Lance through Substrait, which refuses every table with a `date64` column.
     """
     quoted = pc.replace_substring(values.cast(pa.string()).drop_null(), pattern="'", replacement="''")
     if not len(quoted):
@@ -398,7 +399,7 @@ def one_of(column: str, values: pa.Array) -> str:
 
 
 def _begun(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """The first batch, read, and the others to come."""
+    """Reads the first batch. Returns it, or None, and an iterator over the others."""
     batches = iter(reader)
     return next(batches, None), batches
 

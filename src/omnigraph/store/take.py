@@ -1,4 +1,4 @@
-"""A table and the addresses of rows -> those rows in that order, and the sizes and bytes of single blobs."""
+"""A table and row addresses -> the rows in that order, and the sizes and bytes of single blobs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from omnigraph.store.membership import is_in
 from omnigraph.store.tables import ADDRESS, Table, Where
 
 _APART: Final = (1, 2)
-"""The kinds of blob that lie outside their data file: many in one file, or one alone in it. (0 lies inside, 3 is a reference.)"""
+"""The kinds of blobs outside their data file: several in one file, or one in its own. (0 is inside, 3 is a reference.)"""
 
 
 def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
-    """The rows at these addresses, in this order; blobs are read whole."""
+    """Reads the rows at these addresses, in this order, with whole blobs."""
     blobs = blob_names(table.schema)
     try:
-        # Without stable row ids, which our tables never have, a row's id is its address.
+        # Our tables have no stable row ids, so the id of a row is its address.
         rows = table.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=[name for name in columns if name not in blobs])
     except raised_by_lance() as error:
         raise table.failed(error, doing="read rows of") from error
@@ -36,7 +36,7 @@ def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
 
 
 def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = None) -> pa.Table:
-    """For each row its address and, a column each, how many bytes its blobs have; null for no blob. No blob is read (W-37)."""
+    """The address of each row and, for each column, the size of its blob in bytes, or null. Reads no blob (W-37)."""
 
     def ask(access: Access) -> pa.Table:
         indexed, described = access is Access.BY_INDEX, "blobs_descriptions"
@@ -53,14 +53,14 @@ def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = No
 
 
 def blob_file(table: Table, column: str, address: int) -> str:
-    """The name of the data file that owns a row's blob: with the row's place in it, what a blob is known by."""
+    """The name of the data file that owns a row's blob. With the row's offset in that file, it identifies the blob."""
     fragment = table.dataset.get_fragment(address >> 32)
     field = next(field.id() for field in table.dataset.lance_schema.fields() if field.name() == column)
     return str(next(file.path for file in fragment.metadata.files if field in file.fields))
 
 
 def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
-    """The files of their own in which the larger blobs of some fragments lie, each as long as its rows say that it is."""
+    """The separate files of the larger blobs of some fragments, with the sizes that the rows record."""
     names = blob_names(table.schema)
     fields = {field.name(): field.id() for field in table.dataset.lance_schema.fields()}
     for fragment in map(table.dataset.get_fragment, fragments):
@@ -77,7 +77,7 @@ def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
 
 
 def _own_files(described: pa.ChunkedArray) -> list[tuple[int, int]]:
-    """The number of each file that a column of blob descriptors names, and where the last blob in it ends."""
+    """The number of each file that the blob descriptors name, and the end of the last blob in it."""
     parts = {name: pc.struct_field(described, name) for name in ("kind", "blob_id", "position", "size")}
     ends = pa.table({"number": parts["blob_id"], "end": pc.add(parts["position"], parts["size"])})
     apart = ends.filter(pa.array(is_in(parts["kind"], pa.array(_APART, pa.uint8()))))
@@ -86,7 +86,7 @@ def _own_files(described: pa.ChunkedArray) -> list[tuple[int, int]]:
 
 
 def read_blob(table: Table, column: str, address: int, *, start: int, length: int) -> bytes:
-    """A part of one blob, and no more of it than that."""
+    """Reads a part of one blob, and no other bytes of it."""
     if not length:
         return b""
     try:
@@ -94,7 +94,11 @@ def read_blob(table: Table, column: str, address: int, *, start: int, length: in
     except raised_by_lance() as error:
         raise table.failed(error, doing="read a blob of") from error
     if data is None or len(data) != length:
-        raise StorageError(Kind.BLOB_INTEGRITY, f"a blob of {table.ref.path} has fewer bytes than its row says", table=table.ref.path)
+        raise StorageError(
+            Kind.BLOB_INTEGRITY,
+            f"a blob of {table.ref.path} is shorter than its row records; restore the table from a backup",
+            table=table.ref.path,
+        )
     return bytes(data)
 
 
@@ -104,5 +108,5 @@ def _whole_blobs(table: Table, column: str, addresses: Any) -> pa.Array:
     except raised_by_lance() as error:
         raise table.failed(error, doing="read blobs of") from error
     if not np.array_equal([address for address, _ in found], addresses):
-        raise OmniGraphError(Kind.BLOB_INTEGRITY, f"blobs of {table.ref.path} came in another order than asked for", table=table.ref.path)
+        raise OmniGraphError(Kind.BLOB_INTEGRITY, f"Lance returned blobs of {table.ref.path} in the wrong order", table=table.ref.path)
     return pa.array([data for _, data in found], pa.large_binary())

@@ -39,7 +39,7 @@ def test_every_format(graph: str, call: Call) -> None:
 
 
 def test_cells_are_cut_quoted_and_kept_on_their_line() -> None:
-    rows = [["x" * 80, 'a "b", c'], ["two\nlines", None], [[1, "é"], 1.5]]
+    rows: list[list[object]] = [["x" * 80, 'a "b", c'], ["two\nlines", None], [[1, "é"], 1.5]]
     table = list(printed("table", "3 rows", ["long name", "b"], rows))
     assert table[1].startswith("long name ")
     assert table[3] == f"{'x' * 59}… | " + 'a "b", c'

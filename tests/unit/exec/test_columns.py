@@ -75,6 +75,7 @@ def test_the_least_recently_used_columns_go_first(tmp_path: Path) -> None:
     for name in ("id", "name"):
         assert shelf.get(table, numbers, name, rows=SIZE) is not None
     assert shelf.get(table, numbers, "age", rows=1) is first, "everything fits"
+    assert first is not None
     small = ColumnCache(limit_bytes=int(first.nbytes * 4.5))
     kept = small.get(table, numbers, "age", rows=SIZE)
     assert kept is not None

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,9 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two graphs that hold the same, ids included: `plain` has no index, `indexed` has all."""
     folder = tmp_path_factory.mktemp("twins")
     graph = og.init(folder / "plain", schema=SCHEMA)
-    people = [{"type": "Person", "data": {"name": f"p{n:04d}", "born": 1900 + n % 90, "email": f"e{n}@x"}} for n in range(PEOPLE)]
+    people: list[dict[str, Any]] = [
+        {"type": "Person", "data": {"name": f"p{n:04d}", "born": 1900 + n % 90, "email": f"e{n}@x"}} for n in range(PEOPLE)
+    ]
     people[7]["data"]["photo"] = "base64:" + "QUJD" * 50
     edges = [
         {"edge": "Knows", "from": f"p{n:04d}", "to": f"p{(n * 7 + 1) % PEOPLE:04d}", "data": {"id": f"k{n:04d}", "since": n % 50}}

@@ -82,12 +82,12 @@ def entity_of(catalog: Catalog, alias: str) -> EntityType:
 
 def documents(catalog: Catalog, contents: Mapping[str, Sequence[Row]]) -> list[Row]:
     """The model: what an export of these tables must say, written down the slow way."""
-    found = []
+    found: list[Row] = []
     for alias in sorted(contents):
         entity = entity_of(catalog, alias)
         names = [property_.name for property_ in entity.properties]
         for row in sorted(contents[alias], key=lambda row: str(row["id"]).encode()):
-            data = {"id": row["id"], **{name: _shown(row.get(name)) for name in names}}
+            data: dict[str, object] = {"id": row["id"], **{name: _shown(row.get(name)) for name in names}}
             if alias.startswith("node:"):
                 found.append({"type": entity.name, "data": data})
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -186,7 +187,7 @@ def test_an_index_never_changes_which_rows_match(graphs: dict[str, Graph], table
     """X-03: no index, a whole one and a partial one agree, at the edges of every type: zeros of both signs, NaN, nulls, extremes."""
     name = data.draw(st.sampled_from(INDEXED), label="column")
     field = field_of(graphs["whole"], name)
-    values = st.sampled_from([value for value in STORED[name] if value is not None])
+    values: st.SearchStrategy[Any] = st.sampled_from([value for value in STORED[name] if value is not None])
     operator = data.draw(st.sampled_from([*Comparison, "in", "prefix", "null", "not null"]), label="operator")
     value = data.draw(values, label="value")
     match operator:

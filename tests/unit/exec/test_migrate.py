@@ -10,6 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.catalog.evolve import describe
+from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import PROPERTY_MARK, table_schema
 from omnigraph.errors import Kind, LanguageError, NotFound, Outcome, StorageError, Unsupported
 from omnigraph.faults import Fault, armed
@@ -60,8 +61,9 @@ def tables_fit(graph: og.Graph, branch: str = "main") -> None:
     snapshot = graph.engine.manifest.snapshot(branch)  # type: ignore[arg-type]
     catalog = graph.engine.catalog(snapshot)
     live = {row.alias for row in snapshot.state.tables.values() if not row.dropped}
-    assert live == {f"{entity.kind}:{entity.name}" for entity in (*catalog.nodes, *catalog.edges)}
-    for entity in (*catalog.nodes, *catalog.edges):
+    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
+    assert live == {f"{entity.kind}:{entity.name}" for entity in entities}
+    for entity in entities:
         wanted = table_schema(entity)
         keyed = pa.schema([wanted.field("id").with_metadata(PRIMARY_KEY), *(wanted.field(at) for at in range(1, len(wanted)))])
         assert table_of(graph, f"{entity.kind}:{entity.name}", branch=branch).schema.equals(keyed, check_metadata=True)
@@ -197,7 +199,7 @@ def test_what_was_dropped_softly_is_still_read_at_older_commits(graph: og.Graph)
     assert [table.type_name for table in graph.snapshot().tables] == ["Film"]
     assert rows_of(graph, "node:Film", at=before)[0]["plot"] == "hush-hush"
     assert len(rows_of(graph, "node:Studio", at=before)) == 2
-    past = graph.engine.manifest.snapshot(at=before)  # type: ignore[arg-type]
+    past = graph.engine.manifest.snapshot(at=before)
     assert graph.engine.catalog(past).node("Studio") is not None
     assert graph.verify() == []
 

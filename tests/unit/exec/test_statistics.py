@@ -11,11 +11,11 @@ from omnigraph.graph import Graph
 from omnigraph.ids import TypeId
 from omnigraph.manifest.birth import open_graph
 from omnigraph.plan.statistics import Availability, EdgeStatistics, NodeStatistics
-from omnigraph.store.counting import CountingObjects
 from omnigraph.store.index import BuiltIndex, IndexKind
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
+from tests.counting import CountingObjects
 from tests.mutations import SOCIETY, build_indexes, run, table_row
 
 

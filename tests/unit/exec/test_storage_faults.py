@@ -14,10 +14,10 @@ from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import list_branches
-from omnigraph.store.counting import CountingObjects
 from omnigraph.store.objects import open_objects
 from omnigraph.store.paths import Names
 from omnigraph.store.root import Root
+from tests.counting import CountingObjects
 from tests.graphs import COMPANY, PERSON, ids_in, make, note, reopen
 from tests.writes import both, put, upsert
 

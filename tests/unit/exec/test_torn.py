@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ from tests.graphs import COMPANY, PERSON, ids_in, make, note, reopen, row_of
 from tests.writes import both, put, upsert
 
 WORK = BranchName("work")
-CUTS = {"emptied": lambda size: 0, "halved": lambda size: size // 2, "without its last byte": lambda size: size - 1}
+CUTS: dict[str, Callable[[int], int]] = {
+    "emptied": lambda size: 0,
+    "halved": lambda size: size // 2,
+    "without its last byte": lambda size: size - 1,
+}
 
 
 @pytest.fixture

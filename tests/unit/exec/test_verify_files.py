@@ -144,7 +144,7 @@ def test_a_b_tree_that_says_something_else_than_the_rows_is_found_and_built_anew
     assert found >= 3
     fresh = og.open(graph.uri)
     (finding,) = fresh.verify(deep=True)
-    assert f"remove the folder {file.parent.relative_to(graph.uri)}" in finding.message
+    assert f"remove the directory {file.parent.relative_to(graph.uri)}" in finding.message
     shutil.rmtree(file.parent)
     assert {index.column for index in og.open(graph.uri).ensure_indices().built} == {"pages"}
     assert codes(graph, deep=True) == set()

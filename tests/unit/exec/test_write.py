@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, PreconditionFailed, StorageError
-from omnigraph.exec.write.protocol import Prepared, Request, Upsert, write
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.write.protocol import Change, Prepared, Request, Upsert, write
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
@@ -79,7 +80,8 @@ def test_if_commit_is_checked_and_never_retried(graph: Manifest) -> None:
     base = graph.snapshot().commit
     upsert(graph, "a")
     head = graph.snapshot().commit
-    for changes in ({PERSON: Upsert(people("b"))}, {PERSON: delete("nobody")}):
+    attempts: tuple[dict[str, Change], ...] = ({PERSON: Upsert(people("b"))}, {PERSON: delete("nobody")})
+    for changes in attempts:
         with pytest.raises(PreconditionFailed) as caught:
             put(graph, changes, if_commit=base)
         assert caught.value.facts == {"branch": "main", "expected": base, "actual": head}
@@ -108,7 +110,7 @@ def test_a_token_is_asked_for_before_anything_is_judged_by_what_the_first_call_c
     def prepare(snapshot: Snapshot) -> Prepared:
         raise InvalidInput(Kind.VALIDATION, "what it needed is gone by now")
 
-    assert write(graph, Tables(graph.root), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
+    assert write(Engine(graph), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
 
 
 def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
@@ -122,7 +124,7 @@ def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
             upsert(other, "theirs")
         return Prepared({row_of(graph).id: Upsert(people("ours"))})
 
-    write(graph, Tables(graph.root), Request(CommitKind.MUTATE), prepare)
+    write(Engine(graph), Request(CommitKind.MUTATE), prepare)
     assert seen == [1, 2]
     assert ids_in(graph) == {"theirs", "ours"}
 
@@ -145,7 +147,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
         raise InvalidInput(Kind.VALIDATION, "bad row")
 
     with pytest.raises(InvalidInput):
-        write(graph, Tables(graph.root), Request(CommitKind.MUTATE), prepare)
+        write(Engine(graph), Request(CommitKind.MUTATE), prepare)
     assert graph.snapshot() == before
     assert upsert(graph, "a").commit is not None
 
@@ -190,7 +192,7 @@ def test_threads_all_land(graph: Manifest) -> None:
 def test_a_lineage_only_commit(graph: Manifest) -> None:
     """W-26: an empty load is still one commit."""
     request = Request(CommitKind.LOAD)
-    written = write(graph, Tables(graph.root), request, lambda _: Prepared({}, commits_empty=True))
+    written = write(Engine(graph), request, lambda _: Prepared({}, commits_empty=True))
     assert written.commit is not None
     assert graph.snapshot().commit == written.commit.id
     note(graph, "next")

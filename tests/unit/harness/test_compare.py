@@ -33,7 +33,7 @@ def differs(expected: expect.Expected, actual: outcome.Outcome) -> str | None:
     return None if difference is None else difference.reason
 
 
-DISTINCT = [None, "", [], "null", 0, 0.0, "0", False, True, 1, 1.0, "1", [1], [1.0], ["1"], [None], {}]
+DISTINCT: list[Any] = [None, "", [], "null", 0, 0.0, "0", False, True, 1, 1.0, "1", [1], [1.0], ["1"], [None], {}]
 
 
 @pytest.mark.parametrize("written", DISTINCT, ids=repr)

@@ -113,14 +113,14 @@ literal_arguments = st.builds(Argument, text, st.just(True)) | st.builds(
 arguments = literal_arguments | st.builds(Argument, lower, st.just(False))
 options = st.builds(Option, names, literal_arguments)
 CONSTRAINT_NAMES = ("key", "unique", "index", "range", "check")
-annotations = st.builds(Annotation, lower) | st.builds(
+schema_annotations = st.builds(Annotation, lower) | st.builds(
     # `@key(..)` is a constraint, and `@card(..)` right after an edge's target its cardinality.
     Annotation,
     lower.filter(lambda word: word not in (*CONSTRAINT_NAMES, "card")),
     arguments,
     tuples(options, most=2),
 )
-properties = st.builds(Property, names, property_shapes, st.booleans(), tuples(annotations))
+properties = st.builds(Property, names, property_shapes, st.booleans(), tuples(schema_annotations))
 bounds = st.integers(-(2**63), 2**64 - 1) | finite
 ranges = st.builds(Range, names, bounds, st.none() | bounds) | st.builds(Range, names, st.none(), bounds)
 columns = tuples(names, least=1)
@@ -131,9 +131,16 @@ cardinalities = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)).
     lambda pair: Cardinality(min(pair), max(pair))
 ) | st.builds(Cardinality, st.integers(0, 9))
 interfaces = st.builds(InterfaceType, type_names, tuples(properties))
-nodes = st.builds(NodeType, type_names, tuples(annotations), tuples(type_names, most=2), tuples(properties), tuples(constraints))
+nodes = st.builds(NodeType, type_names, tuples(schema_annotations), tuples(type_names, most=2), tuples(properties), tuples(constraints))
 edges = st.builds(
-    EdgeType, type_names, type_names, type_names, st.none() | cardinalities, tuples(annotations), tuples(properties), tuples(constraints)
+    EdgeType,
+    type_names,
+    type_names,
+    type_names,
+    st.none() | cardinalities,
+    tuples(schema_annotations),
+    tuples(properties),
+    tuples(constraints),
 )
 schemas = st.builds(Schema, tuples(interfaces | nodes | edges, most=4))
 

@@ -13,6 +13,7 @@ from omnigraph.lang import parse_queries, print_queries
 from omnigraph.lang.grammar.cursor import MAX_NESTING, Cursor
 from omnigraph.lang.grammar.query import query_file
 from omnigraph.lang.grammar.schema import schema
+from omnigraph.lang.query import Read
 from omnigraph.lang.source import Source
 
 HEAD = "query q() { match { $f: Film "
@@ -46,7 +47,9 @@ def test_deeper_nesting_is_a_limit_and_not_a_crash(kind: str, depth: int) -> Non
 
 def test_blocks_side_by_side_are_not_deep() -> None:
     clauses = "not { $f.x = [[1], [2]] } " * 500
-    assert len(parse_queries(f"{HEAD}{clauses}}} return {{ $f }} }}").queries[0].body.match) == 501
+    body = parse_queries(f"{HEAD}{clauses}}} return {{ $f }} }}").queries[0].body
+    assert isinstance(body, Read)
+    assert len(body.match) == 501
 
 
 GARBAGE = {

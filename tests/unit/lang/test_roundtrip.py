@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import LanguageError, ResourceLimitExceeded, Span
 from omnigraph.lang import parse_queries, parse_schema, print_queries, print_schema
-from omnigraph.lang.query import QueryFile
+from omnigraph.lang.query import Aggregate, Filter, PropertyRef, QueryFile, Read
 from omnigraph.lang.schema import Schema
 from tests.unit.lang.strategies import query_files, schemas
 from tests.unit.lang.texts import QUERIES, SCHEMA
@@ -55,15 +55,20 @@ def test_trees_of_other_kinds_or_contents_differ() -> None:
 def test_every_span_covers_what_was_written() -> None:
     text = "query q($y: I32?) { match { $f: Film  $f.year > $y } return { count($f.slug) as n } }"
     read = parse_queries(text).queries[0].body
+    assert isinstance(read, Read)
+    compared, returned = read.match[1], read.returns[0].value
+    assert isinstance(compared, Filter)
+    assert isinstance(compared.left, PropertyRef)
+    assert isinstance(returned, Aggregate)
 
     def written(span: Span) -> str:
         return text[span.start : span.end]
 
     assert written(parse_queries(text).queries[0].parameters[0].span) == "$y: I32?"
     assert [written(clause.span) for clause in read.match] == ["$f: Film", "$f.year > $y"]
-    assert written(read.match[1].left.property.span) == "year"
+    assert written(compared.left.property.span) == "year"
     assert written(read.returns[0].span) == "count($f.slug) as n"
-    assert written(read.returns[0].value.argument.span) == "$f.slug"
+    assert written(returned.argument.span) == "$f.slug"
 
 
 EDITS = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import FormatError, NotFound
 from omnigraph.ids import MAIN, CommitId, SchemaHash
-from omnigraph.manifest.lineage import Commits, distances, first_parents, flaws, is_ancestor, merge_base, newest_first
+from omnigraph.manifest.lineage import Commits, distances, first_parents, flaws, merge_base, newest_first
 from omnigraph.manifest.model import Commit, CommitKind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_the_merge_base_is_the_nearest_common_ancestor(commits: Commits, data: s
     if base is None:
         assert not common
         return
-    last = {c for c in common if not any(c != other and is_ancestor(commits, c, other) for other in common)}
+    last = {c for c in common if not any(c != other and c in distances(commits, other) for other in common)}
     assert base in last
     nearest = min(left[c] + right[c] for c in last)
     assert left[base] + right[base] == nearest
@@ -85,7 +85,6 @@ def test_the_merge_base_is_the_nearest_common_ancestor(commits: Commits, data: s
 def test_of_two_in_line_the_older_is_the_base(commits: Commits, data: st.DataObject) -> None:
     younger = data.draw(st.sampled_from(sorted(commits)))
     older = data.draw(st.sampled_from(sorted(distances(commits, younger))))
-    assert is_ancestor(commits, older, younger)
     assert merge_base(commits, older, younger) == older
     assert merge_base(commits, younger, younger) == younger
 
@@ -129,13 +128,13 @@ def born(name: str) -> Commit:
 
 BROKEN = {
     "no head": (of(born("a")), "b", "is not in the history"),
-    "no parent": (of(commit("b", "a")), "b", "names a parent a that is not there"),
+    "no parent": (of(commit("b", "a")), "b", "names a parent a that is not in the history"),
     "no birth": (of(commit("a")), "a", "is not the birth"),
     "two births": (of(born("a"), commit("x"), commit("b", "a", "x", version=2)), "b", "is not the birth"),
     "its own parent": (of(born("a"), commit("b", "b", version=2)), "b", "ancestors of themselves"),
     "a circle": (of(born("a"), commit("b", "d", version=2), commit("c", "b", version=3), commit("d", "c", version=4)), "d", "3 commits"),
     "a circle behind a merge": (of(born("a"), commit("b", "b"), commit("c", "a", "b", version=3)), "c", "ancestors of themselves"),
-    "versions that do not grow": (of(born("a"), commit("b", "a", version=1)), "b", "is of version 1"),
+    "versions that do not grow": (of(born("a"), commit("b", "a", version=1)), "b", "has version 1"),
 }
 
 

@@ -17,8 +17,7 @@ import pytest
 from omnigraph.errors import ConflictError, InvalidInput, Kind, LimitError, OmniGraphError, Outcome, StorageError, Unsupported
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.claims import RETIRED_BYTES, Lease
-from omnigraph.manifest.fair import FairLock, Patience
-from omnigraph.manifest.lock_names import name_of
+from omnigraph.manifest.fair_lock import Deadline, FairLock, name_of
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.store.objects import Objects, open_objects
 
@@ -85,13 +84,13 @@ def waiting(lock: FairLock) -> int:
 
 def test_turns_are_served_in_the_order_they_came() -> None:
     lock, order = FairLock(), []
-    patience = Patience("a test", seconds=20)
+    deadline = Deadline("a test", seconds=20)
 
     def take(number: int) -> None:
-        with lock.turn(shared=False, patience=patience, where="here"):
+        with lock.turn(shared=False, deadline=deadline, where="here"):
             order.append(number)
 
-    with lock.turn(shared=False, patience=patience, where="here"):
+    with lock.turn(shared=False, deadline=deadline, where="here"):
         threads = []
         for number in range(8):
             threads.append(in_thread(lambda number=number: take(number)))  # type: ignore[misc]  # a default binds the number
@@ -103,10 +102,10 @@ def test_turns_are_served_in_the_order_they_came() -> None:
 
 def test_shared_turns_run_together_but_do_not_pass_an_exclusive_one_that_waits() -> None:
     lock, order, together = FairLock(), [], threading.Barrier(2)
-    patience = Patience("a test", seconds=20)
+    deadline = Deadline("a test", seconds=20)
 
     def take(name: str, shared: bool) -> None:
-        with lock.turn(shared=shared, patience=patience, where="here"):
+        with lock.turn(shared=shared, deadline=deadline, where="here"):
             if name != "writer":
                 together.wait(20)
             order.append(name)
@@ -126,17 +125,17 @@ def test_shared_turns_run_together_but_do_not_pass_an_exclusive_one_that_waits()
 
 def test_a_turn_that_gives_up_lets_those_behind_it_pass() -> None:
     lock, passed = FairLock(), threading.Event()
-    patience = Patience("a test", seconds=20)
+    deadline = Deadline("a test", seconds=20)
 
     def give_up() -> None:
-        with pytest.raises(LimitError), lock.turn(shared=False, patience=Patience("a test", seconds=0.05), where="here"):
+        with pytest.raises(LimitError), lock.turn(shared=False, deadline=Deadline("a test", seconds=0.05), where="here"):
             pass
 
     def pass_by() -> None:
-        with lock.turn(shared=True, patience=patience, where="here"):
+        with lock.turn(shared=True, deadline=deadline, where="here"):
             passed.set()
 
-    with lock.turn(shared=True, patience=patience, where="here"):
+    with lock.turn(shared=True, deadline=deadline, where="here"):
         impatient = in_thread(give_up)
         until(lambda: waiting(lock) == 2)
         in_thread(pass_by)
@@ -308,20 +307,20 @@ def test_a_lock_file_removed_under_a_waiter_is_not_taken_for_the_lock(tmp_path: 
 
     path = tmp_path / "main"
     ours, theirs = FileLock(str(path)), FileLock(str(path))
-    patience = Patience("a test", seconds=20)
+    deadline = Deadline("a test", seconds=20)
     got, leave = threading.Event(), threading.Event()
 
     def wait() -> None:
-        with theirs.hold(patience, shared=False):
+        with theirs.hold(deadline, shared=False):
             got.set()
             leave.wait()
 
-    with ours.hold(patience, shared=False):
+    with ours.hold(deadline, shared=False):
         thread = in_thread(wait)
         until(lambda: bool(theirs._blocked))
         path.unlink()
     assert got.wait(20)
-    with pytest.raises(LimitError), ours.hold(Patience("a test", seconds=0), shared=False):
+    with pytest.raises(LimitError), ours.hold(Deadline("a test", seconds=0), shared=False):
         pass
     leave.set()
     thread.join()
@@ -332,13 +331,13 @@ def test_waiting_again_and_again_for_a_stuck_lock_costs_one_thread(tmp_path: Pat
 
     stuck, waiter = FileLock(str(tmp_path / "main")), FileLock(str(tmp_path / "main"))
     before = threading.active_count()
-    with stuck.hold(Patience("a test", seconds=0), shared=False):
+    with stuck.hold(Deadline("a test", seconds=0), shared=False):
         for _ in range(5):
-            with pytest.raises(LimitError), waiter.hold(Patience("a test", seconds=0.01), shared=False):
+            with pytest.raises(LimitError), waiter.hold(Deadline("a test", seconds=0.01), shared=False):
                 pass
         assert threading.active_count() == before + 1
     until(lambda: threading.active_count() == before)
-    with waiter.hold(Patience("a test", seconds=0), shared=False):
+    with waiter.hold(Deadline("a test", seconds=0), shared=False):
         pass
 
 
@@ -585,7 +584,7 @@ def test_a_live_lease_is_not_forgotten(memory: Objects) -> None:
     with pytest.raises(LimitError), locks.exclusive(timeout_seconds=0):
         pass
     before = memory.get(LEASE)
-    locks._between.forget(MAIN)
+    locks._process_locks.forget(MAIN)
     assert memory.get(LEASE) == before
 
 

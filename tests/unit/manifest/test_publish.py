@@ -14,7 +14,7 @@ from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import CommitId, SchemaHash, TableId, new_commit_id
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind, SchemaText
-from omnigraph.manifest.publish import ATTEMPTS, Expect, Publication, publish
+from omnigraph.manifest.publish import ATTEMPTS, Preconditions, Publication, publish
 from omnigraph.manifest.read import Manifest
 from tests.graphs import COMPANY, PERSON, add, ids_in, make, note, reopen, row_of
 
@@ -61,8 +61,8 @@ def test_a_stale_handle_publishes_on_top_of_what_others_published(graph: Manifes
 def test_disjoint_writers_from_one_base_both_land(graph: Manifest) -> None:
     """C-09: two tables, one branch, one chain."""
     other = reopen(graph.root.uri)
-    person = Publication(CommitKind.MUTATE, tables=(moved(graph, PERSON),), expect=Expect(tables={row_of(graph, PERSON).id: 1}))
-    company = Publication(CommitKind.MUTATE, tables=(moved(graph, COMPANY),), expect=Expect(tables={row_of(graph, COMPANY).id: 1}))
+    person = Publication(CommitKind.MUTATE, tables=(moved(graph, PERSON),), expect=Preconditions(tables={row_of(graph, PERSON).id: 1}))
+    company = Publication(CommitKind.MUTATE, tables=(moved(graph, COMPANY),), expect=Preconditions(tables={row_of(graph, COMPANY).id: 1}))
     first = publish(graph, person)
     second = publish(other, company)
     assert second.commit.parents == (first.commit.id,)
@@ -75,7 +75,7 @@ def test_publish_refuses_a_table_that_is_not_where_it_was_expected(graph: Manife
     publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph, COMPANY),)))
     version = graph.snapshot().version
     with pytest.raises(ExpectedVersionMismatch) as caught:
-        publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph),), expect=Expect(tables={company.id: company.version})))
+        publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph),), expect=Preconditions(tables={company.id: company.version})))
     assert caught.value.facts == {"table": company.id, "expected": 1, "actual": 2}
     assert graph.snapshot().version == version
 
@@ -83,18 +83,18 @@ def test_publish_refuses_a_table_that_is_not_where_it_was_expected(graph: Manife
 def test_an_unknown_table_is_at_version_zero(graph: Manifest) -> None:
     """C-05"""
     with pytest.raises(ExpectedVersionMismatch) as caught:
-        publish(graph, Publication(CommitKind.MUTATE, expect=Expect(tables={TableId("nowhere"): 3})))
+        publish(graph, Publication(CommitKind.MUTATE, expect=Preconditions(tables={TableId("nowhere"): 3})))
     assert caught.value.facts == {"table": "nowhere", "expected": 3, "actual": 0}
 
 
 @pytest.mark.parametrize(
     ("expect", "kind"),
     [
-        (Expect(head=CommitId("01ARZ3NDEKTSV4RRFFQ69G5FAV")), Kind.READ_SET_CHANGED),
-        (Expect(schema=SchemaHash("another")), Kind.SCHEMA_CHANGED),
+        (Preconditions(head=CommitId("01ARZ3NDEKTSV4RRFFQ69G5FAV")), Kind.READ_SET_CHANGED),
+        (Preconditions(schema=SchemaHash("another")), Kind.SCHEMA_CHANGED),
     ],
 )
-def test_publish_refuses_when_the_authority_moved(graph: Manifest, expect: Expect, kind: Kind) -> None:
+def test_publish_refuses_when_the_authority_moved(graph: Manifest, expect: Preconditions, kind: Kind) -> None:
     before = graph.snapshot()
     with pytest.raises(ReadSetChanged) as caught:
         publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph),), expect=expect))
@@ -108,9 +108,9 @@ def test_publish_refuses_an_overtaken_epoch(graph: Manifest) -> None:
 
     _raise_epoch(graph, graph.snapshot().branch.name, 7)
     with pytest.raises(ConflictError) as caught:
-        publish(graph, Publication(CommitKind.MUTATE, expect=Expect(epoch=6)))
+        publish(graph, Publication(CommitKind.MUTATE, expect=Preconditions(epoch=6)))
     assert caught.value.kind is Kind.FENCED
-    assert publish(graph, Publication(CommitKind.MUTATE, expect=Expect(epoch=7))).commit.parents
+    assert publish(graph, Publication(CommitKind.MUTATE, expect=Preconditions(epoch=7))).commit.parents
 
 
 def test_publish_refuses_a_branch_of_the_same_name_made_again(graph: Manifest) -> None:
@@ -120,9 +120,9 @@ def test_publish_refuses_a_branch_of_the_same_name_made_again(graph: Manifest) -
     second = create_branch(graph, "work")
     assert first.forked_at == second.forked_at
     with pytest.raises(ConflictError) as caught:
-        publish(graph, Publication(CommitKind.MUTATE, expect=Expect(branch=first)), branch=first.name)
+        publish(graph, Publication(CommitKind.MUTATE, expect=Preconditions(branch=first)), branch=first.name)
     assert caught.value.kind is Kind.BRANCH_REPLACED
-    assert publish(graph, Publication(CommitKind.MUTATE, expect=Expect(branch=second)), branch=second.name)
+    assert publish(graph, Publication(CommitKind.MUTATE, expect=Preconditions(branch=second)), branch=second.name)
 
 
 def test_a_published_version_stays_what_it_is(graph: Manifest) -> None:
@@ -156,7 +156,7 @@ def test_a_token_returns_the_first_receipt_and_does_nothing(graph: Manifest) -> 
 def test_a_token_is_found_again_whatever_else_was_expected(graph: Manifest) -> None:
     """A retry after an unknown outcome must get its receipt although the head has moved, by itself, meanwhile."""
     base = graph.snapshot()
-    publication = Publication(CommitKind.MUTATE, tables=(moved(graph),), expect=Expect(head=base.commit), token="job-'2'")
+    publication = Publication(CommitKind.MUTATE, tables=(moved(graph),), expect=Preconditions(head=base.commit), token="job-'2'")
     first = publish(graph, publication)
     assert publish(graph, publication).commit == first.commit
 

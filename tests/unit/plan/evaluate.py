@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any, assert_never
 
@@ -134,8 +135,11 @@ class _Evaluator:
         for key in reversed(keys):
             assert not isinstance(key.key, ir.Cell)
             expr = key.key
-            rows = sorted(rows, key=lambda row, expr=expr: _nulls_first(self.value(expr, row)), reverse=key.descending)
+            rows = sorted(rows, key=partial(self._sort_key, expr), reverse=key.descending)
         return rows
+
+    def _sort_key(self, expr: Any, row: Row) -> tuple[bool, Any]:
+        return _nulls_first(self.value(expr, row))
 
     # rankings
 
@@ -228,7 +232,7 @@ class _Evaluator:
                 for key in reversed(keys):
                     assert isinstance(key.key, ir.Cell)
                     index = key.key.index
-                    results = sorted(results, key=lambda result, index=index: _nulls_first(result[index]), reverse=key.descending)
+                    results = sorted(results, key=partial(_cell_key, index), reverse=key.descending)
                 return results
             case ir.Limit(input_, count):
                 return self.results(input_)[:count]
@@ -267,6 +271,10 @@ class _Evaluator:
 
 def _ranked(ranking: ir.Ranking) -> Field:
     return ranking.first.field if isinstance(ranking, ir.Fusion) else ranking.field
+
+
+def _cell_key(index: int, result: tuple[Any, ...]) -> tuple[bool, Any]:
+    return _nulls_first(result[index])
 
 
 def _nulls_first(value: Any) -> tuple[bool, Any]:

@@ -35,6 +35,7 @@ def test_values_are_what_columns_hold() -> None:
     assert update.values == {"rating": None, "added_at": NOW, "vec": (1.0, 0.5, 0.0), "genres": ()}
     assert isinstance(update.where, Compare)
     assert update.where.operator is Comparison.GT
+    assert isinstance(update.where.right, Constant)
     assert update.where.right == Constant(update.where.right.type, 1979)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -189,5 +190,6 @@ def test_the_seeds_meet_the_codes_that_tables_can_have(graph: Graph, tmp_path: P
         try:
             graph.load(given.tables, given.mode, dry_run=True)
         except OmniGraphError as refused:
-            met |= {problem.code for problem in refused.facts["problems"]}
+            problems: Any = refused.facts["problems"]
+            met |= {problem.code for problem in problems}
     assert set(Code) - met == {Code.ENCODING, Code.JSON, Code.LINE_LIMIT, Code.UNKNOWN_TYPE}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import NotFound
-from omnigraph.store.counting import CountingObjects
 from omnigraph.store.objects import Objects, open_objects
+from tests.counting import CountingObjects
 
 
 def test_each_call_is_counted_under_its_kind_and_passed_on(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import lance  # noqa: F401  # registers its types
@@ -12,8 +13,7 @@ import pytest
 
 from omnigraph.errors import Kind, StorageError
 from omnigraph.store import stage
-from omnigraph.store.durable import NewFile, settle
-from omnigraph.store.endings import is_whole
+from omnigraph.store.durable import NewFile, is_whole, settle
 from omnigraph.store.index import IndexKind, IndexSpec, build
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, create_table, open_dataset
@@ -46,7 +46,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Root:
     """A table with files of every kind: data, blobs, few and many deletions, three kinds of index, versions."""
     root = place(tmp_path_factory.mktemp("endings"))
     table = create_table(root, "nodes/t", COLUMNS)
-    for change in (
+    changes: tuple[Callable[[Table], stage.Staged | None], ...] = (
         lambda table: stage.append(table, rows(0, MANY)),
         lambda table: stage.append(table, rows(MANY, MANY + 300)),
         lambda table: build(
@@ -59,7 +59,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Root:
         ),
         lambda table: stage.delete_keys(table, pa.array([f"r{at}" for at in range(0, MANY, 2)])),
         lambda table: stage.delete_keys(table, pa.array([f"r{MANY + 1}"])),
-    ):
+    )
+    for change in changes:
         staged = change(table)
         assert staged is not None
         table = stage.commit(staged)

@@ -84,7 +84,8 @@ def test_rows_that_were_deleted_do_not_come_back(tmp_path: Path) -> None:
 def test_any_sequence_of_writes_gives_what_a_dict_gives(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, set[int]]]
 ) -> None:
-    table, model = start(tmp_path_factory.mktemp("t")), {}
+    table = start(tmp_path_factory.mktemp("t"))
+    model: dict[str, int] = {}
     for n, (kind, keys) in enumerate(steps):
         ids = [f"k{key}" for key in sorted(keys)]
         if kind == "u":

@@ -61,15 +61,18 @@ def library(path: Path) -> Table:
 
 
 def by_key(table: Table, key: str) -> list[int]:
-    return table.scan(["n"], where=f"id = '{key}'").read_all()["n"].to_pylist()
+    found: list[int] = table.scan(["n"], where=f"id = '{key}'").read_all()["n"].to_pylist()
+    return found
 
 
 def by_number(table: Table, n: int) -> list[str]:
-    return table.scan(["id"], where=f"n = {n}").read_all()["id"].to_pylist()
+    found: list[str] = table.scan(["id"], where=f"n = {n}").read_all()["id"].to_pylist()
+    return found
 
 
 def by_word(table: Table, n: int) -> list[str]:
-    return table.dataset.to_table(columns=["id", "_score"], full_text_query=MatchQuery(f"word{n}", "txt"))["id"].to_pylist()
+    found: list[str] = table.dataset.to_table(columns=["id", "_score"], full_text_query=MatchQuery(f"word{n}", "txt"))["id"].to_pylist()
+    return found
 
 
 def by_place(table: Table, n: int) -> list[str]:

@@ -54,7 +54,8 @@ def swapped(ledger: Ledger, name: str, *, facts: Sequence[str] | None = None) ->
 def newest_of(ledger: Ledger) -> str:
     state = ledger.state()
     assert state["object_id"].to_pylist() == ["head", "table:1"]
-    return state["body"][0].as_py()
+    found: str = state["body"][0].as_py()
+    return found
 
 
 def names(found: pa.Table) -> list[str]:

@@ -64,7 +64,8 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _index_in(column: pa.ChunkedArray, values: pa.ChunkedArray, *, skip_nulls: bool = False) -> list[int]:
-    return pc.index_in(_plain(column), value_set=_plain(values), skip_nulls=skip_nulls).fill_null(-1).to_pylist()
+    found: list[int] = pc.index_in(_plain(column), value_set=_plain(values), skip_nulls=skip_nulls).fill_null(-1).to_pylist()
+    return found
 
 
 def _located(keys: KeySet, column: pa.ChunkedArray) -> list[int]:
@@ -169,7 +170,7 @@ def test_temporary_files_go_with_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_a_disk_that_takes_no_files_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    with pytest.raises(StorageError, match="temporary folder"):
+    with pytest.raises(StorageError, match="temporary directory"):
         KeySet.of([pa.array([f"{number}" for number in range(5_000)])], limit_bytes=1_000)
 
 

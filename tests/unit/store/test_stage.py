@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -312,7 +313,11 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: P
     table = SHAPES[shape](place(tmp_path))
     before = files_below(tmp_path)
     bad = BAD_ROWS[what]
-    keyed = [stage.append, stage.upsert, lambda table, bad: stage.upsert_and_delete(table, bad, pa.array(["d"]))]
+    keyed: list[Callable[..., object]] = [
+        stage.append,
+        stage.upsert,
+        lambda table, bad: stage.upsert_and_delete(table, bad, pa.array(["d"])),
+    ]
     for attempt in keyed if "key" not in what or "column" in what else [*keyed, stage.overwrite]:
         with pytest.raises(InvalidInput) as refused:
             attempt(table, bad)
@@ -478,7 +483,7 @@ def test_a_compaction_of_the_first_fragment_refuses_what_was_staged_before(tmp_p
 
 KEYS = st.sampled_from("abcdef")
 VALUES = st.dictionaries(KEYS, st.integers(-99, 99), max_size=4)
-STEPS = st.one_of(
+STEPS: st.SearchStrategy[tuple[str, dict[str, int], frozenset[str]]] = st.one_of(
     st.tuples(st.sampled_from(["append", "upsert", "overwrite"]), VALUES, st.just(frozenset())),
     st.tuples(st.just("delete"), st.just({}), st.frozensets(KEYS)),
     st.tuples(st.just("both"), VALUES, st.frozensets(KEYS)),
@@ -489,7 +494,9 @@ STEPS = st.one_of(
 
 @settings(max_examples=sample(40, whole=400), deadline=None)
 @given(steps=st.lists(STEPS, min_size=1, max_size=9))
-def test_a_table_equals_a_dict_after_every_commit(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
+def test_a_table_equals_a_dict_after_every_commit(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, dict[str, int], frozenset[str]]]
+) -> None:
     """W-29, W-30: any kinds in any order, with an index on the key, compactions, index upkeep and forks in between."""
     table = empty(place(tmp_path_factory.mktemp("law")))
     model: dict[str, int] = {}

@@ -14,8 +14,8 @@ from omnigraph.store.tables import Table
 RESTORE: Final = "restore it from a backup, or go on with a copy of the graph that was made before"
 
 
-class Wrong(NamedTuple):
-    """What is wrong with one table; where it is, is added by who asked."""
+class Damage(NamedTuple):
+    """Damage of one table. The caller adds where it is."""
 
     code: str
     message: str
@@ -30,7 +30,7 @@ class Files:
         self._listed: dict[str, Mapping[str, int]] = {}
         self._read: set[str] = set()
 
-    def wrongs(self, table: Table) -> Iterator[Wrong]:
+    def damages(self, table: Table) -> Iterator[Damage]:
         """What is wrong with the data and deletion files that a version names."""
         named = named_files(table)
         torn = [wrong for files in named.values() for file in files if (wrong := self._wrong(table, file)) is not None]
@@ -38,7 +38,7 @@ class Files:
         if self._deep and not torn:
             yield from self._unreadable(table, named)
 
-    def wrong_indexes(self, table: Table) -> Iterator[Wrong]:
+    def damaged_index_files(self, table: Table) -> Iterator[Damage]:
         damages = {damage.index.uuid: damage for damage in damaged_indexes(table, anew=True)}
         for index in table.indexes:
             damage = damages.get(index.uuid)
@@ -47,16 +47,16 @@ class Files:
                 record(self._root, damage)
             if damage is not None:
                 where = f"index {index.name} on {index.column!r} in {index.folder}"
-                yield Wrong("damaged_index", f"{where} is not used: {damage.reason}; {damage.remedy}")
+                yield Damage("damaged_index", f"{where} is not used: {damage.reason}; {damage.remedy}")
 
-    def _wrong(self, table: Table, file: NamedFile) -> Wrong | None:
+    def _wrong(self, table: Table, file: NamedFile) -> Damage | None:
         found = self._size(table, file, anew=False)
         if found != file.size_bytes:  # it may be younger than the listing
             found = self._size(table, file, anew=True)
         if found is None:
-            return Wrong("missing_file", f"{file.path} is gone; {RESTORE}")
+            return Damage("missing_file", f"{file.path} is gone; {RESTORE}")
         if file.size_bytes is not None and found != file.size_bytes:
-            return Wrong("wrong_size", f"{file.path} has {found} bytes, and had {file.size_bytes}; {RESTORE}")
+            return Damage("wrong_size", f"{file.path} has {found} bytes, and had {file.size_bytes}; {RESTORE}")
         return None
 
     def _size(self, table: Table, file: NamedFile, *, anew: bool) -> int | None:
@@ -66,11 +66,11 @@ class Files:
             self._listed[path] = self._root.objects.sizes(path)
         return self._listed[path].get(file.path)
 
-    def _unreadable(self, table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Wrong]:
+    def _unreadable(self, table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Damage]:
         if (home := f"{table.ref.home}/_versions") not in self._read:
             self._read.add(home)
             for flaw in unreadable_versions(table):
-                yield Wrong(
+                yield Damage(
                     "unreadable_version", f"{flaw.path} cannot be read: {flaw.reason}; what it showed is lost unless it is restored"
                 )
         unread = {fragment: files for fragment, files in fragments.items() if not self._read.issuperset(file.path for file in files)}
@@ -79,5 +79,5 @@ class Files:
         yield from map(_unreadable, flaws or unreadable_blobs(table, unread))
 
 
-def _unreadable(flaw: Flaw) -> Wrong:
-    return Wrong("unreadable_file", f"{flaw.path}: {flaw.reason}; {RESTORE}")
+def _unreadable(flaw: Flaw) -> Damage:
+    return Damage("unreadable_file", f"{flaw.path}: {flaw.reason}; {RESTORE}")

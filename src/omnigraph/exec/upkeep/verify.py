@@ -17,7 +17,7 @@ from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_sc
 from omnigraph.errors import Kind, OmniGraphError
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.statistics import live_tables
-from omnigraph.exec.upkeep.files import Files, Wrong
+from omnigraph.exec.upkeep.files import Damage, Files
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
@@ -125,16 +125,16 @@ def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
         yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.engine.tables, snapshot, edge, ids))
 
 
-def _history(check: _Check, name: BranchName) -> Iterator[Wrong]:
+def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
     """The commits of a branch lead from its head to the birth of the graph; and the ledger that holds them can be read whole."""
     _, ledger, state = check.engine.manifest.look(name)
     commits = read_commits(ledger.facts(COMMIT))
     for id_, times in Counter(commit.id for commit in commits).items():
         if times > 1:
-            yield Wrong("broken_history", f"there are {times} commits {id_}")
+            yield Damage("broken_history", f"there are {times} commits {id_}")
     for flaw in flaws({commit.id: commit for commit in commits}, state.head.commit):
-        yield Wrong("broken_history", flaw)
-    yield from check.files.wrongs(ledger.as_table())
+        yield Damage("broken_history", flaw)
+    yield from check.files.damages(ledger.as_table())
 
 
 def _unused(manifest: Manifest) -> Iterator[Finding]:
@@ -160,7 +160,7 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
                     yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
 
 
-def _guarded(where: str, wrongs: Iterator[Wrong]) -> Iterator[Finding]:
+def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
     """The findings about one table. That it cannot be read is one of them."""
     try:
         for wrong in wrongs:
@@ -169,19 +169,19 @@ def _guarded(where: str, wrongs: Iterator[Wrong]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where)
 
 
-def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Wrong]:
+def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Damage]:
     table = check.engine.tables.open(row.ref)
     if (head := table.head()) != row.version and _uncovered(check.engine.manifest, snapshot, row, head):
-        yield Wrong(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+        yield Damage(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
     if entity is not None:
         yield from _identities(table, entity)
     whole = True
-    for wrong in check.files.wrongs(table):
+    for wrong in check.files.damages(table):
         yield wrong
         whole = False
     if not whole:
         return  # rows are not to be had from files that are not whole
-    yield from check.files.wrong_indexes(table)
+    yield from check.files.damaged_index_files(table)
     ids[row.alias] = KeySet()
     numbers = [np.empty(0, np.uint64)]
     for batch in table.scan([ID]):
@@ -190,13 +190,13 @@ def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType 
             ids[row.alias].add(batch.column(ID))
     found = np.sort(np.concatenate(numbers))
     if len(found) != row.rows:
-        yield Wrong("row_count", f"{len(found)} rows, the graph says {row.rows}")
+        yield Damage("row_count", f"{len(found)} rows, the graph says {row.rows}")
     # Different ids may have one fingerprint, so then the ids themselves are compared.
     if (found[1:] == found[:-1]).any() and len(again := repeated(joined((batch.column(ID) for batch in table.scan([ID])), pa.string()))):
-        yield Wrong("duplicate_id", f"{len(again)} rows repeat an id")
+        yield Damage("duplicate_id", f"{len(again)} rows repeat an id")
 
 
-def _identities(table: Table, entity: EntityType) -> Iterator[Wrong]:
+def _identities(table: Table, entity: EntityType) -> Iterator[Damage]:
     """Each column holds the property that the schema says, by its identity: a name alone may be another property's."""
     wanted, here = ({field.name: field for field in schema} for schema in (table_schema(entity), table.schema))
     for name in sorted(wanted.keys() | here.keys()):
@@ -211,7 +211,7 @@ def _identities(table: Table, entity: EntityType) -> Iterator[Wrong]:
         else:
             continue
         remedy = "before the next schema change, copy the graph: a copy lays every column down anew"
-        yield Wrong("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
+        yield Damage("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
 
 
 def _spelled(field: pa.Field) -> str:
@@ -231,7 +231,7 @@ def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int)
     return newest is None or newest.version < head
 
 
-def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, KeySet]) -> Iterator[Wrong]:
+def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, KeySet]) -> Iterator[Damage]:
     alias = f"edge:{edge.name}"
     row = snapshot.state.table(alias)
     if row is None or alias not in ids:
@@ -242,4 +242,4 @@ def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, Ke
             continue
         lost = joined((batch.column(column) for batch in others(known, table.scan([column]), on=column)), pa.string())
         if len(lost):
-            yield Wrong("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")
+            yield Damage("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")

@@ -17,9 +17,9 @@ from omnigraph.catalog.model import Cardinality, EdgeType
 from omnigraph.catalog.tables import ID, SOURCE
 from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined_texts
+from omnigraph.exec.validate.context import IntegrityContext, added_among, ids_at
 from omnigraph.exec.validate.delta import Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
-from omnigraph.exec.validate.ground import Ground, added_among, ids_at
 from omnigraph.exec.validate.keys import Part, holding_texts, in_part, pick
 from omnigraph.store.arrays import whole
 from omnigraph.store.membership import Mask
@@ -36,42 +36,42 @@ class _Counted(NamedTuple):
     rows: Numbers
 
 
-def check_cardinality(ground: Ground, edges: Delta) -> Findings:
+def check_cardinality(context: IntegrityContext, edges: Delta) -> Findings:
     """The `@card` of one edge type, at the sources that its change touches."""
     entity = edges.entity
     assert isinstance(entity, EdgeType)
     bounds = entity.cardinality
     if bounds == Cardinality() or (edges.added is None and not bounds.low):  # edges that go break no maximum
         return Findings()
-    removed = joined_texts(_removed(ground, edges, entity))
+    removed = joined_texts(_removed(context, edges, entity))
     if not len(removed) and bounds.high is None and bounds.low <= 1:  # a source with an added edge has one
         return Findings()
-    parts = ground.parts((edges.added, [SOURCE]))
-    return by_row((_in_part(ground, edges, entity, removed, part) for part in parts), limit=ground.limit)
+    parts = context.parts((edges.added, [SOURCE]))
+    return by_row((_in_part(context, edges, entity, removed, part) for part in parts), limit=context.limit)
 
 
-def _removed(ground: Ground, edges: Delta, entity: EdgeType) -> Iterator[pa.ChunkedArray]:
+def _removed(context: IntegrityContext, edges: Delta, entity: EdgeType) -> Iterator[pa.ChunkedArray]:
     """The source of every committed edge that goes or is replaced; of an overwrite each source once, if it may have too few now."""
     if edges.whole:
         if entity.cardinality.low:
-            yield pc.unique(joined_texts(batch.column(SOURCE) for batch in ground.committed.scan(entity, [SOURCE])))
+            yield pc.unique(joined_texts(batch.column(SOURCE) for batch in context.committed.scan(entity, [SOURCE])))
         return
     keys = [] if edges.deleted is None else [edges.deleted]
-    if edges.added is not None and not edges.minted and edges.replaces and ground.remaining(edges):
+    if edges.added is not None and not edges.minted and edges.replaces and context.remaining(edges):
         added = edges.added
-        keys += (whole(pick(added, [ID], by=[ID], part=part).table.column(ID)) for part in ground.parts((added, [ID])))
+        keys += (whole(pick(added, [ID], by=[ID], part=part).table.column(ID)) for part in context.parts((added, [ID])))
     for some in keys:
-        for holders in holding_texts(ground.committed, entity, [ID, SOURCE], by=ID, keys=some):
+        for holders in holding_texts(context.committed, entity, [ID, SOURCE], by=ID, keys=some):
             yield holders.rows.column(SOURCE)
 
 
-def _in_part(ground: Ground, edges: Delta, entity: EdgeType, removed: pa.Array, part: Part) -> Findings:
-    counted = _count(ground, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
+def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed: pa.Array, part: Part) -> Findings:
+    counted = _count(context, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
     low, high = entity.cardinality.low, entity.cardinality.high
     wrong = np.flatnonzero((counted.edges < low) | (counted.edges > (UNBOUNDED if high is None else high)))
-    wrong = wrong[~_lost(ground, entity, at(counted.sources, wrong))]
+    wrong = wrong[~_lost(context, entity, at(counted.sources, wrong))]
     wrong = wrong[np.argsort(counted.rows[wrong], kind="stable")]
-    first = wrong[: ground.limit]
+    first = wrong[: context.limit]
     rows = counted.rows[first]
     facts = zip(at(counted.sources, first).to_pylist(), counted.edges[first].tolist(), strict=True)
     head = f"@card violation on edge {entity.name}: source"
@@ -81,7 +81,7 @@ def _in_part(ground: Ground, edges: Delta, entity: EdgeType, removed: pa.Array, 
     return told(Code.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)
 
 
-def _count(ground: Ground, edges: Delta, removed: pa.Array, part: Part) -> _Counted:
+def _count(context: IntegrityContext, edges: Delta, removed: pa.Array, part: Part) -> _Counted:
     """Committed, less removed, plus added."""
     picked = None if edges.added is None else pick(edges.added, [SOURCE], by=[SOURCE], part=part)
     added = pa.array([], pa.string()) if picked is None else whole(picked.table.column(SOURCE))
@@ -93,14 +93,14 @@ def _count(ground: Ground, edges: Delta, removed: pa.Array, part: Part) -> _Coun
         rows[starting] = picked.rows(np.arange(len(added)))  # of several rows with one source the last stays: it was one too many
     if not edges.whole:
         count -= np.bincount(ending, minlength=size)
-        for holders in holding_texts(ground.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):
+        for holders in holding_texts(context.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):
             count += np.bincount(holders.places, minlength=size)
     return _Counted(touched.texts, count, rows)
 
 
-def _lost(ground: Ground, entity: EdgeType, sources: pa.Array) -> Mask:
+def _lost(context: IntegrityContext, entity: EdgeType, sources: pa.Array) -> Mask:
     """Which sources are nodes that go with the change."""
-    node = ground.catalog.node(entity.source)
+    node = context.catalog.node(entity.source)
     assert node is not None
-    nodes = ground.of(node)
+    nodes = context.of(node)
     return ~among(sources, added_among(nodes, sources)) if nodes.whole else among(sources, nodes.deleted)

@@ -23,7 +23,7 @@ class Added(Protocol):
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
 
 
-class Held(msgspec.Struct, frozen=True):
+class RowsInMemory(msgspec.Struct, frozen=True):
     """Added rows that are a table in memory."""
 
     table: pa.Table

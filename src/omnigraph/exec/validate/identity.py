@@ -12,41 +12,41 @@ from omnigraph.catalog.model import EntityType, NodeType
 from omnigraph.catalog.tables import ID
 from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.arrays import among, at, joined_texts
+from omnigraph.exec.validate.context import IntegrityContext
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, by_row, told
-from omnigraph.exec.validate.ground import Ground
 from omnigraph.exec.validate.keys import Part, holding_texts, pick
 from omnigraph.exec.validate.uniqueness import violation
 from omnigraph.store.arrays import whole
 from omnigraph.store.membership import repeated
 
 
-def check_identity(ground: Ground, delta: Delta) -> Findings:
+def check_identity(context: IntegrityContext, delta: Delta) -> Findings:
     """One row for an id, in every mode; an append finds none that is there."""
     added = delta.added
-    appends = not delta.replaces and bool(ground.remaining(delta))
+    appends = not delta.replaces and bool(context.remaining(delta))
     if added is None or delta.minted or (added.rows == 1 and not appends):
         return Findings()
-    found = (one for part in ground.parts((added, [ID])) for one in _in_part(ground, delta, added, part, appends=appends))
-    return by_row(found, limit=ground.limit)
+    found = (one for part in context.parts((added, [ID])) for one in _in_part(context, delta, added, part, appends=appends))
+    return by_row(found, limit=context.limit)
 
 
-def _in_part(ground: Ground, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
+def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
     picked = pick(added, [ID], by=[ID], part=part)
     again = repeated(picked.table.column(ID))
     if not len(again) and not appends:
         return
     ids = whole(picked.table.column(ID))
     if len(again):
-        first = again[: ground.limit]
+        first = again[: context.limit]
         named = at(ids, first).to_pylist()
         messages = [_repeated(delta.entity, id_) for id_ in named]
         yield told(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
     if appends:
         keys = pc.unique(ids) if len(again) else ids
-        there = joined_texts(holders.rows.column(ID) for holders in holding_texts(ground.committed, delta.entity, [ID], by=ID, keys=keys))
+        there = joined_texts(holders.rows.column(ID) for holders in holding_texts(context.committed, delta.entity, [ID], by=ID, keys=keys))
         met = np.flatnonzero(among(ids, there))
-        first = met[: ground.limit]
+        first = met[: context.limit]
         named = at(ids, first).to_pylist()
         messages = [f"{delta.entity.kind} type '{delta.entity.name}' already has this id: '{id_}'" for id_ in named]
         yield told(Code.KEY_CONFLICT, delta.entity, picked.rows(first).tolist(), messages, named, total=len(met))

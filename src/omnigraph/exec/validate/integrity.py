@@ -15,14 +15,14 @@ import msgspec
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.validate.cardinality import check_cardinality
-from omnigraph.exec.validate.delta import Added, Committed, CommittedTables, Delta, Held
+from omnigraph.exec.validate.context import IntegrityContext
+from omnigraph.exec.validate.delta import Added, Committed, CommittedTables, Delta, RowsInMemory
 from omnigraph.exec.validate.endpoints import check_endpoints
 from omnigraph.exec.validate.findings import Findings, in_turn
-from omnigraph.exec.validate.ground import Ground
 from omnigraph.exec.validate.identity import check_identity
 from omnigraph.exec.validate.uniqueness import check_uniques
 
-__all__ = ["BUDGET_BYTES", "Added", "Committed", "CommittedTables", "Delta", "Held", "check_integrity"]
+__all__ = ["BUDGET_BYTES", "Added", "Committed", "CommittedTables", "Delta", "RowsInMemory", "check_integrity"]
 
 BUDGET_BYTES: Final = 512 << 20
 """How many bytes of key columns are held at once; beyond it the same checks take several passes."""
@@ -38,8 +38,8 @@ def check_integrity(
     `limit` problems are put in words, and all are counted. The rows are numbered in the order in which `added` reads them.
     """
     by_type = {delta.entity.id: _without_empty(delta) for delta in deltas}
-    ground = Ground(catalog, committed, by_type, min(budget_bytes, MOST_BYTES), limit)
-    return in_turn(_all(ground), limit=limit)
+    context = IntegrityContext(catalog, committed, by_type, min(budget_bytes, MOST_BYTES), limit)
+    return in_turn(_all(context), limit=limit)
 
 
 def _without_empty(delta: Delta) -> Delta:
@@ -48,13 +48,13 @@ def _without_empty(delta: Delta) -> Delta:
     return msgspec.structs.replace(delta, added=added, deleted=deleted)
 
 
-def _all(ground: Ground) -> Iterator[Findings]:
+def _all(context: IntegrityContext) -> Iterator[Findings]:
     for kind in (NodeType, EdgeType):
-        for delta in ground.deltas.values():
+        for delta in context.deltas.values():
             if isinstance(delta.entity, kind):
-                yield check_identity(ground, delta)
-                yield from check_uniques(ground, delta)
-    yield from check_endpoints(ground)
-    for delta in ground.deltas.values():
+                yield check_identity(context, delta)
+                yield from check_uniques(context, delta)
+    yield from check_endpoints(context)
+    for delta in context.deltas.values():
         if isinstance(delta.entity, EdgeType):
-            yield check_cardinality(ground, delta)
+            yield check_cardinality(context, delta)

@@ -18,21 +18,21 @@ from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at
+from omnigraph.exec.validate.context import IntegrityContext, leaving
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, Found, by_row, label, told
-from omnigraph.exec.validate.ground import Ground, leaving
 from omnigraph.exec.validate.keys import Picked, holding, pick
 from omnigraph.store.arrays import whole
 
 
-def check_uniques(ground: Ground, delta: Delta) -> Iterator[Findings]:
+def check_uniques(context: IntegrityContext, delta: Delta) -> Iterator[Findings]:
     """Every `@unique` of the type. One over the key's own columns says nothing that the ids do not."""
     entity, added = delta.entity, delta.added
     key = entity.key if isinstance(entity, NodeType) else None
     if added is not None:
         for unique in entity.uniques:
             if key is None or set(unique.columns) != set(key.columns):
-                yield _check(ground, delta, added, unique)
+                yield _check(context, delta, added, unique)
 
 
 def violation(entity: EntityType, columns: Sequence[str], values: Sequence[str], holder: str, other: str) -> str:
@@ -41,28 +41,28 @@ def violation(entity: EntityType, columns: Sequence[str], values: Sequence[str],
     return f"@unique violation on {entity.name}.{named}: value '{value}' held by '{holder}' and '{other}'"
 
 
-def _check(ground: Ground, delta: Delta, added: Added, unique: Unique) -> Findings:
+def _check(context: IntegrityContext, delta: Delta, added: Added, unique: Unique) -> Findings:
     columns = [ID, *unique.columns]
-    parts = ground.parts((added, columns))
+    parts = context.parts((added, columns))
     try:
-        found = (_in_part(ground, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
-        return by_row(found, limit=ground.limit)
+        found = (_in_part(context, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
+        return by_row(found, limit=context.limit)
     except InvalidInput as error:  # a list or a vector has no spelling: such a constraint can be declared, never met
         return Findings((Found(Code.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
 
 
-def _in_part(ground: Ground, delta: Delta, unique: Unique, picked: Picked) -> Findings:
+def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Picked) -> Findings:
     spelled = whole(spell_tuples(unique.columns, picked.table))
     present = true_at(spelled.is_valid())  # a null exempts its row
     rows = picked.table if len(present) == len(spelled) else picked.table.take(pa.array(present))
     ids, tuples = whole(rows.column(ID)), distinct(spelled.drop_null())
-    held = _held(ground, delta, unique, rows, tuples)
+    held = _held(context, delta, unique, rows, tuples)
     met = _met(delta, ids, tuples, held)
     again = tuples.again()
     # Two rows with one id are told as such, not as holders of one tuple.
     again = again[true_at(pc.not_equal(at(ids, again), at(ids, tuples.first[tuples.places[again]])))]
     wrong = np.union1d(met, again)
-    first = wrong[: ground.limit]
+    first = wrong[: context.limit]
     if not len(first):
         return Findings()
     places = tuples.places[first]
@@ -78,12 +78,12 @@ class _Held(NamedTuple):
     slots: Numbers
 
 
-def _held(ground: Ground, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Held:
+def _held(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Held:
     slots = np.full(len(tuples.texts), -1)
-    if not ground.remaining(delta):
+    if not context.remaining(delta):
         return _Held(pa.array([], pa.string()), slots)
     wanted = rows.select(unique.columns).take(pa.array(tuples.first))
-    found = list(holding(ground.committed, delta.entity, [ID, *unique.columns], by=unique.columns, wanted=wanted))
+    found = list(holding(context.committed, delta.entity, [ID, *unique.columns], by=unique.columns, wanted=wanted))
     places = np.concatenate([np.zeros(0, np.int64), *(holders.places for holders in found)])
     slots[places] = np.arange(len(places))
     return _Held(joined_texts(holders.rows.column(ID) for holders in found), slots)

@@ -22,7 +22,7 @@ from omnigraph.exec.engine import Engine
 from omnigraph.exec.problems import REPORTED, Code, Problem
 from omnigraph.exec.read.predicate import sql
 from omnigraph.exec.validate.findings import error, in_turn
-from omnigraph.exec.validate.integrity import CommittedTables, Delta, Held, check_integrity
+from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
 from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import TableId, TypeId, new_ulid
@@ -115,7 +115,7 @@ class _Image:
                 refuse_external(self._external[ticket.as_py()])
 
     def delta(self) -> Delta:
-        return Delta(self.entity, Held(self.pending), self.deleted, minted=self.all_new, cascaded=True)
+        return Delta(self.entity, RowsInMemory(self.pending), self.deleted, minted=self.all_new, cascaded=True)
 
     def change(self) -> Change | None:
         if len(self.deleted):

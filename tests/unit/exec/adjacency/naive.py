@@ -55,5 +55,8 @@ def edges(draw: st.DrawFn, *, square: bool) -> Edges:
 def crowd(seed: int, *, nodes: int, count: int) -> Edges:
     """A random graph with a few hubs, large enough for marks."""
     chance = random.Random(seed)
-    pick = lambda: min(int(chance.paretovariate(0.7)) - 1, nodes - 1) if chance.random() < 0.5 else chance.randrange(nodes)  # noqa: E731
+
+    def pick() -> int:
+        return min(int(chance.paretovariate(0.7)) - 1, nodes - 1) if chance.random() < 0.5 else chance.randrange(nodes)
+
     return Edges(nodes, nodes, [(pick(), pick()) for _ in range(count)])

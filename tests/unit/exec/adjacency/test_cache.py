@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,14 @@ from omnigraph.exec.adjacency.cache import ENVIRONMENT, LEFTOVER_SECONDS, Folder
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import GraphId
 
-ARRAYS = {"a": np.arange(1000, dtype=np.int64), "none": np.empty(0, np.int32), "b": np.arange(7, dtype=np.uint8)}
+ARRAYS: dict[str, np.ndarray[Any, Any]] = {
+    "a": np.arange(1000, dtype=np.int64),
+    "none": np.empty(0, np.int32),
+    "b": np.arange(7, dtype=np.uint8),
+}
 
 
-def write(folder: Path, name: str = "thing", arrays: dict[str, np.ndarray] = ARRAYS) -> Path:
+def write(folder: Path, name: str = "thing", arrays: dict[str, np.ndarray[Any, Any]] = ARRAYS) -> Path:
     Folder(folder).write(name, {"n": 1}, arrays)
     return folder / f"{name}.arrays"
 

@@ -6,6 +6,7 @@ import gzip
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -57,7 +58,8 @@ def test_blank_lines_are_counted(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "graph", schema=SCHEMA)
     with pytest.raises(InvalidInput) as caught:
         graph.load(b"\n" * 3_000_000 + GOOD + b" \n\t\r\n" + b"nonsense\n")
-    (problem,) = caught.value.facts["problems"]  # type: ignore[misc]  # a list
+    problems: Any = caught.value.facts["problems"]
+    (problem,) = problems
     assert problem.line == 3_000_004
 
 

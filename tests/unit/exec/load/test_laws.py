@@ -173,8 +173,9 @@ def test_a_batch_with_any_fault_changes_nothing(
     graph.load(iter([{"type": "Item", "data": {"code": "here before"}}]), mode="append")
     before, lines = graph.snapshot(), exported(graph)
     bad = records[0] if fault == "again" else fault
+    mixed: Any = iter([*records[:at], bad, *records[at:]])
     with pytest.raises(OmniGraphError) as caught:
-        graph.load(iter([*records[:at], bad, *records[at:]]), mode=mode)
+        graph.load(mixed, mode=mode)
     problems: tuple[Any, ...] = caught.value.facts["problems"]  # type: ignore[assignment]
     assert all(problem.code and problem.record is not None for problem in problems)
     assert (graph.snapshot(), exported(graph)) == (before, lines)

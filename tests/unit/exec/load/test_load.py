@@ -11,7 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, KeyConflict, Kind, OmniGraphError, Unsupported
-from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, Progress, Stage
+from omnigraph.exec.load.load import Load, LocalIntake, Progress, Stage
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import Code
 from omnigraph.exec.write.protocol import Request, write
 from omnigraph.faults import Fault, armed
@@ -143,7 +144,8 @@ def test_a_load_with_anything_wrong_changes_nothing_and_leaves_nothing(graph: Gr
     before, files, rows = graph.snapshot(), files_of(graph), shown(graph)
     with pytest.raises(InvalidInput) as caught:
         graph.load(data, mode="merge")
-    (first, *_) = caught.value.facts["problems"]  # type: ignore[misc]
+    problems: Any = caught.value.facts["problems"]
+    (first, *_) = problems
     assert (first.code, first.line) == (code, line), first
     assert (graph.snapshot(), shown(graph)) == (before, rows)
     assert files_of(graph) == files

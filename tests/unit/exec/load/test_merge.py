@@ -10,7 +10,8 @@ import omnigraph as og
 from bench.child import cost_of
 from bench.scenario.merge import ID_BYTES, ROWS, SCHEMA, batches, merge_long_ids
 from omnigraph.errors import StorageError
-from omnigraph.exec.load.load import Load, LoadMode, LocalIntake, run_load
+from omnigraph.exec.load.load import Load, LocalIntake, run_load
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.write.protocol import Request
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.model import CommitKind
@@ -41,7 +42,7 @@ def test_ids_past_the_limit_are_kept_in_files_and_replace_their_rows(
         graph.branches.create(branch)
     request = Request(CommitKind.LOAD, branch=branch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    with pytest.raises(StorageError, match="temporary folder"):
+    with pytest.raises(StorageError, match="temporary directory"):
         run_load(graph.engine, request, _load(graph))
     assert _notes(graph, branch) == {1: 6_000}
     (temporary := tmp_path / "temporary").mkdir()

@@ -80,9 +80,9 @@ def test_what_cannot_be_a_source_is_refused_by_what_it_is(tmp_path: Path) -> Non
     with pytest.raises(InvalidInput, match="cannot load from int"):
         read(3, cinema())  # type: ignore[arg-type]  # that is the point
     with pytest.raises(InvalidInput, match="iterable of int"):
-        read([3], cinema())  # type: ignore[list-item]  # that is the point
+        read([3], cinema())  # type: ignore[arg-type]  # that is the point
     with pytest.raises(InvalidInput, match="mixes kinds"):
-        read(["{}", b"{}"], cinema())  # type: ignore[list-item]  # that is the point
+        read(["{}", b"{}"], cinema())  # type: ignore[arg-type]  # that is the point
     (tmp_path / "a.parquet").write_bytes(b"PAR1....")
     with pytest.raises(InvalidInput, match="is a Parquet file"):
         read(tmp_path / "a.parquet", cinema())
@@ -128,8 +128,9 @@ def test_records_may_hold_what_python_has_for_each_type() -> None:
 
 
 def test_records_with_values_that_have_no_form_are_refused() -> None:
+    records: list[dict[str, Any]] = [{"type": "Note"}, {"type": "Note", "data": {"text": object()}}]
     with pytest.raises(InvalidInput, match="record 2 cannot be loaded"):
-        read([{"type": "Note"}, {"type": "Note", "data": {"text": object()}}], cinema())
+        read(records, cinema())
     _, problems = read([{"type": "Film", "data": {"rating": float("nan")}}], cinema())
     assert [(problem.code, problem.record) for problem in problems] == [(Code.JSON, 1)]
 

@@ -236,7 +236,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="unknown type 'Actor'"):
         read({"Actor": tmp_path / "a.csv"}, cinema())
     with pytest.raises(InvalidInput, match="cannot load Person from int"):
-        read({"Person": 3}, cinema())  # type: ignore[dict-item]  # that is the point
+        read({"Person": 3}, cinema())
 
 
 @pytest.mark.parametrize(

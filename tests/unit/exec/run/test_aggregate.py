@@ -42,7 +42,7 @@ def grouped(rows: list[tuple[Any, ...]], keys: tuple[Field, ...], cuts: int, *, 
     columns = {name: pa.array([one[at] for one in rows], types[name]) for at, name in enumerate("klx")}
     for start in range(0, len(rows), cuts):
         numbers = np.arange(start, min(start + cuts, len(rows)), dtype=np.int64)
-        grouping.add(Rows(len(numbers), {0: numbers}), lambda expr, at=numbers: columns[expr.column].take(pa.array(at)))  # type: ignore[union-attr, misc]
+        grouping.add(Rows(len(numbers), {0: numbers}), lambda expr, at=numbers: columns[expr.column].take(pa.array(at)))  # type: ignore[misc]
     found = grouping.columns(lambda field, numbers: columns[field.column].take(pa.array(numbers)))
     return list(zip(*(column.to_pylist() for column in found), strict=True))
 

@@ -31,7 +31,7 @@ BY_VALUE: dict[Comparison, Callable[[Any, Any], bool]] = {
     Comparison.GT: operator.gt,
     Comparison.GE: operator.ge,
 }
-TYPES = {
+TYPES: dict[str, Plain | ListOf] = {
     "i32": Plain(Scalar.I32),
     "i64": Plain(Scalar.I64),
     "u64": Plain(Scalar.U64),
@@ -94,7 +94,8 @@ def scanned(table: Table, predicate: ir.Predicate) -> list[bool] | None:
 
 
 def in_memory(predicate: ir.Predicate) -> list[bool]:
-    return holding([predicate], 6, lambda field: pa.array(VALUES[field.column], arrow_type(field.type))).tolist()
+    found: list[bool] = holding([predicate], 6, lambda field: pa.array(VALUES[field.column], arrow_type(field.type))).tolist()
+    return found
 
 
 def check(table: Table, predicate: ir.Predicate, expected: list[bool]) -> None:

@@ -42,6 +42,9 @@ class Listed:
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         raise AssertionError("a search asks for hops only")
 
+    def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
+        raise AssertionError("a search asks for hops only")
+
 
 def _others(edge: Edge, node: int, direction: Direction) -> set[int]:
     found = set()

@@ -70,8 +70,8 @@ def problems(world: World) -> Counter[Told]:
         for code, row, words in (*_ids(world, entity), *_uniques(world, entity)):
             found[code, name, row, words] += 1
     for edge in world.catalog.edges:
-        for code, row, words in (*_ends(world, edge), *_cardinality(world, edge)):
-            found[code, f"edge:{edge.name}", row, words] += 1
+        for code, end, words in (*_ends(world, edge), *_cardinality(world, edge)):
+            found[code, f"edge:{edge.name}", end, words] += 1
     return found
 
 

@@ -15,7 +15,7 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.findings import Findings
-from omnigraph.exec.validate.integrity import Delta, Held, check_integrity
+from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity
 from omnigraph.store.tables import matching
 from tests.unit.catalog.schemas import catalog_of
 from tests.unit.exec.validate.model import Change, Row, Told, World, problems
@@ -29,7 +29,8 @@ edge L: P -> Q @card(2..3) { @unique(src, dst) }
 edge M: Q -> Q
 """
 )
-ENTITIES: dict[str, EntityType] = {entity.name: entity for entity in (*CATALOG.nodes, *CATALOG.edges)}
+EVERY: tuple[EntityType, ...] = (*CATALOG.nodes, *CATALOG.edges)
+ENTITIES = {entity.name: entity for entity in EVERY}
 
 
 class InMemory:
@@ -57,7 +58,7 @@ def deltas(changes: Mapping[str, Change], *, chunk: int = 3) -> list[Delta]:
     made = []
     for name, change in changes.items():
         rows = table(name, change.added)
-        held = Held(pa.Table.from_batches(rows.to_batches(max_chunksize=chunk), rows.schema))
+        held = RowsInMemory(pa.Table.from_batches(rows.to_batches(max_chunksize=chunk), rows.schema))
         gone = pa.array(sorted(change.deleted), pa.string())
         made.append(Delta(ENTITIES[name], held, gone, whole=change.whole, replaces=change.replaces))
     return made

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.exec.validate.arrays import distinct
-from omnigraph.exec.validate.integrity import Delta, Held, check_integrity
+from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity
 from omnigraph.exec.validate.keys import FEW_KEYS, PROBED_KEYS, ROWS_PER_PROBE, Part, pick
 from omnigraph.store.fingerprints import LONG_BYTES, fingerprints
 from omnigraph.store.membership import repeated
@@ -48,7 +48,7 @@ def test_nulls_fall_somewhere_and_texts_spread_over_the_partitions() -> None:
 
 def test_partitions_hold_every_row_once_under_its_own_number() -> None:
     rows = table("P", [filler("P", at) for at in range(20)])
-    held = Held(pa.Table.from_batches(rows.to_batches(max_chunksize=3)))
+    held = RowsInMemory(pa.Table.from_batches(rows.to_batches(max_chunksize=3)))
     picked = [pick(held, ["id"], by=["id"], part=Part(at, 4)) for at in range(4)]
     numbered = {
         row: id_ for one in picked for row, id_ in zip(one.rows(np.arange(len(one.table))), one.table["id"].to_pylist(), strict=True)
@@ -68,7 +68,7 @@ def _asked(rows: int, committed: int) -> list[str | None]:
     """The filters of the scans that a change of so many rows makes on a `@unique` column."""
     there = InMemory({"P": [{"id": f"c{n}", "k": f"c{n}", "u": 1_000_000 + n} for n in range(committed)]})
     added = table("P", [{"id": f"n{n}", "k": f"n{n}", "u": n} for n in range(rows)])
-    assert not check_integrity([Delta(ENTITIES["P"], Held(added))], CATALOG, there)
+    assert not check_integrity([Delta(ENTITIES["P"], RowsInMemory(added))], CATALOG, there)
     return [where for _, where in there.scans]
 
 
@@ -94,12 +94,12 @@ def test_keys_are_asked_for_in_bounded_lists() -> None:
 
     there = Vast({})
     ids = pa.array([f"n{n}" for n in range(PROBED_KEYS + 1)])
-    check_integrity([Delta(ENTITIES["Q"], Held(pa.table({"id": ids, "t": ids})), replaces=False)], CATALOG, there)
+    check_integrity([Delta(ENTITIES["Q"], RowsInMemory(pa.table({"id": ids, "t": ids})), replaces=False)], CATALOG, there)
     assert [where.count("', '") + 1 for _, where in there.scans if where is not None] == [PROBED_KEYS, 1]
 
 
 def test_a_change_of_types_without_rules_looks_at_nothing() -> None:
     there = InMemory({"Q": [{"id": "a"}]})
     ids = pa.array(["a", "b"])
-    assert not check_integrity([Delta(ENTITIES["Q"], Held(pa.table({"id": ids, "t": ids})))], CATALOG, there)
+    assert not check_integrity([Delta(ENTITIES["Q"], RowsInMemory(pa.table({"id": ids, "t": ids})))], CATALOG, there)
     assert there.scans == []

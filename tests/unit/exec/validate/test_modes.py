@@ -15,7 +15,7 @@ from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, KeyConflict, Kind
 from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.findings import Findings, Found, error
-from omnigraph.exec.validate.integrity import CommittedTables, Delta, Held, check_integrity
+from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from omnigraph.store.tables import Tables
@@ -67,7 +67,7 @@ def rows_of(entity: EntityType, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def judge(graph: Graph, mode: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Findings:
     deltas = [
-        Delta(entity, Held(rows_of(entity, given)), whole=mode == "overwrite", replaces=mode != "append")
+        Delta(entity, RowsInMemory(rows_of(entity, given)), whole=mode == "overwrite", replaces=mode != "append")
         for name, given in rows.items()
         for entity in [_entity(graph, name)]
     ]

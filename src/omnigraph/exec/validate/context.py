@@ -17,7 +17,7 @@ from omnigraph.ids import TypeId
 from omnigraph.store.membership import Mask, Members, matching
 
 
-class Ground(msgspec.Struct, frozen=True):
+class IntegrityContext(msgspec.Struct, frozen=True):
     """The change of every touched type, and what it falls on. `limit` problems are put in words, all are counted."""
 
     catalog: Catalog

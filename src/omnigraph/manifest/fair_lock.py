@@ -1,27 +1,49 @@
-"""Threads that want one lock -> served in the order they came; what a holder gets, and how long it may wait."""
+"""Threads that request one lock -> served in order of arrival; the grant of a holder, the deadline of a waiter, and lock names."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final
 
 from omnigraph.errors import Kind, LimitError, Unsupported
+from omnigraph.ids import BranchName, content_hash
+
+ROOT: Final = "root"
+TURNSTILE: Final = "turnstile"
+
+_LONGEST: Final = 160
+_PLAIN: Final = re.compile(rb"[A-Za-z0-9_-]")
+
+
+@lru_cache(maxsize=1024)
+def name_of(branch: BranchName) -> str:
+    """Return the file or object name of a branch's lock: `feature/x` -> `feature=2Fx`.
+
+    The name never contains a dot or a slash, and is never `root` or `turnstile`.
+    """
+    raw = branch.encode()
+    first = 1 if branch in (ROOT, TURNSTILE) else 0  # the first letter of a reserved name is escaped
+    name = "".join(chr(byte) if at >= first and _PLAIN.match(raw, at) else f"={byte:02X}" for at, byte in enumerate(raw))
+    # File systems limit a name to 255 bytes. A shortened name contains "==", which no other name does.
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}=={content_hash(raw)[:32]}"
 
 
 def _never_lost() -> None:
-    """A file lock stays with its process for as long as that lives."""
+    """A file lock is held until its process releases it or ends."""
 
 
 def _unrecorded(epoch: int) -> None:
-    """A file lock keeps no epoch: whoever has it is alone, for as long as its process lives."""
+    """A file lock records no epoch: its holder cannot be replaced while its process runs."""
 
 
 class Grant:
-    """What a holder of a lock has: its epoch, and `check()`, which asks whether it still has it."""
+    """A held lock: its epoch, and `check()`, which raises if the lock is lost."""
 
     __slots__ = ("_check", "_record", "epoch", "published", "took_over")
 
@@ -34,29 +56,29 @@ class Grant:
         record: Callable[[int], None] = _unrecorded,
     ) -> None:
         self.epoch = epoch
-        """The fencing epoch: on an object store it grows whenever a holder is replaced, or its lease is gone."""
+        """The fencing epoch. On an object store it grows when a holder is replaced, or when its lease is missing."""
         self.took_over: Final = took_over
-        """A former holder may only be asleep, and no one has yet published `epoch`: publish it before touching any table."""
+        """A former holder may still be running, and `epoch` is not yet published: publish it before any change to a table."""
         self._check: Final = check
         self._record: Final = record
         self.published = False
 
     def raise_epoch(self, epoch: int) -> None:
-        """Go on under a greater epoch, once the lock has recorded it. Raises ConflictError(FENCED) when the lock is lost."""
+        """Record a greater epoch in the lock and continue under it. Raises ConflictError(FENCED) if the lock is lost."""
         self._record(epoch)
         self.epoch = epoch
 
     def check(self) -> None:
-        """Raise ConflictError(FENCED) when the lock is known to be lost."""
+        """Raise ConflictError(FENCED) if the lock is known to be lost."""
         self._check()
 
     def epoch_published(self) -> None:
-        """Say that `epoch` is durable in `head`. Until someone says so, every later holder is told `took_over` again."""
+        """Record that `epoch` is durable in `head`. Until then, every later holder gets `took_over`."""
         self.published = True
 
 
-class Patience:
-    """How long one acquisition may wait in all its steps together, and what to say when that is over."""
+class Deadline:
+    """The time limit of one acquisition over all its steps, and the error after it."""
 
     __slots__ = ("_seconds", "_since", "_what")
 
@@ -65,17 +87,17 @@ class Patience:
         self._seconds: Final = max(0.0, min(seconds, threading.TIMEOUT_MAX))
         self._since: Final = time.monotonic()
 
-    def left(self) -> float:
-        """Seconds that remain; never negative."""
+    def remaining(self) -> float:
+        """Return the remaining seconds, at least 0."""
         return max(0.0, self._since + self._seconds - time.monotonic())
 
-    def over(self, where: str, *, holder: str = "another writer") -> LimitError:
-        """The error of a wait that ended at the lock called `where`."""
+    def timeout_error(self, where: str, *, holder: str = "another writer") -> LimitError:
+        """Return the error of a wait that ended at the lock `where`."""
         waited = time.monotonic() - self._since
         return LimitError(
             Kind.LOCK_TIMEOUT,
             f"waited {waited:.1f} s for the lock of {self._what} ({where}), which {holder} holds or waits for; nothing was changed. "
-            "Try again later or with a longer timeout; if this goes on, look for a writer that is stuck.",
+            "Retry later or with a longer timeout. If the lock stays held, find the process that holds it.",
             lock=self._what,
             path=where,
             waited_seconds=waited,
@@ -89,14 +111,14 @@ class _Turn:
     def __init__(self, *, shared: bool) -> None:
         self.shared: Final = shared
         self.thread: Final = threading.get_ident()
-        self.called: threading.Event | None = None  # only for those who have to wait
+        self.called: threading.Event | None = None  # set only for a thread that has to wait
 
 
 class FairLock:
     """A shared/exclusive lock between the threads of one process, first come, first served.
 
-    The queue is the whole state: those served are the turns before the first exclusive one, or that one when it is
-    first. So leaving is one removal, right in whatever state an interrupt left the turn.
+    The queue is the whole state. The holders are the shared turns before the first exclusive one, or that one if it is
+    first. So a release is one removal, and is correct in any state that an interrupt left.
     """
 
     def __init__(self) -> None:
@@ -104,25 +126,25 @@ class FairLock:
         self._queue: Final[list[_Turn]] = []
 
     @contextmanager
-    def turn(self, *, shared: bool, patience: Patience, where: str) -> Iterator[None]:
-        """Hold the lock inside this block; `where` names it for a person whose patience ran out."""
+    def turn(self, *, shared: bool, deadline: Deadline, where: str) -> Iterator[None]:
+        """Hold the lock inside this block. `where` names the lock in a timeout error."""
         turn = _Turn(shared=shared)
         try:
             self._join(turn, where)
-            if turn.called is not None and not turn.called.wait(patience.left()):
-                raise patience.over(where, holder="another thread of this process")
+            if turn.called is not None and not turn.called.wait(deadline.remaining()):
+                raise deadline.timeout_error(where, holder="another thread of this process")
             yield
         finally:
             self._leave(turn)
 
     def others_before(self, *, shared: bool) -> bool:
-        """Would a newcomer have to wait for a thread other than this one?"""
+        """Return whether a new request would wait for a thread other than this one."""
         me = threading.get_ident()
         with self._mutex:
             return any(turn.thread != me and not (shared and turn.shared) for turn in self._queue)
 
     def is_mine(self, *, shared: bool | None = None) -> bool:
-        """Does this thread hold the lock (in that mode)?"""
+        """Return whether this thread holds the lock (in that mode)."""
         me = threading.get_ident()
         with self._mutex:
             return any(turn.thread == me and shared in (None, turn.shared) for turn in self._served())
@@ -132,8 +154,8 @@ class FairLock:
             if any(other.thread == turn.thread for other in self._queue):
                 raise Unsupported(
                     Kind.UNSUPPORTED,
-                    f"internal error: this thread already holds {where} and asked for it again; locks are not re-entrant, "
-                    "the grant must be passed down",
+                    f"internal error: this thread already holds {where} and requested it again; locks are not re-entrant, "
+                    "pass the grant down instead",
                     path=where,
                 )
             self._queue.append(turn)
@@ -146,7 +168,7 @@ class FairLock:
                 if turn in self._queue:
                     self._queue.remove(turn)
             finally:
-                # Calling again whoever was called before is harmless, and makes good a call that an interrupt swallowed.
+                # Waking a thread twice is harmless, and repairs a wake-up that an interrupt lost.
                 for served in self._served():
                     if served.called is not None:
                         served.called.set()

@@ -1,20 +1,18 @@
-"""Objects -> the same objects, counting the calls made through them: the seam for tests of cost."""
+"""Objects -> the same objects with a count of the calls made through them, for cost tests."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.store.objects import Objects
+from omnigraph.store.objects import Objects
 from omnigraph.store.paths import Names
 
 
 class CountingObjects:
-    """`calls` holds how often each kind was asked for: get, put, list, delete, exists, rename. Failed calls count too."""
+    """`calls` counts the calls of each kind: get, put, list, delete, exists, size, rename. Failed calls count too."""
 
     def __init__(self, inner: Objects) -> None:
         self.uri = inner.uri
@@ -76,6 +74,6 @@ class CountingObjects:
         self._inner.rename(source, target)
 
     def _count(self, kind: str) -> None:
-        # A Counter's increment is a read and a write; two threads without the lock would lose one.
+        # An increment of a Counter is a read and a write. Without the lock, two threads could lose one.
         with self._guard:
             self.calls[kind] += 1

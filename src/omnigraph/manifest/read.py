@@ -24,13 +24,9 @@ from omnigraph.store.tables import TableRef, TornHead, discard_torn_head
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
-<<<<<<< HEAD
-"""How many versions back a short listing looks before it reads the whole history."""
+"""How many versions a short listing reads before it reads the whole history."""
 SCHEMAS: Final = 256
 """How many schema texts stay in memory."""
-=======
-"""How many versions a short listing reads before it reads the whole history."""
->>>>>>> words-manifest
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -90,13 +86,8 @@ class Manifest:
         self.root: Final = root
         self.graph_id: Final = graph_id
         self._mutex = threading.Lock()
-<<<<<<< HEAD
-        self._warm: dict[BranchName, _Warm] = {}
-        self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
-=======
         self._cache: dict[BranchName, _CachedBranch] = {}
-        self._schemas: dict[SchemaHash, SchemaText] = {}
->>>>>>> words-manifest
+        self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
         self.remember(Branch.main(), main, read_state(main.state()))
 
     # -- now
@@ -246,14 +237,8 @@ class Manifest:
         _, ledger, _ = self.look(branch)
         text = read_schema(ledger.find(SCHEMA + schema))
         if text is None:
-<<<<<<< HEAD
-            raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} knows no schema {schema}", schema=schema, branch=branch)
-        return self._schemas.put(schema, text)
-=======
             raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} has no schema {schema}", schema=schema, branch=branch)
-        self._schemas[schema] = text
-        return text
->>>>>>> words-manifest
+        return self._schemas.put(schema, text)
 
 
 def _deleted_with_branch(commit: CommitId, branch: BranchName) -> NotFound:

@@ -105,7 +105,7 @@ def test_no_page_names_a_command_that_is_planned(page: Path) -> None:
     assert [code for code in CODE.findall(prose(page)) if code in absent] == []
 
 
-@pytest.mark.parametrize(("name", "command"), commands(), ids=[name for name, _ in commands()])
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
 def test_every_option_is_in_the_reference(name: str, command: click.Command) -> None:
     reference = (ROOT / "docs/user/cli.md").read_text("utf-8")
     section = reference.partition(f"## `{' '.join(name.split()[:2])}`")[2].partition("\n## ")[0]

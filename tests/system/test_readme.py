@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from examples.museum import make_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -35,19 +33,6 @@ def test_the_tour_on_the_command_line_runs_as_it_is_printed(tmp_path: Path) -> N
     assert "Grace" in done.stdout
     assert "killed -9" in done.stdout
     assert "Guido" in (tmp_path / "export.ndjson").read_text(), "the next writer has finished it"
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/user/spark.md"])
-def test_the_documents_it_names_are_there(page: str) -> None:
-    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", (ROOT / page).read_text())
-    missing = [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()]
-    assert links
-    assert missing == []
-
-
-def test_every_page_for_users_is_named() -> None:
-    named = (ROOT / "README.md").read_text()
-    assert [page.name for page in (ROOT / "docs/user").glob("*.md") if f"docs/user/{page.name}" not in named] == []
 
 
 def test_the_demo_tells_its_story_and_can_be_run_again(tmp_path: Path) -> None:

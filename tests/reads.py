@@ -10,7 +10,7 @@ import msgspec
 
 from omnigraph.exec.compiled import Call
 from omnigraph.exec.query import query
-from omnigraph.exec.read.run import HELD_BYTES
+from omnigraph.exec.read.run import MEMORY_BYTES
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph, init
 from omnigraph.lang import Source
@@ -72,9 +72,9 @@ def bag(
     return sorted(ask(graph, body, params, branch=branch, at=at), key=repr)
 
 
-def routed(graph: Graph, body: str, route: Route, *, held_bytes: int = HELD_BYTES) -> list[tuple[Any, ...]]:
+def routed(graph: Graph, body: str, route: Route, *, memory_bytes: int = MEMORY_BYTES) -> list[tuple[Any, ...]]:
     """The rows when every link is followed one way, whatever the plan chose."""
     ask = Call(Source(text_of(body), "query.gq"), None, None, 0)
     snapshot = graph.engine.manifest.snapshot()  # below the façade, which has no such choice
-    result = query(graph.engine, ask, snapshot, watch=Watch(), route=route, held_bytes=held_bytes)
+    result = query(graph.engine, ask, snapshot, watch=Watch(), route=route, memory_bytes=memory_bytes)
     return sorted(result.tuples(), key=repr)

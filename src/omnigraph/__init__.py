@@ -85,7 +85,7 @@ _ELSEWHERE = {"AppliedSchema": "exec.write.migrate", "Indexes": "exec.upkeep.ind
 
 
 def __getattr__(name: str) -> object:
-    """The engine is loaded when it is first asked for: `omnigraph --help` must not pay for Lance."""
+    """Load the engine on first use: `omnigraph --help` must not pay for importing Lance."""
     if name not in __all__:
         raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""What a graph answers with: plain values about writes, snapshots, recoveries and itself. They never change."""
+"""The values that methods of a graph return: receipts of writes, snapshots, recoveries, facts. All are immutable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mode = Literal["r", "rw"]
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What a mutation did. No commit: it matched nothing, and nothing was written."""
+    """The result of a mutation. `commit` is None if it matched nothing and wrote nothing."""
 
     affected_nodes: int
     affected_edges: int
@@ -23,7 +23,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class LoadReceipt(msgspec.Struct, frozen=True):
-    """What a load brought: rows by type. No commit: it was a dry run."""
+    """The result of a load: rows by type. `commit` is None for a dry run."""
 
     branch: str
     mode: LoadMode
@@ -34,7 +34,7 @@ class LoadReceipt(msgspec.Struct, frozen=True):
 
 
 class TableState(msgspec.Struct, frozen=True):
-    """One table as a branch shows it. `native_branch` is the Lance branch that holds it; None is the table's own trunk."""
+    """One table of a snapshot. `native_branch` is the Lance branch that contains it; None is the main branch of the table."""
 
     kind: str
     type_name: str
@@ -45,7 +45,7 @@ class TableState(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a branch shows at one moment of its history. It never changes."""
+    """The tables of a branch at one commit. It never changes."""
 
     branch: str
     commit_id: str
@@ -53,12 +53,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     tables: tuple[TableState, ...]
 
     def table(self, type_name: str, *, kind: str = "node") -> TableState | None:
-        """The table of a type; an edge type may share its name with a node type, so the kind is part of the question."""
+        """Return the table of a type, or None. An edge type may have the same name as a node type, so `kind` selects one."""
         return next((table for table in self.tables if (table.kind, table.type_name) == (kind, type_name)), None)
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """One interrupted write that somebody finished or undid: what it was, whose, and what became of it."""
+    """One interrupted write that was finished or undone later: its kind, its actor, and its outcome."""
 
     operation_id: str
     outcome: Resolution

@@ -1,6 +1,6 @@
-"""The façade: one open graph. Checks arguments, calls the engine; no algorithms, no loops over rows.
+"""Calls on an open graph -> results of the engine. The façade checks arguments; it has no algorithms and no loops over rows.
 
-What only some methods need is imported by them: a process that asks one question does not pay for a third of the modules.
+Modules that only some methods need are imported inside them: a process that runs one query skips a third of the modules.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ __all__ = [
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
-"""What messages call a text that was given without a name."""
+"""The name that messages use for a text without a name."""
 
 
 @waited_for
 def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
-    """Make a graph with a schema (`.pg` text) at a place that holds none."""
+    """Create a graph with a schema (`.pg` text) at a location without a graph."""
     from omnigraph.exec.write.migrate import new_table
 
     with located(_source(schema, SCHEMA_NAME)):
@@ -81,12 +81,12 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
 def open_(
     uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Graph:
-    """Open a graph. Mode "r" never writes, not even to recover; mode "rw" first finishes what dead writers left, on every branch.
+    """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
-    It waits for nobody: a branch on which another writer is at work is left as it is.
+    It does not wait: a branch with an active writer is left as it is.
     """
     if mode not in ("r", "rw"):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is neither 'r' nor 'rw'", mode=mode)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(Engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
@@ -98,11 +98,11 @@ def open_(
 
 @waited_for_methods
 class Graph:
-    """One open graph. Safe to use from many threads; every read sees the newest commit unless told otherwise."""
+    """One open graph. Safe to use from many threads. Every read sees the newest commit unless it asks for another."""
 
     def __init__(self, engine: Engine, *, mode: Mode, actor: str | None) -> None:
         self.engine: Final = engine
-        """What packages on top of the graph work on. Its methods may change from release to release; those of `Graph` may not."""
+        """The engine, for packages built on the graph. Its methods may change between releases; those of `Graph` are stable."""
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
@@ -116,17 +116,17 @@ class Graph:
 
     @property
     def schema(self) -> str:
-        """Main's accepted schema, as it was written."""
+        """The source text of main's schema."""
         return self.schema_of(MAIN)
 
     def schema_of(self, branch: str) -> str:
-        """A branch's accepted schema, as it was written."""
+        """Return the source text of a branch's schema."""
         snapshot = self.engine.manifest.snapshot(BranchName(branch))
         return self.engine.manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
 
     @property
     def catalog(self) -> Catalog:
-        """What main's schema means."""
+        """The catalog of main's schema."""
         return self.engine.catalog(self.engine.manifest.snapshot())
 
     def mutate(
@@ -140,11 +140,11 @@ class Graph:
         token: str | None = None,
         message: str | None = None,
     ) -> Receipt:
-        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` gets the first receipt."""
+        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` returns the first receipt."""
         from omnigraph.exec.write.mutate import EDGES, NODES, mutate
         from omnigraph.exec.write.protocol import Request
 
-        self._writable()
+        self._require_writable()
         request = Request(
             CommitKind.MUTATE,
             branch=BranchName(branch),
@@ -153,7 +153,7 @@ class Graph:
             token=token,
             if_commit=CommitId(if_commit) if if_commit is not None else None,
         )
-        written = _of_kind(mutate(self.engine, _call(source, name, params), request), request)
+        written = _check_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
     def query(
@@ -167,7 +167,7 @@ class Graph:
         timeout: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Result:
-        """Run one read of a `.gq` text on a branch, now or at a commit, a manifest version or a moment. `timeout` is in seconds."""
+        """Run one read of a `.gq` text on a branch: now, or at a commit, a manifest version or a time. `timeout` is in seconds."""
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
 
         def run() -> Result:
@@ -189,9 +189,9 @@ class Graph:
         timeout: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Explanation:
-        """How a read would be run: its operators, what was pushed down, and the guesses behind each choice.
+        """Explain a read: its operators, the pushed-down predicates, and the estimates behind each choice.
 
-        With `analyze` it is run, within `timeout` seconds, and the rows, time and route of each step stand beside its guesses.
+        With `analyze` it is run, within `timeout` seconds, and the rows, time and route of each operator are shown next to the estimates.
         """
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
 
@@ -215,10 +215,10 @@ class Graph:
         report_errors: int = REPORTED,
         on_progress: OnProgress | None = None,
     ) -> LoadReceipt:
-        """Bring data into a branch as one commit, or refuse it with every problem named (up to `report_errors`) and write nothing.
+        """Load data into a branch as one commit, or write nothing and raise an error that lists up to `report_errors` problems.
 
         `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
-        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` makes the branch if it is not there.
+        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` creates the branch from that one if it does not exist.
         """
         from omnigraph.exec.load.load import LocalIntake
 
@@ -247,49 +247,49 @@ class Graph:
         on_progress: OnProgress | None,
         dry_run: bool = False,
     ) -> LoadReceipt:
-        """A load whose rows an intake reads: how Spark brings them."""
+        """Load the rows that an intake reads. Spark loads use this."""
         from omnigraph.exec.load.load import Load, run_load
         from omnigraph.exec.write.protocol import Request, Written
 
         if not dry_run:
-            self._writable()
+            self._require_writable()
         chosen = _load_mode(mode)
         if report_errors < 1:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors is {report_errors}; at least one must be reported")
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"report_errors must be at least 1, not {report_errors}")
         load = Load(self.engine, intake, chosen, write=not dry_run, report_errors=report_errors, on_progress=on_progress)
         if dry_run:
-            there = from_branch if from_branch is not None and branch not in self.branches.list() else branch
-            return _load_receipt(branch, chosen, Written(None, load.prepare(self.engine.manifest.snapshot(BranchName(there))).counts))
+            existing = from_branch if from_branch is not None and branch not in self.branches.list() else branch
+            return _load_receipt(branch, chosen, Written(None, load.prepare(self.engine.manifest.snapshot(BranchName(existing))).counts))
         request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
         base = BranchName(from_branch) if from_branch is not None else None
-        return _load_receipt(branch, chosen, _of_kind(run_load(self.engine, request, load, from_=base), request))
+        return _load_receipt(branch, chosen, _check_kind(run_load(self.engine, request, load, from_=base), request))
 
     def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
-        """What it would take to make `text` the schema of a branch. Changes nothing; a plan may be one that cannot be applied."""
+        """Plan the change of a branch's schema to `text`. Changes nothing. The plan may contain steps that cannot be applied."""
         from omnigraph.exec.write.migrate import Wanted, evolve
 
         accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
     def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
-        """Make `text` the schema of a branch, in one commit; other branches keep theirs. What it drops stays readable at older
-        commits, unless `allow_data_loss`: then the past of those tables goes, but for what another branch shows.
+        """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
+        commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
         """
         from omnigraph.exec.write.migrate import Wanted, apply
 
-        self._writable()
+        self._require_writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
         return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor)
 
     def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
-        """Build, in one commit, every index that the schema asks for and the tables lack. Called again, it finds nothing to do."""
+        """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
-        self._writable()
+        self._require_writable()
         return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
-        """One snapshot as lines of NDJSON that `load` takes: edges, then nodes, by type and id. Nothing is held but what is under way."""
+        """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
         from omnigraph.exec.history.export import export_lines
 
         snapshot = self.engine.snapshot(branch, at)
@@ -303,7 +303,7 @@ class Graph:
         return waited_for_steps(read())
 
     def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
-        """A second graph at an empty place that shows the same on every branch; or, with `branch`, what that one shows, as its main."""
+        """Copy the graph with all branches to an empty location; with `branch`, copy only that branch, as main of the new graph."""
         from omnigraph.exec.history.copy import copy_graph
 
         target = open_root(uri, storage_options=storage_options)
@@ -312,7 +312,7 @@ class Graph:
         return Graph(Engine(made), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
-        """One Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
+        """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
         from omnigraph.exec.blobs import find_blob
 
         snapshot = self.engine.snapshot(branch, at)
@@ -322,21 +322,21 @@ class Graph:
             return find_blob(self.engine.tables, snapshot, catalog, kind=kind, type_=type_, id_=id_, property_=property_, reading=reading)
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | datetime | None = None) -> Snapshot:
-        """A branch now, or at a commit, a manifest version or a moment."""
+        """Return a snapshot of a branch: now, or at a commit, a manifest version or a time."""
         found = self.engine.snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
-        """The history of a branch, newest first."""
+        """Return the commits of a branch, newest first."""
         if limit is not None and limit < 0:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit {limit} is negative", limit=limit)
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
         return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
         return self.engine.manifest.commit(CommitId(id_))
 
     def recoveries(self) -> list[Recovery]:
-        """Interrupted writes that were finished or undone, newest first, on every branch."""
+        """Return the interrupted writes on every branch that were finished or undone, newest first."""
         found: dict[CommitId, Recovery] = {}
         for branch in (MAIN, *list_branches(self.engine.root.objects)):
             for commit in self.engine.manifest.commits(branch):
@@ -345,18 +345,18 @@ class Graph:
         return sorted(found.values(), key=lambda recovery: (recovery.at, recovery.commit_id), reverse=True)
 
     def refresh(self) -> list[Audit]:
-        """Finish or undo what dead writers left, on every branch, after those who live are done. Readers need no refresh."""
+        """Finish or undo the interrupted writes of dead writers on every branch. Waits for active writers. Readers need no refresh."""
         from omnigraph.manifest.publish import LOCK_SECONDS
         from omnigraph.manifest.recover import heal
 
-        self._writable()
+        self._require_writable()
         branches = (MAIN, *list_branches(self.engine.root.objects))
         return [
             audit for branch in branches for audit in heal(self.engine.manifest, self.engine.tables, branch, timeout_seconds=LOCK_SECONDS)
         ]
 
     def verify(self, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
-        """Check the whole graph; an empty list is a sound one. `deep` reads every byte that a branch shows."""
+        """Check the whole graph. An empty list means that it is sound. `deep` reads every byte that a branch shows."""
         from omnigraph.exec.upkeep.verify import verify
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
@@ -376,24 +376,24 @@ class Graph:
             python=platform.python_version(),
         )
 
-    def _writable(self) -> None:
+    def _require_writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
 
 
 def _source(text: str, name: str) -> Source:
     if not isinstance(text, str):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} is given as its text, not as {type(text).__name__}")
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} must be passed as text, not as {type(text).__name__}")
     return Source(text, name)
 
 
 def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> Call:
-    """W-49: one instant a call, however often a write is prepared."""
+    """Build a call with one time for all its attempts, however often the write is prepared (W-49)."""
     return Call(_source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
-def _of_kind(written: Written, request: Request) -> Written:
-    """A token that was used for another kind of write is a mistake of the caller's, and nothing was done."""
+def _check_kind(written: Written, request: Request) -> Written:
+    """Raise InvalidInput if the token belongs to a write of another kind. Nothing was written then."""
     if written.commit is not None and written.commit.kind is not request.kind:
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
@@ -408,7 +408,7 @@ def _load_mode(mode: str) -> LoadMode:
     try:
         return LoadMode(mode)
     except ValueError:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode {mode!r} is none of {', '.join(LoadMode)}", mode=mode) from None
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be one of {', '.join(LoadMode)}, not {mode!r}", mode=mode) from None
 
 
 def _load_receipt(branch: str, mode: LoadMode, written: Written) -> LoadReceipt:
@@ -439,19 +439,19 @@ class Branches:
         self._graph = graph
 
     def list(self) -> list[str]:
-        """All names, main first."""
+        """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
     def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Make a branch that sees what `from_` sees now. Nothing is copied."""
+        """Create a branch with the current contents of `from_`. No data is copied."""
         from omnigraph.manifest.branches import create_branch
 
-        self._graph._writable()
+        self._graph._require_writable()
         return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
 
     def delete(self, name: str) -> None:
-        """Remove a branch and the forks that only it had."""
+        """Delete a branch and the table forks that only it uses."""
         from omnigraph.manifest.branches import delete_branch
 
-        self._graph._writable()
+        self._graph._require_writable()
         delete_branch(self._graph.engine.manifest, check_name(name))

@@ -116,7 +116,10 @@ def test_a_command_that_ran_out_of_time_leaves_at_once_with_its_code(place: Path
         command = [*OMNIGRAPH, "query", "all", "--query", "all.gq", "--store", "graph.omni", "--timeout", "0.01"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == "Error: the query did not end within 0.01 s; give it more time, or ask for less\n  in the graph graph.omni\n"
+        assert (
+            done.stderr
+            == "Error: the query did not finish within 0.01 s; increase the timeout, or narrow the query\n  in the graph graph.omni\n"
+        )
 
 
 def test_output_is_whole_when_it_is_read_slowly(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""Texts that stand for blobs -> bytes, or a refusal; and one blob of a snapshot -> its size, its tag and any part of it."""
+"""Blob texts -> bytes, or an error; and one blob of a snapshot -> its size, its tag and any part of its bytes."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from omnigraph.store.tables import ADDRESS, Table, Tables, Where, one_of
 from omnigraph.store.take import blob_file, blob_sizes, read_blob
 
 BASE64: Final = "base64:"
-"""What a text begins with that holds the bytes of a blob."""
+"""The prefix of a text that contains the bytes of a blob."""
 URI_LIMIT_BYTES: Final = 64 << 10
 
 MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
-"""How many bytes of blobs one statement may carry along in rows whose other properties it changes."""
+"""The limit on blob bytes in rows whose other properties one statement changes."""
 
 _ETAG_LENGTH: Final = 32
 
 
-Reading = Callable[[], AbstractContextManager[None]]
-"""What a read of a snapshot stands in, so that it can say whether the branch was deleted meanwhile."""
+ReadScope = Callable[[], AbstractContextManager[None]]
+"""Returns the context manager for reading a snapshot, which reports if the branch was deleted meanwhile."""
 
 
 class Blob:
-    """One blob as a snapshot showed it. It keeps its bytes whatever is written after (B-23)."""
+    """One blob of a snapshot. Later writes do not change its bytes (B-23)."""
 
-    def __init__(self, table: Table, column: str, address: int, *, size: int, reading: Reading) -> None:
+    def __init__(self, table: Table, column: str, address: int, *, size: int, reading: ReadScope) -> None:
         self._reading = reading
         self._table = table
         self._column = column
         self._address = address
         self.size: Final = size
-        # The data file has a name that nobody else has, so this changes whenever the bytes may have.
+        # The name of the data file is unique, so the tag changes whenever the bytes may have changed.
         owner = f"{table.root.of(table.ref.path)}:{blob_file(table, column, address)}:{column}:{address & 0xFFFFFFFF}:{size}"
         self.etag: Final = content_hash(owner.encode())[:_ETAG_LENGTH]
 
@@ -52,22 +52,22 @@ class Blob:
         return f"Blob(size={self.size}, etag={self.etag!r})"
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes from `start` up to, not including, `end`; both are cut at the end of the blob. Only these are read."""
+        """Read the bytes from `start` up to, but not including, `end`, both clipped to the size of the blob. No other bytes are read."""
         stop = self.size if end is None else min(end, self.size)
         if start < 0 or (end is not None and end < start):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"bytes {start} to {end} are no part of a blob", start=start, end=end)
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"bytes {start} to {end} are not a valid range of a blob", start=start, end=end)
         if start > self.size or (start == self.size and self.size and end != start):
             raise InvalidInput(
-                Kind.BLOB_RANGE, f"the blob has {self.size} bytes; there are none from byte {start} on", start=start, size=self.size
+                Kind.BLOB_RANGE, f"the blob has {self.size} bytes; byte {start} is out of range", start=start, size=self.size
             )
         with self._reading():
             return read_blob(self._table, self._column, self._address, start=start, length=stop - start)
 
 
 def find_blob(
-    tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str, reading: Reading
+    tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str, reading: ReadScope
 ) -> Blob:
-    """The blob of one property of one node or edge."""
+    """Return the blob of one property of one node or edge."""
     entity = _entity(catalog, kind, type_)
     if property_ not in blob_properties(entity):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{type_} has no Blob property '{property_}'", type=type_, property=property_)
@@ -78,7 +78,7 @@ def find_blob(
         raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no {what} on branch {snapshot.branch.name!r}", type=type_, id=id_)
     size = found.column(property_)[0].as_py()
     if size is None:
-        raise NotFound(Kind.OBJECT_NOT_FOUND, f"{what} has no {property_}: it is null", type=type_, id=id_, property=property_)
+        raise NotFound(Kind.OBJECT_NOT_FOUND, f"property '{property_}' of {what} is null", type=type_, id=id_, property=property_)
     return Blob(table, property_, found.column(ADDRESS)[0].as_py(), size=size, reading=reading)
 
 
@@ -92,25 +92,25 @@ def _entity(catalog: Catalog, kind: str, type_: str) -> EntityType:
 
 
 def blob_properties(entity: EntityType) -> list[str]:
-    """The properties of a type that are blobs."""
+    """Return the Blob properties of a type."""
     return [property_.name for property_ in entity.properties if scalar_of(property_.type) is Scalar.BLOB]
 
 
-# -- blobs in what is written
+# -- blobs in writes
 
 
 def is_external(text: str) -> bool:
-    """Does a text name a place where bytes are, instead of holding them?"""
+    """Return whether a text is the URI of a blob instead of its bytes."""
     return not text.startswith(BASE64)
 
 
 def decode_base64(text: str) -> bytes:
-    """The bytes of `base64:<text>`, or ValueError: standard alphabet, padded, nothing else."""
+    """Decode `base64:<text>`: standard alphabet, padded, nothing else. Raises ValueError."""
     return binascii.a2b_base64(text[len(BASE64) :], strict_mode=True)
 
 
 def decode_blob(text: str) -> bytes:
-    """The bytes that a `base64:` text holds; none after the colon is an empty blob."""
+    """Decode a `base64:` text. An empty text after the colon is an empty blob."""
     try:
         return decode_base64(text)
     except (binascii.Error, ValueError) as error:
@@ -118,21 +118,21 @@ def decode_blob(text: str) -> bytes:
 
 
 def refuse_external(uri: str) -> None:
-    """W-40: before anybody looks at the place it names. No graph has a policy that would allow one yet."""
+    """Refuse an external blob URI before it is accessed (W-40). No graph has a policy that allows one yet."""
     if (size := len(uri.encode())) > URI_LIMIT_BYTES:
         raise ResourceLimitExceeded(
             Kind.RESOURCE_LIMIT,
-            f"a blob URI has {size} bytes, and may have {URI_LIMIT_BYTES}; bytes are given as base64:...",
+            f"the blob URI has {size} bytes; the limit is {URI_LIMIT_BYTES}; pass the bytes as base64:... instead",
             resource="blob_uri_bytes",
             limit=URI_LIMIT_BYTES,
             actual=size,
         )
-    why = "this graph has no policy that allows any; give the bytes themselves, as base64:..."
+    why = "this graph has no policy that allows external blobs; pass the bytes as base64:... instead"
     raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=Code.BLOB.value)
 
 
 def charge_carried(table: Table, blobs: list[str], where: Where | None, *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:
-    """W-37: refuse to carry along more bytes of blobs than a write may hold, by their sizes, before one of them is read."""
+    """Refuse to copy more blob bytes than one write may hold (W-37). Only the sizes are read, not the blobs."""
     if not blobs:
         return
     sizes = blob_sizes(table, blobs, where=where)
@@ -140,7 +140,7 @@ def charge_carried(table: Table, blobs: list[str], where: Where | None, *, limit
     if carried > limit_bytes:
         raise ResourceLimitExceeded(
             Kind.RESOURCE_LIMIT,
-            f"the rows to change hold {carried} bytes of blobs, and one statement may carry {limit_bytes}; change fewer rows at once",
+            f"the rows to change contain {carried} bytes of blobs; the limit for one statement is {limit_bytes}; change fewer rows at once",
             resource="carried_blob_bytes",
             limit=limit_bytes,
             actual=carried,

@@ -1,4 +1,4 @@
-"""A `.gq` text and a catalog -> one checked query of it, a read or a mutation. Pure; the engine keeps the results."""
+"""A `.gq` text and a catalog -> one checked query of the text, a read or a mutation. Pure; the engine caches the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEARCHES: Final = {Nearest: "nearest", Bm25: "bm25", Rrf: "rrf", Search: "searc
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call of a query: its text, its name in the text, the parameters and the instant of the call."""
+    """One call of a query: the text, the name of the query in it, the parameters and the time of the call."""
 
     source: Source
     name: str | None
@@ -30,22 +30,22 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class CompiledRead(msgspec.Struct, frozen=True):
-    """A read that fits its schema. `types` are those whose rows it reads."""
+    """A read that was checked against its schema. `types` are the types whose rows it reads."""
 
     tree: Read
     read: TypedRead
     types: frozenset[TypeId]
     search: Syntax | None
-    """The first call of a search function, which cannot be run yet."""
+    """The first call of a search function, if any. Search functions cannot be run yet."""
 
 
 def parse(source: Source, name: str | None) -> Query:
-    """The query that `name` selects in a text."""
+    """Parse a text and select the query `name`."""
     return select_query(parse_queries(source.text, name=source.name), name)
 
 
 def compile_read(query: Query, source: Source, catalog: Catalog) -> CompiledRead:
-    """A query as a read. Errors are placed in the text."""
+    """Check a query as a read. Errors carry their position in the text."""
     with located(source):
         read = check_read(query, catalog)
         assert isinstance(query.body, Read)
@@ -54,19 +54,19 @@ def compile_read(query: Query, source: Source, catalog: Catalog) -> CompiledRead
 
 
 def compile_mutation(query: Query, source: Source, catalog: Catalog) -> TypedMutation:
-    """A query as a mutation. Errors are placed in the text."""
+    """Check a query as a mutation. Errors carry their position in the text."""
     with located(source):
         return check_mutation(query, catalog)
 
 
 def refuse_search(compiled: CompiledRead, source: Source) -> None:
-    """Rankings and text search are planned and explained, but not run yet."""
+    """Raise Unsupported if a read uses ranking or text search. They are planned and explained, but cannot be run yet."""
     if compiled.search is None:
         return
     at, name = source.position(compiled.search.span.start), _SEARCHES[type(compiled.search)]
     raise Unsupported(
         Kind.UNSUPPORTED,
-        f"{name}() at line {at.line}, column {at.column} cannot be run yet; leave it out, or ask for the plan only",
+        f"{name}() at line {at.line}, column {at.column} cannot be run yet; remove it, or use explain to see the plan",
         line=at.line,
         column=at.column,
         function=name,
@@ -74,7 +74,7 @@ def refuse_search(compiled: CompiledRead, source: Source) -> None:
 
 
 def _searches(tree: object) -> Iterator[Syntax]:
-    """The calls of search functions in a tree, in the order in which they stand."""
+    """Yield the calls of search functions in a tree, in source order."""
     if isinstance(tree, tuple):
         for item in tree:
             yield from _searches(item)

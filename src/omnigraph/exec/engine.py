@@ -1,4 +1,4 @@
-"""One open graph as all of exec works on it: manifest, tables, catalogs, compiled queries, and the caches that reads share."""
+"""A manifest -> the shared state of one open graph: tables, catalogs, compiled queries, and the caches that reads share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 from omnigraph.catalog import Catalog, decode
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.adjacency.cache import cache_folder
+from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
 from omnigraph.exec.read.statistics import Surveyor
-from omnigraph.exec.read.view import Opened, View
+from omnigraph.exec.read.view import OpenTables, View
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
@@ -23,10 +23,10 @@ from omnigraph.store.root import Root
 from omnigraph.store.tables import Tables
 
 QUERIES: Final = 256
-"""Compiled reads, and as many mutations, that are kept."""
+"""The number of compiled reads in the cache, and of compiled mutations."""
 CATALOGS: Final = 64
 VIEWS: Final = 4
-"""Snapshots whose open tables are kept: mostly the newest one is read, again and again."""
+"""The number of snapshots whose open tables are kept. Most reads use the newest snapshot."""
 
 At = str | int | datetime | None
 """A commit id, a manifest version, a time, or None for the newest commit."""
@@ -34,14 +34,14 @@ _Key = tuple[str, str | None, SchemaHash]
 
 
 class Engine:
-    """Shared state of one open graph. Safe to use from many threads. It holds no algorithm: functions of exec take it."""
+    """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest: Final = manifest
         self.tables: Final = Tables(manifest.root)
-        self.topology: Final = Topology(self.tables, cache_folder(manifest.graph_id))
+        self.topology: Final = Topology(self.tables, cache_directory(manifest.graph_id))
         self.surveyor: Final = Surveyor(self.tables)
-        self._opened: Final = Opened(self.tables, self.topology)
+        self._open_tables: Final = OpenTables(self.tables, self.topology)
         self._catalogs: Final = Lru[SchemaHash, Catalog](CATALOGS)
         self._parsed: Final = Lru[tuple[str, str | None], Query](QUERIES)
         self._reads: Final = Lru[_Key, CompiledRead](QUERIES)
@@ -53,17 +53,17 @@ class Engine:
         return self.manifest.root
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
-        """A branch now, or at a commit, a manifest version or a time."""
+        """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
         if not isinstance(at, str | int | datetime | None):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
         return self.manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
 
     def reading(self, snapshot: Snapshot, at: At = None) -> AbstractContextManager[None]:
-        """What a read of a snapshot stands in: if the branch is deleted meanwhile, the error says so."""
+        """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""
         return self.manifest.reading(snapshot, past=at is not None)
 
     def catalog(self, snapshot: Snapshot) -> Catalog:
-        """The catalog of a snapshot's own schema (D-14), decoded once a schema."""
+        """Return the catalog of the snapshot's own schema (D-14). Each schema is decoded once."""
         schema = snapshot.state.head.schema
         if (known := self._catalogs.get(schema)) is not None:
             return known
@@ -71,28 +71,28 @@ class Engine:
         return self._catalogs.put(schema, decode(text.ir.encode()))
 
     def view(self, snapshot: Snapshot) -> View:
-        """The tables of a snapshot, as reads see them."""
+        """Return the tables of a snapshot as reads see them."""
         key = (snapshot.branch.native, snapshot.version)
         if (known := self._views.get(key)) is not None:
             return known
-        return self._views.put(key, View(snapshot, self.catalog(snapshot), self._opened, self.topology))
+        return self._views.put(key, View(snapshot, self.catalog(snapshot), self._open_tables, self.topology))
 
     def parsed(self, source: Source, name: str | None) -> Query:
-        """A query of a text. Needs no snapshot: what is wrong with the text alone is known before anything is read."""
+        """Parse a query of a text. It needs no snapshot, so syntax errors are reported before anything is read."""
         key = (source.text, name)
         if (known := self._parsed.get(key)) is not None:
             return known
         return self._parsed.put(key, parse(source, name))
 
     def compiled_read(self, source: Source, name: str | None, snapshot: Snapshot) -> CompiledRead:
-        """A read of a text, checked once a schema."""
+        """Return a read of a text, checked once per schema."""
         key = (source.text, name, snapshot.state.head.schema)
         if (known := self._reads.get(key)) is not None:
             return known
         return self._reads.put(key, compile_read(self.parsed(source, name), source, self.catalog(snapshot)))
 
     def compiled_mutation(self, source: Source, name: str | None, snapshot: Snapshot) -> TypedMutation:
-        """A mutation of a text, checked once a schema."""
+        """Return a mutation of a text, checked once per schema."""
         key = (source.text, name, snapshot.state.head.schema)
         if (known := self._mutations.get(key)) is not None:
             return known

@@ -1,7 +1,7 @@
-"""What is wrong with records -> problems with a code and a place, and the one refusal that carries them all.
+"""Invalid records -> problems with a code and a position, and one error that carries them all.
 
-Every rule that a record can break has a code here, whoever finds it: the reader of a file, the validation of values, or the
-comparison with what the graph holds. A mutation, a load and a Spark job report the same problem in the same words.
+Every rule that a record can violate has a code here, whether the file reader, the value validation or the comparison with the graph
+detects the violation. A mutation, a load and a Spark job report the same problem with the same message.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from omnigraph.errors import InvalidInput, Kind
 
 REPORTED: Final = 100
-"""How many problems a refusal names unless its caller asks for another number."""
+"""The default number of problems that an error lists."""
 
 
 class Code(StrEnum):
-    """Stable codes of what can be wrong with a record. Append only."""
+    """Stable codes of the rules that a record can violate. Append only."""
 
     # the text of a record
     ENCODING = "encoding"
@@ -42,7 +42,7 @@ class Code(StrEnum):
     ENUM = "enum"
     RANGE = "range"
     CHECK = "check"
-    # its place among the others
+    # its relation to other records
     DUPLICATE_ID = "duplicate_id"
     KEY_CONFLICT = "key_conflict"
     UNIQUE = "unique"
@@ -51,12 +51,12 @@ class Code(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing wrong with one record. `line`, `record` and `column` count from 1; `column` is a place inside the line's text."""
+    """One problem of one record. `line`, `record` and `column` count from 1; `column` is a position in the line's text."""
 
     code: Code
     message: str
     type: str | None = None
-    """As in `node:Film`."""
+    """For example `node:Film`."""
     property: str | None = None
     id: str | None = None
     source: str | None = None
@@ -65,7 +65,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     column: int | None = None
 
     def where(self) -> str:
-        """The place as a person reads it; empty when a problem has none."""
+        """Return the position in readable form; empty if the problem has none."""
         parts = [self.source or ""]
         if self.line is not None:
             parts.append(f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}")
@@ -78,7 +78,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
-    """The error for these problems, of which there is at least one; `more` were found and are not named."""
+    """Return the error for at least one problem. `more` is the number of further problems that are not listed."""
     first = problems[0]
     others = len(problems) - 1 + more
     tail = f" (and {others} more {'problem' if others == 1 else 'problems'})" if others else ""
@@ -98,7 +98,7 @@ def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
 
 
 class Report:
-    """What is wrong with the input so far. A reader stops when it is `full`, so `more` counts what was found up to there."""
+    """The problems of an input so far. A reader stops once it is `full`, so `more` counts only the problems found until then."""
 
     def __init__(self, limit: int = REPORTED) -> None:
         self.limit = limit
@@ -107,11 +107,11 @@ class Report:
 
     @property
     def full(self) -> bool:
-        """Whether more problems would only be counted."""
+        """Whether further problems are only counted."""
         return len(self.problems) >= self.limit
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Keep these while there is room, count the rest."""
+        """Add problems up to the limit and count the rest."""
         for problem in problems:
             if self.full:
                 self.more += 1
@@ -119,6 +119,6 @@ class Report:
                 self.problems.append(problem)
 
     def refuse(self) -> None:
-        """Raise the one refusal that names the problems, if there are any."""
+        """Raise one error for all problems, if there are any."""
         if self.problems:
             raise refusal(self.problems, more=self.more)

@@ -1,4 +1,4 @@
-"""An engine, a call of a read and a snapshot -> its plan, its result, or an explanation of both."""
+"""An engine, a call of a read and a snapshot -> its result, or an explanation of its plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from omnigraph.exec.compiled import Call, CompiledRead, refuse_search
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.measure import Recorder
 from omnigraph.exec.read.result import Result
-from omnigraph.exec.read.run import HELD_BYTES, Clause, run
+from omnigraph.exec.read.run import MEMORY_BYTES, Clause, run
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.lang import Source, located
@@ -22,21 +22,21 @@ from omnigraph.plan.planner import plan_read
 
 
 def query(
-    engine: Engine, call: Call, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None, held_bytes: int = HELD_BYTES
+    engine: Engine, call: Call, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None, memory_bytes: int = MEMORY_BYTES
 ) -> Result:
-    """Run a read. With `route` every link is followed that way; the result is the same. `held_bytes` bounds what it may hold."""
+    """Run a read. With `route` every link is followed by that route; the result is the same. `memory_bytes` is the memory limit."""
     view = engine.view(snapshot)
     compiled = engine.compiled_read(call.source, call.name, snapshot)
     plan = _plan(engine, call, compiled, view)
-    table = _run(call, compiled, plan, view, watch=watch, route=route, held_bytes=held_bytes)
+    table = _run(call, compiled, plan, view, watch=watch, route=route, memory_bytes=memory_bytes)
     return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
 
 def explanation(engine: Engine, call: Call, snapshot: Snapshot, *, run_with: Watch | None = None) -> Explanation:
-    """The plan; with `run_with` it is run within those limits, and what each operator did stands beside the estimates."""
+    """Explain the plan. With `run_with` it is run within those limits, and measurements are shown next to the estimates."""
     view = engine.view(snapshot)
     compiled = engine.compiled_read(call.source, call.name, snapshot)
-    notes = engine.surveyor.damage(snapshot, compiled.types)  # before the plan, which leaves a damaged index out
+    notes = engine.surveyor.damage(snapshot, compiled.types)  # before planning, because the plan does not use a damaged index
     plan = _plan(engine, call, compiled, view)
     if run_with is None:
         return explain(plan, notes=notes)
@@ -67,18 +67,18 @@ def _run(
     *,
     watch: Watch,
     route: ops.Route | None = None,
-    held_bytes: int = HELD_BYTES,
+    memory_bytes: int = MEMORY_BYTES,
     recorder: Recorder | None = None,
 ) -> pa.Table:
     refuse_search(compiled, call.source)
     try:
-        return run(plan, view, watch=watch, route=route, held_bytes=held_bytes, recorder=recorder)
+        return run(plan, view, watch=watch, route=route, memory_bytes=memory_bytes, recorder=recorder)
     except ResourceLimitExceeded as error:
         raise _placed(error, compiled.tree, call.source) from error
 
 
 def _placed(error: ResourceLimitExceeded, tree: Read, source: Source) -> ResourceLimitExceeded:
-    """The error with the place of the clause that asked for too much."""
+    """Return the error with the position of the clause that exceeded the limit."""
     part = {Clause.MATCH: tree.match, Clause.RETURN: tree.returns, Clause.ORDER: tree.order}[Clause(str(error.facts["clause"]))]
     at = source.position(part[0].span.start)
     message = f"{error.message} ({error.facts['clause']}, line {at.line}, column {at.column})"

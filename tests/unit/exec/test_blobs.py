@@ -194,7 +194,7 @@ def test_a_branch_has_blobs_of_its_own(graph: Graph) -> None:
         (("thing", "Script", "a", "body"), InvalidInput, "'node' or an 'edge'"),
         (("node", "Script", "a", "pages"), InvalidInput, "no Blob property 'pages'"),
         (("node", "Script", "z", "body"), NotFound, "there is no node Script 'z'"),
-        (("node", "Script", "none", "body"), NotFound, "it is null"),
+        (("node", "Script", "none", "body"), NotFound, "property 'body' of node Script 'none' is null"),
     ],
 )
 def test_what_is_not_a_blob_is_told_apart(

@@ -1,1 +1,1 @@
-"""Edges as dense integers: who is linked with whom, in both directions, without reading a string."""
+"""Edge tables -> adjacencies of dense integers in both directions, which traversals follow without reading a string."""

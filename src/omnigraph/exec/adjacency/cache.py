@@ -1,8 +1,8 @@
-"""A folder of derived arrays on this machine: named, written whole or not at all, and mapped into memory when read.
+"""Named derived arrays <-> files in a cache directory on this machine. Files are written atomically and mapped into memory when read.
 
-A file holds a header (its own checksum, what the arrays are, facts of the caller's) and the arrays. Its modification time
-is the one its writer gave it; a file that has another was touched since, and counts only if its checksum still holds.
-Nothing here is an error to the caller: a folder that cannot be written or read is a cache that remembers nothing.
+A file contains a header (a checksum, the description of the arrays, facts from the caller) and the arrays. Its writer sets the
+modification time. A file with another modification time was modified since, and is used only if its checksum still matches.
+No failure is reported to the caller: a directory that cannot be read or written behaves like an empty cache.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from omnigraph.ids import GraphId, new_hex16
 
 ENVIRONMENT: Final = "OMNIGRAPH_CACHE"
 LIMIT_BYTES: Final = 4 << 30
-"""How much the folders of all graphs may hold; the files written first go first."""
+"""The size limit of the directories of all graphs together. The oldest files are removed first."""
 LEFTOVER_SECONDS: Final = 3600.0
-"""A file under way that is older than this belonged to somebody who died."""
+"""A temporary file older than this was left by a process that died."""
 
 _MAGIC: Final = b"omnigraph cache 1\n"
 _ALIGN: Final = 64
 _SUFFIX: Final = ".arrays"
-_UNDER_WAY: Final = ".tmp"
+_TEMPORARY: Final = ".tmp"
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -41,16 +41,16 @@ Array: TypeAlias = npt.NDArray[Any]
 class _Header(msgspec.Struct, frozen=True):
     facts: msgspec.Raw
     arrays: list[tuple[str, str, int]]
-    """Name, type and length, in the order in which they stand."""
+    """Name, type and length of each array, in file order."""
     checksum: int
     written_ns: int
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """What a file holds. The arrays are views of the file and cannot be written to.
+class StoredArrays(msgspec.Struct, frozen=True):
+    """The contents of a file. The arrays are read-only views of the mapped file.
 
-    We replace files and never change one, but others may: a page behind the end of a file that was cut short kills who touches it. So
-    the file stays open, and whoever uses the arrays again asks first.
+    Writers replace files and never modify them, but other programs may. Accessing a page behind the end of a truncated file kills the
+    process. So the file stays open, and callers check `is_unchanged` before they use the arrays again.
     """
 
     facts: msgspec.Raw
@@ -59,13 +59,13 @@ class Stored(msgspec.Struct, frozen=True):
     size_bytes: int
     written_ns: int
 
-    def is_as_read(self) -> bool:
+    def is_unchanged(self) -> bool:
         status = os.fstat(self.file.fileno())
         return (status.st_size, status.st_mtime_ns) == (self.size_bytes, self.written_ns)
 
 
-def cache_folder(graph_id: GraphId) -> Path:
-    """Where derived files of a graph live: `$OMNIGRAPH_CACHE`, or the user's cache directory, under the graph's id."""
+def cache_directory(graph_id: GraphId) -> Path:
+    """Return the cache directory of a graph: `$OMNIGRAPH_CACHE`, or the user's cache directory, plus the graph's id."""
     if given := os.environ.get(ENVIRONMENT):
         return Path(given) / graph_id
     if sys.platform == "darwin":
@@ -73,57 +73,57 @@ def cache_folder(graph_id: GraphId) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "omnigraph" / graph_id
 
 
-class Folder:
-    """The files of one graph."""
+class CacheDirectory:
+    """The cache files of one graph."""
 
     def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._path: Final = path
         self._limit_bytes: Final = limit_bytes
 
     def names(self, prefix: str) -> list[str]:
-        """The files whose names begin so, the newest first."""
+        """Return the names of the files with a prefix, the newest first."""
         found = [entry for entry in _files(self._path) if entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)]
         return [entry.name.removesuffix(_SUFFIX) for entry in sorted(found, key=_written, reverse=True)]
 
     def has(self, name: str) -> bool:
         return (self._path / (name + _SUFFIX)).exists()
 
-    def read(self, name: str) -> Stored | None:
-        """The arrays of a file, or None when it is not there or not whole."""
+    def read(self, name: str) -> StoredArrays | None:
+        """Return the arrays of a file, or None if it is missing or incomplete."""
         try:
             with ExitStack() as until_mapped:
                 file = until_mapped.enter_context((self._path / (name + _SUFFIX)).open("rb"))
                 written_ns = os.fstat(file.fileno()).st_mtime_ns
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                stored = _opened(view, written_ns, file)
+                stored = _parse(view, written_ns, file)
                 if stored is not None:
-                    until_mapped.pop_all()  # it closes when nobody has the arrays any more
+                    until_mapped.pop_all()  # the file closes when the last array is released
                 return stored
         except (OSError, ValueError):  # an empty file cannot be mapped
             return None
 
     def write(self, name: str, facts: object, arrays: Mapping[str, Array]) -> None:
-        """Store arrays under a name. Whoever reads it meanwhile sees the file before or after, never half of it."""
-        under_way = self._path / f"{name}-{new_hex16()}{_UNDER_WAY}"
+        """Store arrays under a name, atomically: a concurrent reader sees either the old or the new file."""
+        temporary = self._path / f"{name}-{new_hex16()}{_TEMPORARY}"
         with suppress(OSError):
             self._path.mkdir(parents=True, exist_ok=True)
             try:
-                _write(under_way, facts, arrays)
+                _write(temporary, facts, arrays)
                 reach(Fault.CACHE_BEFORE_RENAME)
-                under_way.replace(self._path / (name + _SUFFIX))
+                temporary.replace(self._path / (name + _SUFFIX))
             except OSError:
-                under_way.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
             self._tidy(keep=name + _SUFFIX)
 
     def _tidy(self, *, keep: str) -> None:
-        """Remove what dead writers left, and the oldest files of all graphs while there is too much."""
-        found = [entry for folder in _folders(self._path.parent) for entry in _files(folder)]
+        """Remove temporary files of dead writers, and the oldest files of all graphs while the size limit is exceeded."""
+        found = [entry for directory in _directories(self._path.parent) for entry in _files(directory)]
         total, now = 0, time.time()
         for entry in sorted(found, key=_written, reverse=True):
             state = entry.stat()
             total += state.st_size
-            dead = entry.name.endswith(_UNDER_WAY) and now - state.st_mtime > LEFTOVER_SECONDS
+            dead = entry.name.endswith(_TEMPORARY) and now - state.st_mtime > LEFTOVER_SECONDS
             if dead or (total > self._limit_bytes and entry.name != keep):
                 with suppress(OSError):
                     os.unlink(entry.path)
@@ -145,11 +145,11 @@ def _write(path: Path, facts: object, arrays: Mapping[str, Array]) -> None:
             file.write(part)
             file.write(bytes(-file.tell() % _ALIGN))
         file.flush()
-        os.fsync(file.fileno())  # else a name could outlive a power cut that its bytes did not
+        os.fsync(file.fileno())  # otherwise the name could survive a power cut without its contents
     os.utime(path, ns=(written_ns, written_ns))
 
 
-def _opened(view: mmap.mmap, written_ns: int, file: Any) -> Stored | None:
+def _parse(view: mmap.mmap, written_ns: int, file: Any) -> StoredArrays | None:
     start = len(_MAGIC) + 12
     if view[: len(_MAGIC)] != _MAGIC or len(view) < start:
         return None
@@ -167,7 +167,7 @@ def _opened(view: mmap.mmap, written_ns: int, file: Any) -> Stored | None:
         at += arrays[name].nbytes
     if at + -at % _ALIGN != len(view) or (written_ns != header.written_ns and _checksum(arrays.values()) != header.checksum):
         return None
-    return Stored(header.facts, arrays, file, len(view), written_ns)
+    return StoredArrays(header.facts, arrays, file, len(view), written_ns)
 
 
 def _checksum(arrays: Iterable[Array]) -> int:
@@ -181,7 +181,7 @@ def _bytes(array: Array) -> Any:
     return np.ascontiguousarray(array).data
 
 
-def _folders(path: Path) -> Iterator[Path]:
+def _directories(path: Path) -> Iterator[Path]:
     with suppress(OSError), os.scandir(path) as entries:
         yield from (Path(entry.path) for entry in entries if entry.is_dir())
 
@@ -189,7 +189,7 @@ def _folders(path: Path) -> Iterator[Path]:
 def _files(path: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(path) as entries:
-            return [entry for entry in entries if entry.name.endswith((_SUFFIX, _UNDER_WAY))]
+            return [entry for entry in entries if entry.name.endswith((_SUFFIX, _TEMPORARY))]
     except OSError:
         return []
 
@@ -197,5 +197,5 @@ def _files(path: Path) -> list[os.DirEntry[str]]:
 def _written(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat().st_mtime
-    except OSError:  # somebody else has removed it
+    except OSError:  # another process removed it
         return 0.0

@@ -1,7 +1,7 @@
-"""Columns that are asked for again and again -> whole in memory, by row number, so that reading a row costs no storage call.
+"""Columns that are read repeatedly -> whole columns in memory, by row number, so that reading a row needs no storage call.
 
-A column is brought into memory once the reading of single rows has cost as much as reading it whole would have. So nothing is
-read that would not have been read anyway, but for at most as much again.
+A column is loaded once reading single rows has cost as much as reading the whole column. So the cost is at most twice that of
+reading only what is needed.
 """
 
 from __future__ import annotations
@@ -19,49 +19,50 @@ from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table, TableRef
 
 LIMIT_BYTES: Final = 512 << 20
-"""What all columns in memory may take together."""
+"""The size limit of all columns in memory together."""
 SHARE: Final = 4
-"""One column may take one part in so many of it."""
+"""One column may take at most one part in this many of the limit."""
 CALL_ROWS: Final = 5_000
-"""A call for some rows takes as long as scanning so many, whatever it asks for."""
+"""The fixed cost of a call that reads some rows, in scanned rows."""
 ROW_ROWS: Final = 20
-"""And each of its rows as long as scanning so many more."""
+"""The additional cost of each of its rows, in scanned rows."""
 TEXT_BYTES: Final = 32
-KNOWN: Final = 4_096
+"""The assumed size of a text."""
+TRACKED_COLUMNS: Final = 4_096
 
 _NONE: Final = np.empty(0, np.int64)
 
 
-class ColumnOf(NamedTuple):
-    """One column of one table version."""
+class ColumnRef(NamedTuple):
+    """A column of a table version."""
 
     table: TableRef
     name: str
 
 
 class ColumnCache:
-    """The columns in memory of one graph. Safe to use from many threads."""
+    """The columns of one graph that are in memory. Safe to use from many threads."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes: Final = limit_bytes
-        self._columns: Final = Lru[ColumnOf, pa.Array](limit_bytes, weigh=lambda column: int(column.nbytes))
-        self._spent: Final = Lru[ColumnOf, int](KNOWN)
+        self._columns: Final = Lru[ColumnRef, pa.Array](limit_bytes, weigh=lambda column: int(column.nbytes))
+        self._spent: Final = Lru[ColumnRef, int](TRACKED_COLUMNS)
         self._mutex = threading.Lock()
 
     def get(self, table: Table, numbers: Numbers, name: str, *, rows: int) -> pa.Array | None:
-        """The whole column, if it is here or has become worth it by this reading of `rows` rows; None: read them yourself."""
-        key = ColumnOf(table.ref, name)
+        """Return the whole column if it is in memory, or if reading `rows` rows makes it worth loading; otherwise None."""
+        key = ColumnRef(table.ref, name)
         if (held := self._columns.get(key)) is not None:
             return held
         if not self._worth_it(key, rows, numbers.size, table.schema.field(name).type):
             return None
         column = whole_column(table, numbers, numbers.fragments, name)
         if column.nbytes * SHARE > self._limit_bytes:
-            self._spent.put(key, -(1 << 62))  # wider than its type suggests: it is never read whole again
+            self._spent.put(key, -(1 << 62))  # wider than its type suggests: never load it whole again
             return column
         return self._columns.put(key, column)
 
-    def _worth_it(self, key: ColumnOf, rows: int, size: int, type_: pa.DataType) -> bool:
+    def _worth_it(self, key: ColumnRef, rows: int, size: int, type_: pa.DataType) -> bool:
         width = _width(type_)
         if width is None or size * width * SHARE > self._limit_bytes:
             return False
@@ -72,7 +73,7 @@ class ColumnCache:
 
 
 def whole_column(table: Table, numbers: Numbers, parts: tuple[Fragment, ...], name: str) -> pa.Array:
-    """A column of some fragments by row number among these, null where a row is deleted."""
+    """Read a column of some fragments, by row number among them; null where a row is deleted."""
     local = numbers if parts == numbers.fragments else Numbers(parts)
     batches = [*scan_fragments(table, parts, [name])] if parts else []
     if not batches:
@@ -85,7 +86,7 @@ def whole_column(table: Table, numbers: Numbers, parts: tuple[Fragment, ...], na
 
 
 def _width(type_: pa.DataType) -> int | None:
-    """Bytes a row, about; None for what is not kept: lists, vectors, blobs."""
+    """Return the approximate bytes per row, or None for types that are not cached: lists, vectors, blobs."""
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return TEXT_BYTES
     return max(1, type_.bit_width // 8) if pa.types.is_primitive(type_) else None

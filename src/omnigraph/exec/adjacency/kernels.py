@@ -1,7 +1,7 @@
-"""Adjacency and starting nodes, all as integers -> the nodes a search reaches. Arrays in, arrays out; loops over hops only.
+"""Adjacencies and start nodes, all as integers -> the nodes that a search reaches. Arrays in, arrays out; only hops are looped over.
 
-Pairs (which start, which node) are packed into one integer, a key: the start's position above the node's number. A hop runs
-a few starts at a time. Their new keys are told apart by sorting; when there are many, by a mark for every possible key.
+A pair (position of the start, node) is packed into one integer, a key: the position in the high bits, the node number in the low
+bits. A hop processes a few starts at a time. New keys are deduplicated by sorting, or, if there are many, by a mark per possible key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 Ints: TypeAlias = npt.NDArray[np.int64]
 Narrow: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 AnyInts: TypeAlias = npt.NDArray[Any]
-"""Integers of one width or the other, as they come."""
+"""Integers of either width."""
 Marks: TypeAlias = npt.NDArray[np.bool_]
 
 _NOTHING: Final = np.empty(0, np.int64)
@@ -25,12 +25,12 @@ _WIDE: Final = 1 << 31
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How a search goes about its work. Answers do not depend on it."""
+    """Tuning of a search. The result does not depend on it."""
 
     step: int = 1 << 16
-    """How many neighbours are gathered at once: the temporaries stay in the processor's cache."""
+    """The number of neighbours gathered at once. Temporary arrays then fit into the processor's cache."""
     cells_per_pair: int = 8
-    """Sorting one more pair costs as much as clearing and reading this many marks."""
+    """The cost of sorting one pair, in marks cleared and read."""
 
 
 BUDGET: Final = Budget()
@@ -44,10 +44,10 @@ class Neighbours(msgspec.Struct, frozen=True):
 
 
 class Csr(msgspec.Struct, frozen=True):
-    """One direction of one edge type: stored edges by the node they leave, sorted by the node they reach.
+    """One direction of one edge type: edges grouped by the node they leave, sorted by the node they reach.
 
-    `edges` are the edges' numbers beside `stored.targets`; `near` is each neighbour once, the same arrays when no two edges
-    are parallel. `square`: both ends are nodes of one type, so that a second hop can follow a first.
+    `edges` are the edge numbers, parallel to `stored.targets`. `near` lists each neighbour once; it is `stored` itself if no two edges
+    are parallel. `square`: both ends have the same node type, so that a second hop can follow the first.
     """
 
     stored: Neighbours
@@ -57,12 +57,12 @@ class Csr(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many numbers the nodes have from which edges leave here."""
+        """The number of node numbers at the end where the edges start."""
         return len(self.stored.offsets) - 1
 
 
 def hop(csr: Csr, sources: Ints) -> tuple[Ints, Ints, Ints]:
-    """(position in `sources`, node reached, edge): every stored edge of each source, in order of position."""
+    """Return (position in `sources`, node reached, edge) for every stored edge of each source, in order of position."""
     origin, at = _slots(csr.stored.offsets, sources)
     return origin, csr.stored.targets[at].astype(np.int64, copy=False), csr.edges[at].astype(np.int64, copy=False)
 
@@ -70,11 +70,11 @@ def hop(csr: Csr, sources: Ints) -> tuple[Ints, Ints, Ints]:
 def reach(
     csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, reverse: bool = False, budget: Budget = BUDGET
 ) -> tuple[Ints, Ints]:
-    """(position in `sources`, node): each node that a breadth-first search of `low` to `high` hops emits, once; by position.
+    """Return (position in `sources`, node) for each node that a breadth-first search of `low` to `high` hops emits, once, by position.
 
-    Neighbours are those of all the `csrs` together. A node is emitted when its distance lies within the bounds, or when it
-    has an edge to itself and the search stands on it before a hop within bounds. With `reverse` the search is the other
-    one: the nodes found are those that emit the source, and the `csrs` are the transposed ones.
+    Neighbours are those of all `csrs` together. A node is emitted if its distance is within the bounds, or if it has an edge to
+    itself and the search is at the node before a hop within the bounds. With `reverse` the search runs backwards: it finds the
+    nodes that emit the source, and the `csrs` are the transposed ones.
     """
     high = _last_hop(csrs, high)
     if low > high or not len(sources):
@@ -85,7 +85,7 @@ def reach(
         reached = csrs[0].near.targets[at].astype(np.int64, copy=False)
     else:
         search = _Search(csrs, low, high, reverse, budget)
-        origin, reached = _joined(_walk(search, starts), search.bits)
+        origin, reached = _concat(_walk(search, starts), search.bits)
     if copies is None:
         return origin, reached
     position, at = _slots(_offsets(origin, len(starts)), copies)
@@ -93,7 +93,7 @@ def reach(
 
 
 def reach_counts(csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, reverse: bool = False, budget: Budget = BUDGET) -> Ints:
-    """How many nodes `reach` would emit for each source."""
+    """Return the number of nodes that `reach` would emit for each source."""
     high = _last_hop(csrs, high)
     if low > high or not len(sources):
         return np.zeros(len(sources), np.int64)
@@ -109,7 +109,7 @@ def reach_counts(csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, r
 
 
 def connected(csrs: tuple[Csr, ...], lefts: Ints, rights: Ints, *, low: int, high: int) -> Marks:
-    """For each pair whether a search of `low` to `high` hops from the left node emits the right one."""
+    """Return for each pair whether a search of `low` to `high` hops from the left node emits the right node."""
     high = _last_hop(csrs, high)
     if low <= high == 1:
         found = np.zeros(len(lefts), np.bool_)
@@ -131,7 +131,7 @@ def _last_hop(csrs: tuple[Csr, ...], high: int) -> int:
 
 
 def slots_of(near: Neighbours, lefts: Ints, rights: Ints) -> Ints:
-    """Where each right node stands among its left node's neighbours, or would: all pairs halve their ranges together."""
+    """Return the slot of each right node among its left node's neighbours, or its insertion point. All pairs are searched at once."""
     low, high = near.offsets[lefts], near.offsets[lefts + 1]
     last = len(near.targets) - 1
     for _ in range(int((high - low).max(initial=0)).bit_length()):
@@ -142,7 +142,7 @@ def slots_of(near: Neighbours, lefts: Ints, rights: Ints) -> Ints:
 
 
 def linked(near: Neighbours, lefts: Ints, rights: Ints) -> Marks:
-    """Whether each right node is among its left node's neighbours."""
+    """Return whether each right node is a neighbour of its left node."""
     if not len(near.targets):
         return np.zeros(len(lefts), np.bool_)
     at = slots_of(near, lefts, rights)
@@ -154,7 +154,7 @@ def linked(near: Neighbours, lefts: Ints, rights: Ints) -> Marks:
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """What stays the same through all hops of one call."""
+    """The parameters that are constant through all hops of one call."""
 
     csrs: tuple[Csr, ...]
     low: int
@@ -166,43 +166,43 @@ class _Search(msgspec.Struct, frozen=True):
     def bits(self) -> int:
         return _bits(self.csrs)
 
-    def on_themselves(self, starts: Ints, frontier: Ints) -> Marks:
-        """Which pairs of the frontier entering the first hop within bounds are emitted by an edge from a node to itself.
+    def self_loops(self, starts: Ints, frontier: Ints) -> Marks:
+        """Return which pairs of the frontier before the first hop within bounds are emitted by an edge from a node to itself.
 
-        Later ones are emitted by their distance. The edge is where the search ends: at the node found, or, walked in
-        reverse, at the start. It stands in both directions, so one of them tells.
+        Later pairs are emitted by their distance. The edge is at the end of the search: at the node found, or, in reverse, at the
+        start. It is present in both directions, so one of them is enough.
         """
         nodes = starts[frontier >> self.bits] if self.reverse else frontier & _mask(self.bits)
         return linked(self.csrs[0].near, nodes, nodes)
 
 
 def _walk(search: _Search, starts: Ints) -> Iterator[tuple[int, AnyInts]]:
-    """(first start, keys counted from there): what is emitted, a few starts at a time.
+    """Yield (first start, keys relative to it) of the emitted pairs, a few starts at a time.
 
-    `seen` are all keys met so far, `early` those of them that are too near to be emitted, `kept` those to emit.
+    `seen` are all keys found so far, `early` those below the lower bound, `kept` those to emit.
     """
     frontier = (np.arange(len(starts)) << search.bits) | starts
     seen, early, kept = frontier, _NOTHING, _NOTHING
     for number in range(1, search.high + 1):
         if number == search.low:
-            themselves = search.on_themselves(starts, frontier)
-            kept, early = frontier[themselves], frontier[~themselves] if number == 1 else _without(seen, frontier[themselves])
+            themselves = search.self_loops(starts, frontier)
+            kept, early = frontier[themselves], frontier[~themselves] if number == 1 else _difference(seen, frontier[themselves])
         if number == search.high:
             break
-        origin, node = _joined(_hops(search, frontier, len(starts), keep=_NOTHING, drop=seen), search.bits)
+        origin, node = _concat(_hops(search, frontier, len(starts), keep=_NOTHING, drop=seen), search.bits)
         frontier = (origin << search.bits) | node
         if not len(frontier):
             yield 0, kept
             return
         if number >= search.low:
-            kept = _both(kept, frontier)
-        seen = _both(seen, frontier)
+            kept = _merge(kept, frontier)
+        seen = _merge(seen, frontier)
     yield from _hops(search, frontier, len(starts), keep=kept, drop=early)
 
 
 def _hops(search: _Search, frontier: Ints, rows: int, *, keep: Ints, drop: Ints) -> Iterator[tuple[int, AnyInts]]:
-    """(first start, keys counted from there) of a few starts at a time: the neighbours of the frontier and those to `keep`,
-    without those to `drop`, ascending."""
+    """Yield (first start, keys relative to it), a few starts at a time: the neighbours of the frontier and the keys to `keep`,
+    without the keys to `drop`, ascending."""
     bits = search.bits
     firsts = _runs(search, frontier, rows)
     cuts = [np.searchsorted(keys, firsts << bits).tolist() for keys in (frontier, keep, drop)]
@@ -219,7 +219,7 @@ def _hop(search: _Search, frontier: Ints, first: int, rows: int, *, keep: Ints, 
     pairs = sum(int((csr.near.offsets[nodes + 1] - csr.near.offsets[nodes]).sum()) for csr in search.csrs)
     if pairs * search.budget.cells_per_pair < rows << bits:
         found = [_keys(csr.near, above, nodes) for csr in search.csrs]
-        return _without(sorted_once(np.concatenate([*found, (keep - lead).astype(narrow)])), drop - lead)
+        return _difference(sorted_once(np.concatenate([*found, (keep - lead).astype(narrow)])), drop - lead)
     marks = np.zeros(rows << bits, np.bool_)
     for csr in search.csrs:
         for part in _steps(csr.near.offsets, nodes, search.budget.step):
@@ -230,7 +230,7 @@ def _hop(search: _Search, frontier: Ints, first: int, rows: int, *, keep: Ints, 
 
 
 def _runs(search: _Search, frontier: Ints, rows: int) -> Ints:
-    """Where to cut the starts so that a run of them has about a step of neighbours; a single start is never cut."""
+    """Return cuts of the starts into runs with about one step of neighbours each. A single start is never cut."""
     nodes = frontier & _mask(search.bits)
     degrees = sum((csr.near.offsets[nodes + 1] - csr.near.offsets[nodes] for csr in search.csrs), np.zeros(len(nodes), np.int64))
     ends = np.cumsum(degrees)
@@ -250,22 +250,22 @@ def _mask(bits: int) -> int:
     return (1 << bits) - 1
 
 
-def _unpacked(keys: Ints, bits: int) -> tuple[Ints, Ints]:
+def _unpack(keys: Ints, bits: int) -> tuple[Ints, Ints]:
     return keys >> bits, keys & _mask(bits)
 
 
-def _joined(runs: Iterator[tuple[int, AnyInts]], bits: int) -> tuple[Ints, Ints]:
-    """Runs of keys -> (start, node)."""
+def _concat(runs: Iterator[tuple[int, AnyInts]], bits: int) -> tuple[Ints, Ints]:
+    """Convert runs of keys to (start, node)."""
     origins, nodes = [_NOTHING], [_NOTHING]
     for first, keys in runs:
-        origin, node = _unpacked(keys, bits)
+        origin, node = _unpack(keys, bits)
         origins.append(np.add(origin, first, dtype=np.int64))
         nodes.append(node.astype(np.int64, copy=False))
     return np.concatenate(origins), np.concatenate(nodes)
 
 
 def _keys(near: Neighbours, above: AnyInts, nodes: Ints) -> AnyInts:
-    """The neighbours of `nodes`, each below the upper part of the pair it was reached from."""
+    """Return the keys of the neighbours of `nodes`: the high bits of the pair that reached them, plus the neighbour."""
     first = near.offsets[nodes]
     degrees = near.offsets[nodes + 1] - first
     ends = np.cumsum(degrees)
@@ -277,7 +277,7 @@ def _keys(near: Neighbours, above: AnyInts, nodes: Ints) -> AnyInts:
 
 
 def _slots(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """(position in `rows`, slot): the slots of each row, one after the other."""
+    """Return (position in `rows`, slot) for all slots of each row, in order."""
     if len(rows) == 1:
         at = np.arange(offsets[rows[0]], offsets[rows[0] + 1])
         return np.zeros(len(at), np.int64), at
@@ -290,7 +290,7 @@ def _slots(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _steps(offsets: Ints, nodes: Ints, step: int) -> Iterator[slice]:
-    """Runs of nodes with about `step` neighbours each."""
+    """Yield runs of nodes with about `step` neighbours each."""
     ends = np.cumsum(offsets[nodes + 1] - offsets[nodes])
     total = int(ends[-1]) if len(ends) else 0
     cuts = np.searchsorted(ends, np.arange(step, total, step), side="right")
@@ -306,7 +306,7 @@ def _offsets(origin: Ints, rows: int) -> Ints:
 
 
 def _distinct(sources: Ints) -> tuple[Ints, Ints | None]:
-    """Each source once, and for each position which of them; None when they are all different and stand as they are."""
+    """Return the distinct sources and, for each position, the index of its source. The index is None if all sources are distinct."""
     if len(sources) < 2:
         return sources, None
     order = np.argsort(sources, kind="stable")
@@ -322,7 +322,7 @@ def _distinct(sources: Ints) -> tuple[Ints, Ints | None]:
 
 
 def sorted_once(keys: AnyInts) -> AnyInts:
-    """Ascending and each once: a tenth of what `np.unique` takes."""
+    """Sort and remove duplicates, in a tenth of the time of `np.unique`."""
     keys = np.sort(keys)
     if len(keys) < 2:
         return keys
@@ -332,13 +332,13 @@ def sorted_once(keys: AnyInts) -> AnyInts:
     return keys[first]
 
 
-def _both(ascending: Ints, others: Ints) -> Ints:
-    """Two ascending arrays as one. A stable sort finds the two runs and merges them."""
+def _merge(ascending: Ints, others: Ints) -> Ints:
+    """Merge two ascending arrays. A stable sort detects the two runs and merges them."""
     return np.sort(np.concatenate([ascending, others]), kind="stable")
 
 
-def _without(ascending: AnyInts, others: Ints) -> AnyInts:
-    """Ascending keys without those of some others, each of which stands there at most once."""
+def _difference(ascending: AnyInts, others: Ints) -> AnyInts:
+    """Remove `others` from ascending keys. Each of them occurs at most once."""
     if not len(ascending) or not len(others):
         return ascending
     at = np.minimum(np.searchsorted(ascending, others.astype(ascending.dtype)), len(ascending) - 1)
@@ -348,7 +348,7 @@ def _without(ascending: AnyInts, others: Ints) -> AnyInts:
 
 
 def _contains(ascending: Ints, keys: Ints) -> Marks:
-    """Which of the keys stand in the ascending ones."""
+    """Return which of the keys occur in the ascending array."""
     if not len(ascending):
         return np.zeros(len(keys), np.bool_)
     at = np.searchsorted(ascending, keys)

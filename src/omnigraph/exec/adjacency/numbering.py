@@ -1,6 +1,6 @@
-"""One table version -> a dense number for each of its rows: the rows before its fragment, plus its offset inside.
+"""One table version -> a dense number for each row: the number of rows in earlier fragments, plus the offset in its own.
 
-Deleted rows keep their number, and nobody asks for it. Numbers of one version mean nothing in another.
+Deleted rows keep their number, which is not used. Numbers of different versions are not comparable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Numbers:
         bases = list(accumulate((part.rows for part in parts), initial=0))
         self.fragments: Final = parts
         self.size: Final = bases[-1]
-        """Numbers run from 0 up to, not including, this."""
+        """Numbers are at least 0 and below this."""
         self._bases: Final = np.array(bases[:-1], np.int64)
         self._at: Final = {_rows(part): base for part, base in zip(parts, bases, strict=False)}
         self._starts: Final = np.array([part.id for part in parts], np.uint64) << _OFFSET_BITS
@@ -40,7 +40,7 @@ class Numbers:
 
     @staticmethod
     def of(table: Table) -> Numbers:
-        """From the table's metadata only."""
+        """Read only the metadata of the table."""
         return Numbers(fragments(table))
 
     def to_addresses(self, numbers: Numbers64) -> Addresses:
@@ -57,27 +57,27 @@ class Numbers:
         return self._bases[at] + (addresses & _OFFSET).astype(np.int64)
 
     def base(self, part: Fragment) -> int | None:
-        """The number of the first row of a fragment that has the same rows here, deleted or not; None when none has."""
+        """Return the number of the first row of a fragment with the same rows, deleted or not; None if there is no such fragment."""
         return self._at.get(_rows(part))
 
     def places(self, parts: Iterable[Fragment]) -> Numbers64:
-        """The numbers of all rows of some fragments of this version, one fragment after the other."""
+        """Return the numbers of all rows of some fragments of this version, in the order of the fragments."""
         runs = [np.arange(base, base + part.rows) for part in parts if (base := self.base(part)) is not None]
         return np.concatenate(runs) if runs else np.empty(0, np.int64)
 
     def changed(self, after: Numbers) -> tuple[Fragment, ...]:
-        """The fragments of a later version that hold the rows of one of these, but not with the same ones deleted."""
+        """Return the fragments of a later version that have the same rows as a fragment of this one, but different deletions."""
         mine = frozenset(self.fragments)
         return tuple(part for part in after.fragments if part not in mine and self.base(part) is not None)
 
-    def unlike(self, after: Numbers) -> int:
-        """How many rows are in one of the two versions only."""
+    def rows_differing(self, after: Numbers) -> int:
+        """Return the number of rows that are in only one of the two versions."""
         mine, others = {_rows(part): part for part in self.fragments}, {_rows(part): part for part in after.fragments}
         apart = sum(part.rows for one, other in ((mine, others), (others, mine)) for key, part in one.items() if key not in other)
         return apart + sum(abs(_deleted(part) - _deleted(others[key])) for key, part in mine.items() if key in others)
 
     def moved(self, after: Numbers) -> Numbers64 | None:
-        """For each number the number of the same row in a later version, -1 if it is not there; None when none has moved."""
+        """Return for each number the number of the same row in a later version, or -1 if it is gone. None if no number changed."""
         if all(after.base(part) == base for part, base in zip(self.fragments, self._bases.tolist(), strict=True)):
             return None
         moves = np.full(self.size, -1, np.int64)
@@ -88,7 +88,7 @@ class Numbers:
 
 
 def _rows(part: Fragment) -> tuple[int, tuple[str, ...]]:
-    """What makes two fragments the same rows, whichever of them are deleted."""
+    """Identify the rows of a fragment, regardless of deletions."""
     return part.id, part.files
 
 

@@ -1,4 +1,4 @@
-"""Ids and adjacencies <-> the plain arrays they are stored as."""
+"""Ids and adjacencies <-> the plain arrays in which the cache stores them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Table rows of a snapshot -> the ids of its nodes and the adjacency of its edges: from memory, from the cache, or built.
+"""Table versions of a snapshot -> the ids of its nodes and the adjacency of its edges: from memory, from the cache, or built.
 
-What is derived is named by the fragments it was derived from. So graph branches that see the same rows share it, a version
-that changed no row (an index was built) needs nothing new, and a change reads only the fragments that differ.
+Derived data is named by the fragments it was derived from. So graph branches with the same rows share it, a version without changed
+rows (for example, after an index build) needs nothing new, and a change reads only the fragments that differ.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from omnigraph.exec.adjacency.cache import Array, Folder, Stored
-from omnigraph.exec.adjacency.edges import Adjacency, Between, build, extend
-from omnigraph.exec.adjacency.ids import Ids, ids_of
+from omnigraph.exec.adjacency.cache import Array, CacheDirectory, StoredArrays
+from omnigraph.exec.adjacency.edges import Adjacency, AdjacencyInput, build, extend
+from omnigraph.exec.adjacency.ids import Ids, read_ids
 from omnigraph.exec.adjacency.numbering import Numbers
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
 from omnigraph.ids import TableId
@@ -27,20 +27,20 @@ from omnigraph.store.fragments import Fragment
 from omnigraph.store.tables import TableRef, Tables
 
 ADJACENCIES: Final = 8
-"""How many stay in memory: 16 bytes an edge each, most of it mapped."""
+"""The number of adjacencies in memory: 16 bytes per edge each, most of them mapped."""
 COLUMNS_OF_IDS: Final = 16
 VERSIONS: Final = 256
 CANDIDATES: Final = 4
-"""How many older files are looked at for one to extend."""
+"""The number of older files considered for extension."""
 WORTH_WRITING: Final = 8
-"""What was extended is written down again when one row in so many is another than in the file it came from."""
+"""Extended data is written to a file again if one row in this many differs from the file it came from."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _MadeOnce(Generic[K, V]):
-    """A bounded cache whose values are made once, also when several threads ask for one at the same time."""
+class _SingleFlightCache(Generic[K, V]):
+    """A bounded cache that computes each value once, also if several threads request it at the same time."""
 
     def __init__(self, limit: int) -> None:
         self._values: Final = Lru[K, V](limit)
@@ -62,13 +62,13 @@ class _MadeOnce(Generic[K, V]):
                     self._gates.pop(key, None)
 
     def drop(self, key: K, value: V) -> None:
-        """Remove a value, so that the next call makes it anew."""
+        """Remove a value. The next call computes it again."""
         with self._mutex:
             if self._values.get(key) is value:
                 self._values.discard(key)
 
-    def known(self, key: K) -> V | None:
-        """The value, if it was made already."""
+    def peek(self, key: K) -> V | None:
+        """Return the value, or None if it is not in the cache."""
         return self._values.get(key)
 
     def values(self) -> list[V]:
@@ -79,7 +79,7 @@ class _MadeOnce(Generic[K, V]):
 
 
 class _Name(msgspec.Struct, frozen=True):
-    """A derived thing: of which table, and from exactly which fragments of which tables, its own first."""
+    """The name of derived data: its table, and the exact fragments of the tables it was derived from, its own table first."""
 
     prefix: str
     parts: tuple[Numbers, ...]
@@ -100,78 +100,78 @@ class _Name(msgspec.Struct, frozen=True):
 
 
 class _Derived(msgspec.Struct, Generic[V], frozen=True):
-    """A derived thing, how many of its rows are others than in the file that was last written, and the files it may be a view of."""
+    """Derived data, the number of its rows that differ from the last written file, and the files it may be a view of."""
 
     name: _Name
     value: V
     unwritten: int
-    views: tuple[Stored, ...] = ()
+    views: tuple[StoredArrays, ...] = ()
 
-    def is_whole(self) -> bool:
-        return all(stored.is_as_read() for stored in self.views)
+    def is_unchanged(self) -> bool:
+        return all(stored.is_unchanged() for stored in self.views)
 
 
 class Topology:
-    """Derived integers of one graph, shared by all its snapshots. Safe to use from many threads."""
+    """The derived data of one graph, shared by all its snapshots. Safe to use from many threads."""
 
-    def __init__(self, tables: Tables, folder: Path) -> None:
+    def __init__(self, tables: Tables, directory: Path) -> None:
         self._tables: Final = tables
-        self._folder: Final = Folder(folder)
-        self._numbers: Final[_MadeOnce[TableRef, Numbers]] = _MadeOnce(VERSIONS)
-        self._names: Final[_MadeOnce[tuple[TableRef, ...], _Name]] = _MadeOnce(VERSIONS)
-        self._ids: Final[_MadeOnce[str, _Derived[Ids]]] = _MadeOnce(COLUMNS_OF_IDS)
-        self._adjacencies: Final[_MadeOnce[str, _Derived[Adjacency]]] = _MadeOnce(ADJACENCIES)
-        self._shared: Final[_MadeOnce[str, int]] = _MadeOnce(VERSIONS)
+        self._directory: Final = CacheDirectory(directory)
+        self._numbers: Final[_SingleFlightCache[TableRef, Numbers]] = _SingleFlightCache(VERSIONS)
+        self._names: Final[_SingleFlightCache[tuple[TableRef, ...], _Name]] = _SingleFlightCache(VERSIONS)
+        self._ids: Final[_SingleFlightCache[str, _Derived[Ids]]] = _SingleFlightCache(COLUMNS_OF_IDS)
+        self._adjacencies: Final[_SingleFlightCache[str, _Derived[Adjacency]]] = _SingleFlightCache(ADJACENCIES)
+        self._shared: Final[_SingleFlightCache[str, int]] = _SingleFlightCache(VERSIONS)
         self._spent_ms: Final[dict[TableId, float]] = {}
         self._mutex = threading.Lock()
 
     def ids(self, row: TableRow) -> Ids:
-        """The ids of a node type, both ways."""
+        """Return the ids of a node type, by number and by id."""
         name = self._name(f"ids-{row.id}-", row)
-        return _whole(self._ids, name.full, lambda: self._make_ids(name, row)).value
+        return _get_unchanged(self._ids, name.full, lambda: self._make_ids(name, row)).value
 
     def known_ids(self, row: TableRow) -> Ids | None:
-        """The same, unless it would have to be made."""
+        """Like `ids`, but return None if they are neither in memory nor in a file."""
         name = self._name(f"ids-{row.id}-", row)
-        if (held := self._ids.known(name.full)) is not None and held.is_whole():
+        if (held := self._ids.peek(name.full)) is not None and held.is_unchanged():
             return held.value
-        return self.ids(row) if self._folder.has(name.full) else None
+        return self.ids(row) if self._directory.has(name.full) else None
 
     def adjacency(self, edge: TableRow, source: TableRow, target: TableRow) -> Adjacency:
-        """The edges of a type between the nodes of its two ends. Made, and kept, by the first call that needs it."""
+        """Return the edges of a type as an adjacency. The first call builds it; it is then kept."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
-        return _whole(self._adjacencies, name.full, lambda: self._make_adjacency(name, edge, source, target)).value
+        return _get_unchanged(self._adjacencies, name.full, lambda: self._make_adjacency(name, edge, source, target)).value
 
     def availability(self, edge: TableRow, source: TableRow, target: TableRow) -> Availability:
-        """Where `adjacency` would take its answer from."""
+        """Return where `adjacency` would get its result from."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
         if name.full in self._adjacencies:
             return Availability.MEMORY
-        return Availability.CACHE if self._folder.has(name.full) else Availability.MISSING
+        return Availability.CACHE if self._directory.has(name.full) else Availability.MISSING
 
     def known_edges(self, edge: TableRow, source: TableRow, target: TableRow) -> int:
-        """How many edges an adjacency that is there already shares with the one asked for."""
+        """Return how many edges an existing adjacency shares with the requested one."""
         name = self._name(f"edges-{edge.id}-", edge, source, target)
         return self._shared.get(name.full, lambda: self._count_shared(name))
 
     def _count_shared(self, name: _Name) -> int:
-        if name.full in self._adjacencies or self._folder.has(name.full):
+        if name.full in self._adjacencies or self._directory.has(name.full):
             return name.rows.size
         held = [one.name for one in self._adjacencies.values() if one.name.prefix == name.prefix]
-        older = held or [one for file in self._folder.names(name.prefix)[:CANDIDATES] if (one := self._stored_name(name.prefix, file))]
-        return max([0, *(name.rows.size - one.rows.unlike(name.rows) for one in older)])
+        older = held or [one for file in self._directory.names(name.prefix)[:CANDIDATES] if (one := self._stored_name(name.prefix, file))]
+        return max([0, *(name.rows.size - one.rows.rows_differing(name.rows) for one in older)])
 
     def _stored_name(self, prefix: str, file: str) -> _Name | None:
-        stored = self._folder.read(file)
+        stored = self._directory.read(file)
         return None if stored is None else _Name(prefix, _parts(stored), file)
 
     def spend(self, edge: TableRow, ms: float) -> None:
-        """Remember that following these edges without an adjacency has cost so much."""
+        """Record time spent on following these edges without an adjacency."""
         with self._mutex:
             self._spent_ms[edge.id] = self._spent_ms.get(edge.id, 0.0) + ms
 
     def spent_ms(self, edge: TableRow) -> float:
-        """What has been spent so since one was last made."""
+        """Return the time recorded by `spend` since the adjacency was last built."""
         return self._spent_ms.get(edge.id, 0.0)
 
     def _name(self, prefix: str, *rows: TableRow) -> _Name:
@@ -184,11 +184,11 @@ class Topology:
         def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Ids:
             return stored_ids(arrays, *parts)
 
-        if (stored := self._folder.read(name.full)) is not None:
+        if (stored := self._directory.read(name.full)) is not None:
             return _Derived(name, restored(stored.arrays, name.parts), 0, (stored,))
         older = self._closest(name, self._ids.values(), restored)
-        made = ids_of(self._tables.open(row.ref), name.rows, older.value if older is not None else None)
-        return self._written(name, made, ids_arrays, older)
+        made = read_ids(self._tables.open(row.ref), name.rows, older.value if older is not None else None)
+        return self._write(name, made, ids_arrays, older)
 
     def _make_adjacency(self, name: _Name, edge: TableRow, source: TableRow, target: TableRow) -> _Derived[Adjacency]:
         square = source.id == target.id
@@ -196,44 +196,44 @@ class Topology:
         def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Adjacency:
             return stored_adjacency(arrays, *parts, square=square)
 
-        if (stored := self._folder.read(name.full)) is not None:
+        if (stored := self._directory.read(name.full)) is not None:
             return _Derived(name, restored(stored.arrays, name.parts), 0, (stored,))
         with self._mutex:
             self._spent_ms.pop(edge.id, None)
-        between = Between(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
+        input_ = AdjacencyInput(self._tables.open(edge.ref), name.rows, self.ids(source), self.ids(target), square)
         older = self._closest(name, self._adjacencies.values(), restored)
-        if older is not None and (extended := extend(older.value, between)) is not None:
-            return self._written(name, extended, adjacency_arrays, older)
-        return self._written(name, build(between), adjacency_arrays, None)
+        if older is not None and (extended := extend(older.value, input_)) is not None:
+            return self._write(name, extended, adjacency_arrays, older)
+        return self._write(name, build(input_), adjacency_arrays, None)
 
     def _closest(
         self, name: _Name, held: list[_Derived[V]], restored: Callable[[Mapping[str, Array], tuple[Numbers, ...]], V]
     ) -> _Derived[V] | None:
-        """Of the same thing made from other fragments, in memory or else in a file, the one that shares most rows."""
-        if mine := [one for one in held if one.name.prefix == name.prefix and one.is_whole()]:
-            return min(mine, key=lambda one: one.name.rows.unlike(name.rows))
+        """Return the derived data of the same prefix that shares most rows: from memory, otherwise from a file."""
+        if mine := [one for one in held if one.name.prefix == name.prefix and one.is_unchanged()]:
+            return min(mine, key=lambda one: one.name.rows.rows_differing(name.rows))
         found: list[_Derived[V]] = []
-        for file in self._folder.names(name.prefix)[:CANDIDATES]:
-            if (stored := self._folder.read(file)) is not None:
+        for file in self._directory.names(name.prefix)[:CANDIDATES]:
+            if (stored := self._directory.read(file)) is not None:
                 parts = _parts(stored)
                 found.append(_Derived(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0, (stored,)))
-        return min(found, key=lambda one: one.name.rows.unlike(name.rows), default=None)
+        return min(found, key=lambda one: one.name.rows.rows_differing(name.rows), default=None)
 
-    def _written(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Derived[V] | None) -> _Derived[V]:
-        unwritten = 0 if older is None else older.unwritten + older.name.rows.unlike(name.rows)
+    def _write(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Derived[V] | None) -> _Derived[V]:
+        unwritten = 0 if older is None else older.unwritten + older.name.rows.rows_differing(name.rows)
         if older is None or unwritten * WORTH_WRITING > name.rows.size:
-            self._folder.write(name.full, name.facts, arrays(value))
+            self._directory.write(name.full, name.facts, arrays(value))
             unwritten = 0
         return _Derived(name, value, unwritten, older.views if older is not None else ())
 
 
-def _whole(kept: _MadeOnce[str, _Derived[V]], key: str, make: Callable[[], _Derived[V]]) -> _Derived[V]:
-    """What is kept, or made anew if a file it is a view of was changed under it."""
-    while not (held := kept.get(key, make)).is_whole():
+def _get_unchanged(kept: _SingleFlightCache[str, _Derived[V]], key: str, make: Callable[[], _Derived[V]]) -> _Derived[V]:
+    """Return the cached value. Compute it again if a file it is a view of was modified."""
+    while not (held := kept.get(key, make)).is_unchanged():
         kept.drop(key, held)
     return held
 
 
-def _parts(stored: Stored) -> tuple[Numbers, ...]:
-    """The fragments that a file was made from, its own table's first."""
+def _parts(stored: StoredArrays) -> tuple[Numbers, ...]:
+    """Return the fragments from which a file was derived, its own table first."""
     return tuple(map(Numbers, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))

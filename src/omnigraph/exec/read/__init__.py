@@ -1,1 +1,1 @@
-"""Plans and snapshots -> rows: what a query runs on."""
+"""Physical plans and snapshots -> result rows."""

@@ -1,7 +1,7 @@
-"""Matched rows, batch by batch -> one row per group. Groups are held, rows are not.
+"""Matched rows, batch by batch -> one row per group. Memory grows with the number of groups, not with the number of rows.
 
-Each row begins as a group of itself: its keys and, for every call, states that can be merged with others (a count, a sum,
-a smallest value). Merging states is the only step there is, so batches of any size give the same answer.
+Each row starts as a group of its own. It has its keys and, for every call, partial states that can be merged (a count, a sum,
+a minimum). Merging states is the only operation, so the result does not depend on the batch size.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ from omnigraph.plan.expr import Field
 from omnigraph.store.arrays import Column
 
 ValueOf = Callable[[ir.Expr], Column]
-"""An expression -> its value for every row of a batch."""
+"""Expression -> its value for every row of a batch."""
 ReadBack = Callable[[Field, Numbers64], Column]
-"""A field and the numbers of entities -> its values."""
+"""Field and entity numbers -> the values of the field."""
 
-MERGED: Final = 1 << 20
-"""States that are merged at a time."""
+MERGE_ROWS: Final = 1 << 20
+"""The number of pending states that triggers a merge."""
 
 
 class Grouping:
-    """One aggregation under way: `add` takes rows, `columns` gives the result.
+    """One running aggregation: `add` takes rows, `columns` returns the result.
 
-    A whole node, and a list (which Arrow cannot group by), is grouped by the number of its entity. Entities with equal lists
-    are put together at the end.
+    A whole node is grouped by its entity number. So is a list, because Arrow cannot group by lists; entities with equal lists are merged
+    at the end.
     """
 
-    def __init__(self, outputs: Sequence[Field | ir.Call], *, merged: int = MERGED) -> None:
+    def __init__(self, outputs: Sequence[Field | ir.Call], *, merge_rows: int = MERGE_ROWS) -> None:
         self._outputs: Final = tuple(outputs)
         self._keys: Final = [_name(at) for at, output in enumerate(outputs) if not isinstance(output, ir.Call)]
         self._merges: Final = [merge for at, output in enumerate(outputs) if isinstance(output, ir.Call) for merge in _merges(at, output)]
-        self._held: list[pa.Table] = []
-        self._waiting = 0
-        self._merged: Final = merged
-        self._due = merged
+        self._partials: list[pa.Table] = []
+        self._pending = 0
+        self._merge_rows: Final = merge_rows
+        self._merge_at = merge_rows
 
     @property
     def nbytes(self) -> int:
-        return sum(table.nbytes for table in self._held)
+        return sum(table.nbytes for table in self._partials)
 
     def add(self, rows: Rows, value_of: ValueOf, *, times: Numbers64 | None = None) -> None:
-        """`times`: how many rows each of these stands for; then `only_counts` holds for the outputs."""
+        """`times` is the number of rows that each row stands for. It is allowed only if `only_counts` holds for the outputs."""
         if not rows.count:
             return
-        self._held.append(pa.table(dict(self._states(rows, value_of, times))) if self._outputs else pa.table({}))
-        self._waiting += rows.count
-        if self._waiting >= self._due:
-            merged = self._merge(pa.concat_tables(self._held), self._keys)
-            self._held, self._waiting = [merged], len(merged)
-            self._due = max(self._merged, 2 * len(merged))  # many groups are not merged again with every batch
+        self._partials.append(pa.table(dict(self._states(rows, value_of, times))) if self._outputs else pa.table({}))
+        self._pending += rows.count
+        if self._pending >= self._merge_at:
+            merged = self._merge(pa.concat_tables(self._partials), self._keys)
+            self._partials, self._pending = [merged], len(merged)
+            self._merge_at = max(self._merge_rows, 2 * len(merged))  # do not merge many groups again with every batch
 
     def columns(self, read_back: ReadBack) -> list[Column]:
-        """The result columns, in the order of the outputs."""
-        if not self._held:
-            return self._of_nothing()
-        groups = self._merge(pa.concat_tables(self._held), self._keys)
+        """Return the result columns in the order of the outputs."""
+        if not self._partials:
+            return self._empty_result()
+        groups = self._merge(pa.concat_tables(self._partials), self._keys)
         for at, output in enumerate(self._outputs):
-            if isinstance(output, Field) and _by_number(output):
-                groups = _replaced(groups, _name(at), read_back(output, groups.column(_name(at)).to_numpy()))
+            if isinstance(output, Field) and _keyed_by_number(output):
+                groups = _replace_column(groups, _name(at), read_back(output, groups.column(_name(at)).to_numpy()))
         lists = [_name(at) for at, output in enumerate(self._outputs) if isinstance(output, Field) and _is_list(output)]
         if lists:
             groups = self._merge_equal(groups, lists)
         return [
-            _finished(at, output, groups) if isinstance(output, ir.Call) else groups.column(_name(at))
+            _final_column(at, output, groups) if isinstance(output, ir.Call) else groups.column(_name(at))
             for at, output in enumerate(self._outputs)
         ]
 
-    def _of_nothing(self) -> list[Column]:
-        """No rows: no group, unless there is no key, which makes one group of them all."""
+    def _empty_result(self) -> list[Column]:
+        """Return the columns for an empty input: one group if there are no keys, otherwise no group."""
         count = 0 if self._keys else 1
         columns: list[Column] = []
         for output in self._outputs:
@@ -92,19 +92,19 @@ class Grouping:
                 yield _name(at), pa.array(np.ones(rows.count, np.int64) if times is None else times)
             elif isinstance(output, ir.Call):
                 yield from _states(at, output, value_of(output.argument))
-            elif _by_number(output):
+            elif _keyed_by_number(output):
                 yield _name(at), pa.array(rows.bindings[output.binding])
             else:
-                yield _name(at), one_zero(value_of(output))
+                yield _name(at), normalize_zero(value_of(output))
 
     def _merge(self, states: pa.Table, keys: Sequence[str]) -> pa.Table:
-        # One thread: several each build a table of the groups and merge them, which costs two to four times the CPU when groups are many.
+        # One thread: several threads build a table of groups each and merge them. With many groups that costs two to four times the CPU.
         merged = states.group_by(list(keys), use_threads=False).aggregate([(name, how) for name, how in self._merges])
         names = {f"{name}_{how}": name for name, how in self._merges}
         return merged.rename_columns([names.get(name, name) for name in merged.column_names])
 
     def _merge_equal(self, groups: pa.Table, lists: Sequence[str]) -> pa.Table:
-        """Groups whose lists are equal become one; the lists themselves are those of the first of them."""
+        """Merge groups with equal lists. The merged group keeps the lists of the first one."""
         plain = [name for name in self._keys if name not in lists]
         coded = groups.select([name for name in groups.column_names if name not in lists])
         for name in lists:
@@ -114,7 +114,7 @@ class Grouping:
         for name in lists:
             codes, first = np.unique(coded.column(name).to_numpy(), return_index=True)
             at = first[np.searchsorted(codes, merged.column(name).to_numpy())]
-            merged = _replaced(merged, name, groups.column(name).take(pa.array(at)))
+            merged = _replace_column(merged, name, groups.column(name).take(pa.array(at)))
         return merged
 
 
@@ -123,12 +123,12 @@ def _name(at: int) -> str:
 
 
 def only_counts(outputs: Sequence[Field | ir.Call], binding: int) -> bool:
-    """Whether nothing is asked about the entities of a binding, nor of their rows, but how many there are."""
+    """Return whether the outputs use only the number of entities of a binding, not their values or rows."""
     return all(_counts_entities(output) if isinstance(output, ir.Call) else output.binding != binding for output in outputs)
 
 
 def _counts_entities(call: ir.Call) -> bool:
-    """An entity is never null, so its rows are counted without looking at it."""
+    """An entity is never null, so its rows are counted without reading it."""
     return call.function is AggregateFunction.COUNT and isinstance(call.argument, Field) and call.argument.whole
 
 
@@ -136,16 +136,16 @@ def _is_list(field: Field) -> bool:
     return isinstance(field.type, ListOf | VectorOf)
 
 
-def _by_number(field: Field) -> bool:
+def _keyed_by_number(field: Field) -> bool:
     return field.whole or _is_list(field)
 
 
-def _replaced(table: pa.Table, name: str, column: Column) -> pa.Table:
+def _replace_column(table: pa.Table, name: str, column: Column) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, column)
 
 
-def one_zero(column: Column) -> Column:
-    """`-0.0` is the same value as `0.0`; Arrow would tell them apart."""
+def normalize_zero(column: Column) -> Column:
+    """Replace `-0.0` by `0.0`. They are equal values, but Arrow distinguishes them."""
     return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
 
 
@@ -153,7 +153,7 @@ def one_zero(column: Column) -> Column:
 
 
 def _merges(at: int, call: ir.Call) -> list[tuple[str, str]]:
-    """The states of a call, and how two of them become one."""
+    """Return the states of a call, each with the function that merges two of them."""
     match call.function:
         case AggregateFunction.COUNT | AggregateFunction.SUM:
             return [(_name(at), "sum")]
@@ -182,10 +182,10 @@ def _states(at: int, call: ir.Call, column: Column) -> Iterator[tuple[str, Colum
             assert_never(call.function)
 
 
-def _finished(at: int, call: ir.Call, groups: pa.Table) -> Column:
+def _final_column(at: int, call: ir.Call, groups: pa.Table) -> Column:
     state = groups.column(_name(at))
     if call.function is AggregateFunction.AVG:
-        return pc.divide(state, groups.column(f"{_name(at)}n").cast(pa.float64()))  # without a value the sum is null, and so is this
+        return pc.divide(state, groups.column(f"{_name(at)}n").cast(pa.float64()))  # null if there are no values: then the sum is null
     return state
 
 
@@ -193,15 +193,15 @@ def _finished(at: int, call: ir.Call, groups: pa.Table) -> Column:
 
 
 def list_codes(lists: pa.Array) -> Numbers64:
-    """A number for each list: equal lists have equal numbers. One step for every position in the longest, none for a row."""
+    """Return a code for each list; equal lists have equal codes. It takes one step for each position of the longest list."""
     lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     _, codes = np.unique(lengths, return_inverse=True)
-    flat = one_zero(pc.list_flatten(lists)).dictionary_encode(null_encoding="encode")
+    flat = normalize_zero(pc.list_flatten(lists)).dictionary_encode(null_encoding="encode")
     items = flat.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     starts = np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
     for position in range(int(lengths.max(initial=0))):
-        there = lengths > position
+        present = lengths > position
         item = np.zeros(len(lengths), np.int64)
-        item[there] = items[starts[there] + position] + 1
+        item[present] = items[starts[present] + position] + 1
         _, codes = np.unique(codes * (len(flat.dictionary) + 1) + item, return_inverse=True)
     return np.asarray(codes, np.int64)

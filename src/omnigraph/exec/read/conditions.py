@@ -1,7 +1,7 @@
-"""A plan's predicates over columns in memory -> which rows they hold for. Null holds for nothing; numbers compare by value.
+"""Predicates and columns in memory -> a mask of the rows for which they hold. Null satisfies no predicate; numbers compare by value.
 
-What reaches a scan is judged by the storage engine (`omnigraph.exec.read.predicate`); what is about two variables, or about rows
-that were read by number, is judged here, and both must agree (X-10).
+The storage engine evaluates predicates that are pushed into a scan (`omnigraph.exec.read.predicate`). This module evaluates predicates over
+two variables and over rows read by number. Both must give the same result (X-10).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from omnigraph.store.arrays import whole
 from omnigraph.store.membership import is_in
 
 Reader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
-"""Field -> its column, one value a row."""
+"""Field -> its column, with one value per row."""
 
 _ARROW: Final = {
     Comparison.EQ: pc.equal,
@@ -53,8 +53,8 @@ _FLIPPED: Final = {
 _TEXT: Final = np.dtypes.StringDType()
 
 
-def holding(where: Sequence[ir.Predicate], count: int, read: Reader) -> Mask:
-    """For each of `count` rows whether every predicate holds."""
+def filter_mask(where: Sequence[ir.Predicate], count: int, read: Reader) -> Mask:
+    """Return for each of `count` rows whether every predicate holds."""
     mask = np.ones(count, np.bool_)
     for predicate in where:
         mask &= _holds(predicate, count, read)
@@ -65,7 +65,7 @@ def scalar(constant: Constant) -> pa.Scalar:
     return pa.scalar(_plain(constant.value), arrow_type(constant.type))
 
 
-def repeated(constant: Constant, count: int) -> pa.Array:
+def repeat(constant: Constant, count: int) -> pa.Array:
     return pa.repeat(scalar(constant), count)
 
 
@@ -100,15 +100,15 @@ def _column(expr: ir.Expr, count: int, read: Reader) -> pa.Array:
         case Field():
             return whole(read(expr))
         case Constant():
-            return repeated(expr, count)
+            return repeat(expr, count)
         case ir.TextMatch() | ir.Score():
-            raise Unsupported(Kind.UNSUPPORTED, "text search and scores cannot stand in a filter yet")
+            raise Unsupported(Kind.UNSUPPORTED, "text search and scores are not supported in a filter yet")
         case _:
             assert_never(expr)
 
 
 def _mask(answer: pa.Array) -> Mask:
-    """True where the answer is true; null is not."""
+    """True where the answer is true; null counts as false."""
     return np.asarray(pc.fill_null(answer, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
@@ -116,7 +116,7 @@ def _mask(answer: pa.Array) -> Mask:
 
 
 def compare(left: pa.Array, operator: Comparison, right: pa.Array) -> Mask:
-    """Element by element, by value whatever the numeric types are."""
+    """Compare element by element. Numbers compare by value, whatever their types are."""
     if not pa.types.is_floating(left.type) and not pa.types.is_integer(left.type):
         return _mask(_ARROW[operator](left, right))
     both = _mask(pc.and_(left.is_valid(), right.is_valid()))
@@ -125,7 +125,7 @@ def compare(left: pa.Array, operator: Comparison, right: pa.Array) -> Mask:
 
 
 def _numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """Its values, with any number where it is null."""
+    """Return the values of a column, with an arbitrary number in place of null."""
     filled = column.fill_null(pa.scalar(0, column.type)) if column.null_count else column
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
@@ -145,7 +145,7 @@ def _is_wide_integer(numbers: npt.NDArray[Any]) -> bool:
 
 
 def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, floats: npt.NDArray[np.float64]) -> Mask:
-    """A 64-bit integer as a double may be another number; so the double is cut to an integer instead, on the side that keeps order."""
+    """Compare exactly. A 64-bit integer may change when cast to a double, so the double is rounded down to an integer instead."""
     info = np.iinfo(integers.dtype)
     edge = 2.0 ** (64 if info.min == 0 else 63)
     above, below = floats >= edge, floats < float(info.min)
@@ -173,13 +173,13 @@ def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, flo
 
 
 def _one_of(column: pa.Array, values: pa.Array) -> Mask:
-    if pa.types.is_floating(column.type):  # Arrow hashes the two zeros apart
+    if pa.types.is_floating(column.type):  # Arrow hashes 0.0 and -0.0 differently
         return _mask(column.is_valid()) & np.isin(_numbers(column), _numbers(values))
     return is_in(column, values) & _mask(column.is_valid())
 
 
 def _includes(lists: pa.Array, items: pa.Array) -> Mask:
-    """Every element beside the item its list is asked for; a list holds it when one of them is equal."""
+    """Compare every element with the item of its list. A list includes the item if one of its elements is equal."""
     parents = pc.list_parent_indices(lists)
     equal = compare(pc.list_flatten(lists), Comparison.EQ, items.take(parents))
     found = np.zeros(len(lists), np.bool_)

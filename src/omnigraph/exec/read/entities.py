@@ -1,4 +1,4 @@
-"""One type's table at one version -> its rows by number: scanned under predicates, read where they stand, found by id."""
+"""The table of one type at one version -> its rows by number: scanned with predicates, read by number, or found by id."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.columns import ColumnCache
-from omnigraph.exec.adjacency.ids import FEW, Ids, alive
+from omnigraph.exec.adjacency.ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbers
-from omnigraph.exec.read.conditions import holding
+from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
 from omnigraph.exec.read.statistics import usable_columns
@@ -27,24 +27,24 @@ from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
 
 SPARSE: Final = 20
-"""Rows are read one by one when at most one in this many is wanted: beyond that one pass over the column is cheaper."""
-SMALL: Final = 4_096
-"""A table of so few rows is always read in one pass."""
+"""Rows are read by address if at most one row in this many is wanted. Above that, one pass over the column is cheaper."""
+SMALL_TABLE_ROWS: Final = 4_096
+"""A table of up to this many rows is always read in one pass."""
 
-LOOKUP: Final = 200
-"""One lookup in an index is taken to last as long as reading this many texts in a row. A guess from the planner's costs."""
+LOOKUP_ROWS: Final = 200
+"""The assumed cost of one index lookup, in texts read sequentially. It is an estimate derived from the planner's costs."""
 
 KnownIds = Callable[[], Ids | None]
-"""The ids of a table by number and back, unless they would have to be read first."""
+"""Returns the ids of a table if they are available without reading the table, otherwise None."""
 Check = Callable[[], None]
-"""Asked between batches whether to go on."""
+"""Called between batches. Raises if the query must stop."""
 
 
 class Entities:
-    """The rows of one type. `size` bounds their numbers; some numbers below it may belong to no row."""
+    """The rows of one type. Row numbers are below `size`; a number below it may belong to no row."""
 
     def __init__(self, table: Table, *, cache: ColumnCache | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
-        """`key` is the column that holds the same text as `id`, if there is one; `known` are the ids, if they are at hand."""
+        """`key` is the column with the same values as `id`, if there is one. `known` returns the ids if they are available."""
         self.table: Final = table
         self.numbers: Final = Numbers.of(table)
         self.size: Final = self.numbers.size
@@ -54,41 +54,41 @@ class Entities:
 
     @cached_property
     def indexed(self) -> frozenset[str]:
-        """The columns whose equality an index answers."""
+        """The columns with an index that answers equality."""
         return frozenset() if passed_by(self.table.root, self.table.indexes) else usable_columns(existing(self.table))
 
     @cached_property
     def alive(self) -> Mask:
-        """Which numbers are rows."""
+        """A mask of the numbers that belong to a row."""
         return alive(self.table, self.numbers.fragments)
 
     # -- in memory
 
-    def _held(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:
-        """Whole columns, if all of them are in memory, or become worth it by this reading of so many rows."""
+    def _in_memory(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:
+        """Return whole columns if all of them are in memory, or if reading `rows` rows makes it worth loading them; otherwise None."""
         found = {name: self._whole(name, rows) for name in columns}
         return None if any(column is None for column in found.values()) else found
 
     def _whole(self, name: str, rows: int) -> pa.Array | None:
-        """What holds the same text as `id` need not be read where the ids are known."""
+        """Return one whole column. If the ids are known, a column with the same values is not read."""
         if name in self._names and (ids := self._known()) is not None and ids.texts.type == pa.string():
             return ids.texts
         return None if self._cache is None else self._cache.get(self.table, self.numbers, name, rows=rows)
 
     def _matching(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:
-        """The numbers for which the predicates hold, ascending, when that can be told without a storage call."""
-        if (named := self._named(where)) is not None:
+        """Return the matching row numbers, ascending, or None if finding them needs a storage call."""
+        if (named := self._rows_by_id(where)) is not None:
             numbers, rest = named
-            return numbers[self.satisfying(numbers, rest, check=_go_on)] if rest and len(numbers) else numbers
+            return numbers[self.satisfying(numbers, rest, check=_no_check)] if rest and len(numbers) else numbers
         fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
         if self._cache is None or fields & self.indexed:  # an index reads less than a whole column
             return None
-        if (held := self._held(fields, rows=self.size)) is None:
+        if (held := self._in_memory(fields, rows=self.size)) is None:
             return None
-        return np.flatnonzero(holding(where, self.size, lambda field: held[field.column]) & self.alive)
+        return np.flatnonzero(filter_mask(where, self.size, lambda field: held[field.column]) & self.alive)
 
-    def _named(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
-        """The rows that a predicate names by id, and what else is said of them."""
+    def _rows_by_id(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
+        """Return the rows that a predicate selects by id, and the other predicates. None if there is no such predicate or no known ids."""
         for at, predicate in enumerate(where):
             match predicate:
                 case ir.Compare(Field(column=column), Comparison.EQ, Constant(value=str(text))) if column in self._names:
@@ -99,7 +99,7 @@ class Entities:
                     continue
             if (ids := self._known()) is None:
                 return None
-            numbers = ids.find_each(wanted) if len(wanted) <= FEW else ids.find(pa.array(wanted, pa.string()))
+            numbers = ids.find_each(wanted) if len(wanted) <= FEW_IDS else ids.find(pa.array(wanted, pa.string()))
             return np.sort(numbers[numbers >= 0]), [other for n, other in enumerate(where) if n != at]
         return None
 
@@ -108,7 +108,7 @@ class Entities:
     def scan(
         self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
     ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
-        """The rows for which every predicate holds, in the order of their numbers, with these columns of them."""
+        """Yield the rows for which every predicate holds, in the order of their numbers, with the given columns."""
         if (numbers := self._matching(where)) is None:
             yield from self._scan(columns, where, check=check, limit=limit)
             return
@@ -134,7 +134,7 @@ class Entities:
         for batch in reader:
             check()
             if rest:
-                batch = batch.filter(pa.array(self._passing(batch, rest)))
+                batch = batch.filter(pa.array(self._mask_of(batch, rest)))
             if left is not None:
                 batch = batch.slice(0, left)
                 left -= batch.num_rows
@@ -144,41 +144,41 @@ class Entities:
                 return
 
     def mask(self, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
-        """For every number whether it is a row for which the predicates hold."""
+        """Return for every number whether it is a row for which the predicates hold."""
         found = np.zeros(self.size, np.bool_)
         for numbers, _ in self.scan((), where, check=check):
             found[numbers] = True
         return found
 
-    def _passing(self, batch: pa.RecordBatch, where: Sequence[ir.Predicate]) -> Mask:
-        return holding(where, batch.num_rows, lambda field: batch.column(field.column))
+    def _mask_of(self, batch: pa.RecordBatch, where: Sequence[ir.Predicate]) -> Mask:
+        return filter_mask(where, batch.num_rows, lambda field: batch.column(field.column))
 
     # -- by number
 
     def read(self, numbers: Numbers64, columns: Sequence[str], *, check: Check) -> dict[str, Column]:
-        """These columns of the rows with these numbers, in that order; a number may stand there many times."""
+        """Return the given columns of the given rows, in the order of `numbers`, which may contain duplicates."""
         if not columns:
             return {}
-        if (held := self._held(columns, rows=len(numbers))) is not None:
+        if (held := self._in_memory(columns, rows=len(numbers))) is not None:
             at = pa.array(numbers)
             return {name: column.take(at) for name, column in held.items()}
         wanted, places = distinct(numbers, size=self.size)
         indices = pa.array(places)
-        if self.size <= SMALL or len(wanted) * SPARSE > self.size:
-            found = self._read_through(wanted, columns, check)
+        if self.size <= SMALL_TABLE_ROWS or len(wanted) * SPARSE > self.size:
+            found = self._read_by_scan(wanted, columns, check)
         else:
-            found = self._read_at(wanted, columns, check)
+            found = self._read_by_address(wanted, columns, check)
         return {name: column.take(indices) for name, column in found.items()}
 
-    def _read_at(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
+    def _read_by_address(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
         parts = []
         for start in range(0, max(1, len(wanted)), BATCH):
             check()
             parts.append(self.table.take(self.numbers.to_addresses(wanted[start : start + BATCH]), columns))
         return {name: joined((part.column(name) for part in parts), parts[0].schema.field(name).type) for name in columns}
 
-    def _read_through(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
-        """A scan meets rows in the order of their numbers, and so leaves what is wanted in that order too."""
+    def _read_by_scan(self, wanted: Numbers64, columns: Sequence[str], check: Check) -> dict[str, Column]:
+        """Read by a scan. A scan returns rows in the order of their numbers, so the result has that order too."""
         flags = np.zeros(self.size, np.bool_)
         flags[wanted] = True
         everything = len(wanted) == self.size
@@ -192,16 +192,16 @@ class Entities:
         return self.read(numbers, (ID,), check=check)[ID]
 
     def satisfying(self, numbers: Numbers64, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
-        """For each of these rows whether the predicates hold."""
+        """Return for each of the given rows whether the predicates hold."""
         fields: dict[str, Field] = {field.column: field for predicate in where for field in ir.fields_of(predicate)}
-        if (held := self._held(fields, rows=len(numbers))) is not None:
+        if (held := self._in_memory(fields, rows=len(numbers))) is not None:
             at = pa.array(numbers)
-            return holding(where, len(numbers), lambda field: held[field.column].take(at))
+            return filter_mask(where, len(numbers), lambda field: held[field.column].take(at))
         wanted, places = distinct(numbers, size=self.size)
-        if self.size <= SMALL or len(wanted) * SPARSE > self.size:
+        if self.size <= SMALL_TABLE_ROWS or len(wanted) * SPARSE > self.size:
             return self.mask(where, check=check)[numbers]
-        columns = self._read_at(wanted, tuple(fields), check)
-        return holding(where, len(wanted), lambda field: columns[field.column])[places]
+        columns = self._read_by_address(wanted, tuple(fields), check)
+        return filter_mask(where, len(wanted), lambda field: columns[field.column])[places]
 
     # -- by text
 
@@ -216,15 +216,16 @@ class Entities:
         known: Members | None = None,
         whole: bool | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows whose `column` is one of these distinct texts, with more columns and addresses; `where` is SQL.
+        """Yield the rows whose `column` is one of these distinct texts, with `columns` and the row addresses; `where` is SQL.
 
-        An IN list can be answered by an index; a long one is asked in parts, or, when that would take longer, in one pass.
-        `whole` says which, if the caller knows better; `known` are the texts as members, if the caller needs them too.
+        An index can answer an IN list. A long list is split into parts, or, if that costs more, replaced by one pass over the table.
+        `whole` overrides this choice. `known` are the texts as members, if the caller has built them already.
         """
         names = list(dict.fromkeys((column, *columns)))
-        worth = not whole if whole is not None else len(texts) <= IN_LIST or (column in self.indexed and len(texts) * LOOKUP <= self.size)
-        among = None if worth else Members(texts) if known is None else known
-        for part in [texts.slice(start, IN_LIST) for start in range(0, len(texts), IN_LIST)] if worth else [None]:
+        if whole is None:
+            whole = len(texts) > IN_LIST and not (column in self.indexed and len(texts) * LOOKUP_ROWS <= self.size)
+        among = None if not whole else Members(texts) if known is None else known
+        for part in [texts.slice(start, IN_LIST) for start in range(0, len(texts), IN_LIST)] if not whole else [None]:
             conditions = [text for text in (one_of(column, part) if part is not None else None, where) if text is not None]
             wanted = " AND ".join(f"({text})" for text in conditions) or None
             for batch in self.table.scan(names, where=wanted, addresses=True, batch_rows=BATCH):
@@ -232,12 +233,12 @@ class Entities:
                 yield batch if among is None else batch.filter(pa.array(among.has(batch.column(column))))
 
     def find(self, ids: pa.Array, *, check: Check) -> Numbers64:
-        """The number of each id, -1 where there is no such row."""
+        """Return the number of each id, or -1 if there is no such row."""
         if (at_hand := self._known()) is not None:
             return at_hand.find(ids)
         encoded = ids.dictionary_encode()
         known, places = Members(encoded.dictionary), encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-        found = np.full(len(known) + 1, -1, np.int64)  # the last is that of a null
+        found = np.full(len(known) + 1, -1, np.int64)  # the last slot belongs to null
         for batch in self.having(ID, encoded.dictionary, (), check=check, known=known):
             numbers = self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False))
             found[known.find(batch.column(ID))] = numbers
@@ -245,5 +246,5 @@ class Entities:
         return numbers_of
 
 
-def _go_on() -> None:
-    """A few rows are read in one call: there is no moment to ask."""
+def _no_check() -> None:
+    """Do not check: a few rows are read in one call, without batches."""

@@ -1,7 +1,7 @@
-"""Rows and a link -> the rows it leads to (`Expand`), or those it holds for (`Connect`).
+"""Rows and a link -> the rows that the link leads to (`Expand`), or the rows for which it exists (`Connect`).
 
-Rows that stand at the same node share one walk. A link's predicates about its edge, and those about the node it leads to,
-are applied to what the walk found; before, when the plan says so, by one pass over the table.
+Rows with the same start node share one walk. Predicates on the edge and on the target node are applied to the result of the walk.
+If the plan says so, predicates on the target are evaluated before the walk, in one pass over the table.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from typing import Final
 import numpy as np
 
 from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, distinct, spread
-from omnigraph.exec.read.walk import Hops, Reach, Ways
+from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, distinct, expand_ranges
+from omnigraph.exec.read.walk import EdgeFinder, Hops, Reach
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 
-PART: Final = 16 * BATCH
-"""Rows that fan out more than this are handed on in parts."""
-SEARCHED: Final = 4_096
-"""Rows whose searches of several hops run side by side: each of them remembers whom it has met."""
+PART_ROWS: Final = 16 * BATCH
+"""Output above this many rows is returned in parts."""
+SEARCH_ROWS: Final = 4_096
+"""The number of rows whose multi-hop searches run together. Each search keeps the set of nodes it has visited."""
 
 
-class Linked:
-    """A link with what it is about: its edges, the nodes at both ends, and a way to walk it."""
+class LinkAccess:
+    """A link with its edges, the nodes at both ends, and the finder that follows it."""
 
-    def __init__(self, link: ir.Link, edges: Entities, left: Entities, right: Entities, ways: Ways, *, watch: Watch) -> None:
-        """`ways` applies the predicates about the edge."""
+    def __init__(self, link: ir.Link, edges: Entities, left: Entities, right: Entities, finder: EdgeFinder, *, watch: Watch) -> None:
+        """`finder` applies the predicates on the edge."""
         self.link: Final = link
         self.edges: Final = edges
         self.left: Final = left
         self.right: Final = right
-        self.ways: Final = ways
+        self.finder: Final = finder
         self.watch: Final = watch
 
-    def found(self, nodes: Numbers64, *, from_right: bool) -> Hops:
-        """Whom these nodes are linked with, by origin; `edge` says by which edge if the link binds one, else nothing."""
+    def find(self, nodes: Numbers64, *, from_right: bool) -> Hops:
+        """Return the nodes linked with the given nodes, by origin. `edge` is meaningful only if the link binds an edge."""
         reach = Reach(self.link.direction, self.link.low, self.link.high, from_right)
         if self.link.edge_binding is None:
-            pairs = self.ways.pairs(reach, nodes)
+            pairs = self.finder.pairs(reach, nodes)
             return Hops(pairs.origin, pairs.reached, pairs.reached)
-        return self.ways.hops(reach.walked, nodes)
+        return self.finder.hops(reach.walked, nodes)
 
     def counts(self, nodes: Numbers64, *, from_right: bool) -> Numbers64:
-        """With how many others each of these nodes is linked, when the link binds no edge."""
-        return self.ways.counts(Reach(self.link.direction, self.link.low, self.link.high, from_right), nodes)
+        """Return the number of linked nodes for each of the given nodes. The link binds no edge."""
+        return self.finder.counts(Reach(self.link.direction, self.link.low, self.link.high, from_right), nodes)
 
-    def bound_edges(self, rows: Rows, edge: Numbers64) -> Rows:
-        """The rows with the edge they came by, and what is wanted of it."""
+    def bind_edges(self, rows: Rows, edge: Numbers64) -> Rows:
+        """Add to the rows the edge that led to them, and the edge columns that the link reads."""
         binding = self.link.edge_binding
         if binding is None:
             return rows
@@ -58,7 +58,7 @@ class Linked:
 
 
 class Target:
-    """The nodes an expansion may end at, and what is wanted of them."""
+    """The nodes at which an expansion may end, and the columns that are read of them."""
 
     def __init__(self, op: ops.Expand, entities: Entities, *, watch: Watch) -> None:
         self._op: Final = op
@@ -66,8 +66,8 @@ class Target:
         self._watch: Final = watch
         self._allowed: Mask | None = None
 
-    def admits(self, numbers: Numbers64) -> Mask | None:
-        """Which of these nodes satisfy the target's predicates; None is all."""
+    def mask(self, numbers: Numbers64) -> Mask | None:
+        """Return a mask of the nodes that satisfy the target's predicates; None means all of them."""
         where = self._op.target.where
         if not where:
             return None
@@ -77,50 +77,50 @@ class Target:
             self._allowed = self._entities.mask(where, check=self._watch.check)
         return self._allowed[numbers]
 
-    def bound(self, rows: Rows, numbers: Numbers64) -> Rows:
+    def bind(self, rows: Rows, numbers: Numbers64) -> Rows:
         binding = self._op.target.binding
         columns = self._entities.read(numbers, self._op.target.columns, check=self._watch.check)
         return rows.binding(binding, numbers).with_columns({(binding, name): column for name, column in columns.items()})
 
 
-def expand(op: ops.Expand, linked: Linked, batches: Iterator[Rows]) -> Iterator[Rows]:
+def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
     link = op.link
     start = link.right if op.reverse else link.left
-    near, far = (linked.right, linked.left) if op.reverse else (linked.left, linked.right)
-    target = Target(op, far, watch=linked.watch)
-    for rows in _side_by_side(batches, link):
-        linked.watch.check()
+    near, far = (access.right, access.left) if op.reverse else (access.left, access.right)
+    target = Target(op, far, watch=access.watch)
+    for rows in _cut(batches, link):
+        access.watch.check()
         nodes, place = distinct(rows.bindings[start], size=near.size)
-        found = linked.found(nodes, from_right=op.reverse)
-        if (allowed := target.admits(found.reached)) is not None:
+        found = access.find(nodes, from_right=op.reverse)
+        if (allowed := target.mask(found.reached)) is not None:
             found = found.keep(allowed)
-        for part, at in _joined(rows, place, found, len(nodes)):
-            yield linked.bound_edges(target.bound(part, found.reached[at]), found.edge[at])
+        for part, at in _join(rows, place, found, len(nodes)):
+            yield access.bind_edges(target.bind(part, found.reached[at]), found.edge[at])
 
 
 def is_bare(op: ops.Expand) -> bool:
-    """Whether nothing is said about the far end, nor about the edges."""
+    """Return whether the query neither filters nor reads the far end and the edges."""
     return op.link.edge_binding is None and not op.target.where and not op.target.columns and not op.link.where
 
 
-def fan_outs(op: ops.Expand, linked: Linked, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
-    """The rows that a bare expansion would lead anywhere, and to how many each."""
-    start, near = (op.link.right, linked.right) if op.reverse else (op.link.left, linked.left)
-    for rows in _side_by_side(batches, op.link):
-        linked.watch.check()
+def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
+    """Yield the rows that a bare expansion would keep, with the number of nodes each leads to."""
+    start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
+    for rows in _cut(batches, op.link):
+        access.watch.check()
         nodes, place = distinct(rows.bindings[start], size=near.size)
-        counts = linked.counts(nodes, from_right=op.reverse)[place]
+        counts = access.counts(nodes, from_right=op.reverse)[place]
         yield rows.keep(counts > 0), counts[counts > 0]
 
 
-def connect(op: ops.Connect, linked: Linked, batches: Iterator[Rows]) -> Iterator[Rows]:
+def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
     link = op.link
-    width = max(linked.right.size, 1)
-    for rows in _side_by_side(batches, link):
-        linked.watch.check()
+    width = max(access.right.size, 1)
+    for rows in _cut(batches, link):
+        access.watch.check()
         lefts, rights = rows.bindings[link.left], rows.bindings[link.right]
-        nodes, place = distinct(lefts, size=linked.left.size)
-        found = linked.found(nodes, from_right=False)
+        nodes, place = distinct(lefts, size=access.left.size)
+        found = access.find(nodes, from_right=False)
         keys, wanted = found.origin * width + found.reached, place * width + rights
         if link.edge_binding is None:
             yield rows.keep(np.isin(wanted, keys))
@@ -129,30 +129,30 @@ def connect(op: ops.Connect, linked: Linked, batches: Iterator[Rows]) -> Iterato
         ascending = keys[order]
         starts = np.searchsorted(ascending, wanted, side="left")
         counts = np.searchsorted(ascending, wanted, side="right") - starts
-        owners, at = spread(starts, counts)
-        yield linked.bound_edges(rows.take(owners), found.edge[order[at]])
+        owners, at = expand_ranges(starts, counts)
+        yield access.bind_edges(rows.take(owners), found.edge[order[at]])
 
 
-def _side_by_side(batches: Iterator[Rows], link: ir.Link) -> Iterator[Rows]:
-    """Batches as they are, or cut where each row is a search of its own."""
+def _cut(batches: Iterator[Rows], link: ir.Link) -> Iterator[Rows]:
+    """Yield batches unchanged, or in smaller parts if each row needs a search of its own."""
     for rows in batches:
-        if link.high == 1 or rows.count <= SEARCHED:
+        if link.high == 1 or rows.count <= SEARCH_ROWS:
             yield rows
             continue
-        for start in range(0, rows.count, SEARCHED):
-            yield rows.part(start, SEARCHED)
+        for start in range(0, rows.count, SEARCH_ROWS):
+            yield rows.slice(start, SEARCH_ROWS)
 
 
-def _joined(rows: Rows, place: Numbers64, found: Hops, asked: int) -> Iterator[tuple[Rows, Numbers64]]:
-    """Every row once for each pair of its node, in parts that are not too large, with the places of those pairs."""
-    counts = np.bincount(found.origin, minlength=asked).astype(np.int64)
+def _join(rows: Rows, place: Numbers64, found: Hops, node_count: int) -> Iterator[tuple[Rows, Numbers64]]:
+    """Yield every row once for each pair of its node, with the positions of the pairs, in parts of bounded size."""
+    counts = np.bincount(found.origin, minlength=node_count).astype(np.int64)
     starts = np.cumsum(counts) - counts
     sizes, firsts = counts[place], starts[place]
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    cuts = [0, *np.searchsorted(ends, np.arange(PART, total, PART), side="left").tolist(), rows.count]
+    cuts = [0, *np.searchsorted(ends, np.arange(PART_ROWS, total, PART_ROWS), side="left").tolist(), rows.count]
     for first, last in pairwise(cuts):
         if first < last:
-            owners, at = spread(firsts[first:last], sizes[first:last])
+            owners, at = expand_ranges(firsts[first:last], sizes[first:last])
             if len(owners):
                 yield rows.take(owners + first), at

@@ -1,4 +1,4 @@
-"""A running plan -> what each of its operators did: rows, time, and the routes that links took."""
+"""A running plan -> measurements of each operator: rows, time, and the routes that links took."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from omnigraph.plan.ops import Route
 
 
 class Tally:
-    """One operator, counted while it runs."""
+    """The measurements of one operator. They are updated while it runs."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -21,13 +21,13 @@ class Tally:
         self.ready_ms = 0.0
         self._routes: Final[dict[Route, RouteTaken]] = {}
 
-    def took(self, route: Route, nodes: int, ms: float) -> None:
-        """A link was followed from some nodes."""
+    def add_route(self, route: Route, nodes: int, ms: float) -> None:
+        """Record that a link was followed from some nodes by a route."""
         before = self._routes.get(route, RouteTaken(route.value, 0, 0, 0.0))
         self._routes[route] = RouteTaken(route.value, before.calls + 1, before.nodes + nodes, before.ms + ms)
 
-    def over(self, batches: Iterator[Rows]) -> Iterator[Rows]:
-        """The same batches, counted. The time includes that of the operators below."""
+    def count(self, batches: Iterator[Rows]) -> Iterator[Rows]:
+        """Pass batches on and count them. The time includes that of the operators below."""
         while True:
             began = time.perf_counter()
             batch = next(batches, None)
@@ -43,7 +43,7 @@ class Tally:
 
 
 class Recorder:
-    """The tallies of one run, by operator. A plan may hold equal operators, so they are told apart by identity."""
+    """The tallies of one run, by operator. A plan may contain equal operators, so the key is the identity of the operator."""
 
     def __init__(self) -> None:
         self._tallies: Final[dict[int, Tally]] = {}
@@ -52,6 +52,6 @@ class Recorder:
         return self._tallies.setdefault(id(op), Tally())
 
     def measured(self, op: ops.Op) -> Measured | None:
-        """None for an operator that did not run."""
+        """Return the measurements of an operator, or None if it did not run."""
         tally = self._tallies.get(id(op))
         return None if tally is None else tally.measured

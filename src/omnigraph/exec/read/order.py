@@ -1,4 +1,4 @@
-"""Rows and sort keys -> their places in order. Nulls are smallest, texts compare by their bytes, ties are broken by ids."""
+"""Rows and sort keys -> their positions in sort order. Nulls are smallest, texts compare by their bytes, ids break ties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.read.aggregate import one_zero
+from omnigraph.exec.read.aggregate import normalize_zero
 from omnigraph.exec.read.rows import Mask, Numbers64
 from omnigraph.store.arrays import Column, whole
 
@@ -22,20 +22,20 @@ class Key(NamedTuple):
 
 
 def places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
-    """The places of the first `limit` rows, in order. `ties(places)` gives the ids of some rows, one column a variable.
+    """Return the positions of the first `limit` rows, in order. `ties(positions)` returns the ids of some rows, one column per variable.
 
-    Ids are asked for only where the keys leave two rows equal, and, with a limit, only where that matters.
+    Ids are read only for rows with equal keys, and, with a limit, only if they can affect the result.
     """
     keys = [Key(_plain(key.column), key.descending) for key in keys]
-    if limit is not None and (few := _leading(keys[0], limit)) is not None:
+    if limit is not None and (few := _candidates(keys[0], limit)) is not None:
         some = pa.array(few)
         keys = [Key(key.column.take(some), key.descending) for key in keys]
         return few[_places(keys, limit=limit, ties=lambda at: ties(few[at]))]
     return _places(keys, limit=limit, ties=ties)
 
 
-def _leading(key: Key, limit: int) -> Numbers64 | None:
-    """The rows that the first key leaves in question for a place among the first `limit`; None when that rules out too few."""
+def _candidates(key: Key, limit: int) -> Numbers64 | None:
+    """Return the rows that may be among the first `limit` by the first key, or None if the key excludes too few rows."""
     column = key.column
     values = len(column) - column.null_count
     nulls_before = 0 if key.descending else column.null_count
@@ -56,16 +56,16 @@ def _places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64
     by_keys = _sorted(keys)
     starts = _run_starts([key.column for key in keys], by_keys)
     if limit is not None and limit < len(by_keys):
-        # Whoever equals the last of the first `limit` may yet come before it.
+        # Rows equal to the last of the first `limit` may still come before it.
         runs = np.append(np.flatnonzero(starts), len(by_keys))
         by_keys = by_keys[: runs[np.searchsorted(runs, limit, side="left")]]
         starts = starts[: len(by_keys)]
-    return _untied(by_keys, starts, ties)[:limit]
+    return _break_ties(by_keys, starts, ties)[:limit]
 
 
 def _sorted(keys: Sequence[Key]) -> Numbers64:
     order = {name: ("descending", "at_end") if key.descending else ("ascending", "at_start") for name, key in _named(keys)}
-    if len(keys) == 1:  # a lone column is sorted in half the time of a table of one
+    if len(keys) == 1:  # sorting a single array takes half the time of sorting a table with one column
         return np.asarray(pc.sort_indices(keys[0].column, sort_keys=[("", *order["0"])]).to_numpy(), np.int64)
     table = pa.table({name: key.column for name, key in _named(keys)})
     return np.asarray(pc.sort_indices(table, sort_keys=[(name, *how) for name, how in order.items()]).to_numpy(), np.int64)
@@ -76,12 +76,12 @@ def _named(keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
 
 
 def _plain(column: Column) -> Column:
-    """One array, and one zero: `-0.0` equals `0.0` here too."""
-    return one_zero(whole(column))
+    """Return the column as one array, with `-0.0` replaced by `0.0`."""
+    return normalize_zero(whole(column))
 
 
 def _run_starts(columns: Sequence[Column], order: Numbers64) -> Mask:
-    """For every row in order whether it differs from the one before it."""
+    """Return for every row in sort order whether it differs from the previous row."""
     starts = np.zeros(len(order), np.bool_)
     starts[:1] = True
     if len(order) < 2:
@@ -97,8 +97,8 @@ def _run_starts(columns: Sequence[Column], order: Numbers64) -> Mask:
     return starts
 
 
-def _untied(order: Numbers64, starts: Mask, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
-    """Rows of one run, put in order of their ids."""
+def _break_ties(order: Numbers64, starts: Mask, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+    """Sort the rows of each run of equal keys by their ids."""
     ends = np.append(starts[1:], True)
     tied = np.flatnonzero(~(starts & ends))
     if not len(tied):

@@ -1,8 +1,8 @@
-"""A plan's predicate over one table -> SQL text that Lance can push down and that means exactly the same.
+"""A predicate over one table -> SQL text with exactly the same meaning, which Lance can push down.
 
-Every literal is cast to its column's own type, so that an index on the column can answer (X-04) and no comparison happens
-in another type than the column's. (pyarrow expressions would be shorter, but reach Lance through Substrait, which knows
-neither `Date64` columns nor all that a literal can be.)
+Every literal is cast to the type of its column. An index on the column can then answer the predicate (X-04), and every comparison
+happens in the type of the column. (pyarrow expressions would be shorter, but they reach Lance through Substrait, which supports
+neither `Date64` columns nor all literals.)
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _ARROW: Final = {
 
 
 def sql(predicate: ir.Predicate) -> str:
-    """The rows for which the predicate is true. Null is not true. Unsupported where SQL would not mean exactly the same."""
+    """Return SQL that selects the rows for which the predicate is true; null is not true. Raises Unsupported if no exact SQL exists."""
     text = exact_sql(predicate)
     if text is None:
-        raise Unsupported(Kind.UNSUPPORTED, "this predicate cannot stand in a mutation")
+        raise Unsupported(Kind.UNSUPPORTED, "this predicate is not supported in a mutation")
     return text
 
 
 def exact_sql(predicate: ir.Predicate) -> str | None:
-    """The predicate as SQL, or None when it must be judged after the scan. All its fields are columns of one table."""
+    """Return the predicate as SQL, or None if it must be evaluated after the scan. All its fields are columns of one table."""
     match predicate:
         case ir.Compare(Field() as field, comparison, Constant() as constant):
             return f"{column(field.column)} {comparison.value} {literal(constant.value, field.type)}"
@@ -63,7 +63,7 @@ def exact_sql(predicate: ir.Predicate) -> str | None:
 
 
 def _same_exact_type(left: Field, right: Field) -> bool:
-    """Only like with like: the engine would compare a wide integer with a double as two doubles (Q17)."""
+    """Return whether both fields have the same type. The storage engine compares a wide integer with a double as two doubles (Q17)."""
     scalar = scalar_of(left.type)
     return scalar is not None and scalar is scalar_of(right.type)
 
@@ -75,16 +75,16 @@ def _text(side: ir.Expr) -> str:
         case Constant(value=str() as text):
             return literal(text, STRING)
         case _:
-            raise AssertionError("the checker lets only texts contain texts")
+            raise AssertionError("the checker allows only texts here")
 
 
 def column(name: str) -> str:
-    """A column's name as it is (W-46): unquoted, one that is also a word of SQL would not be taken for a name."""
+    """Quote a column name (W-46). Without quotes, a name that is also an SQL keyword would be a syntax error."""
     return f"`{name}`"
 
 
 def literal(value: Value, type_: ValueType) -> str:
-    """A value at rest, in the type of the column it is compared with."""
+    """Return a stored value as a literal in the type of the column it is compared with."""
     scalar = scalar_of(type_)
     match value:
         case bool():
@@ -92,7 +92,7 @@ def literal(value: Value, type_: ValueType) -> str:
         case str():
             return "'" + value.replace("'", "''") + "'"
         case int() | float() if scalar in _ARROW:
-            # Days and milliseconds are cast as numbers; all else as text, which alone can spell the smallest I64.
+            # Days and milliseconds are cast from numbers, all else from text: only text can represent the smallest I64.
             plain = str(value) if scalar in (Scalar.DATE, Scalar.DATETIME) else f"'{value!r}'"
             return f"arrow_cast({plain}, '{_ARROW[scalar]}')"
         case _:

@@ -1,4 +1,4 @@
-"""The answer of a read: Arrow columns -> rows of plain values, Arrow, pandas or JSON."""
+"""The Arrow columns of a read -> rows of plain values, Arrow, pandas or JSON."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Row = dict[str, Any]
-"""A row by column name. Of two columns of one name the last is the one that shows."""
+"""A row by column name. If two columns have the same name, the last one is used."""
 
 _FIRST_DAY: Final = -719_162
-"""0001-01-01 in days since 1970: what is before it, or after `_LAST_DAY`, has no spelling as a date and is shown as a number."""
+"""0001-01-01 in days since 1970. A date before it, or after `_LAST_DAY`, has no text form and is shown as a number."""
 _LAST_DAY: Final = 2_932_896
 _DAY_MS: Final = 86_400_000
 
 
 class Result:
-    """What a query returned, and from which commit. It is complete, and does not change."""
+    """The result of a query, and the commit it was read from. It is complete and immutable."""
 
     def __init__(self, table: pa.Table, *, query_name: str, branch: str, commit_id: str) -> None:
         self._table: Final = table
@@ -41,12 +41,12 @@ class Result:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Every row as JSON would show it: dates are texts, a whole node is its id."""
+        """All rows as JSON-compatible values: dates are texts, a whole node is its id."""
         names = self.columns
         return [dict(zip(names, values, strict=True)) for values in self.tuples()]
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """The same values by position, which also keeps columns of one name apart."""
+        """Yield the rows as tuples. Columns with the same name stay separate."""
         return zip(*(shown(column) for column in self._table.columns), strict=True) if self._table.num_columns else iter(())
 
     def __iter__(self) -> Iterator[Row]:
@@ -56,19 +56,19 @@ class Result:
         return self.row_count
 
     def to_arrow(self) -> pa.Table:
-        """The columns as they are typed: dates as `date32`, times as `date64`, vectors as fixed-size lists."""
+        """Return the typed columns: dates as `date32`, times as `date64`, vectors as fixed-size lists."""
         return self._table
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas has no types of its own
         return self._table.to_pandas()
 
     def to_json(self) -> str:
-        """The rows as a JSON array of objects."""
+        """Return the rows as a JSON array of objects."""
         return json.dumps(self.rows, ensure_ascii=False, separators=(",", ":"))
 
 
 def shown(column: pa.ChunkedArray) -> list[Any]:
-    """A column's values in the form in which results are shown."""
+    """Return the values of a column in the form in which results are shown."""
     type_ = column.type
     if pa.types.is_floating(type_):
         return _floats(column)
@@ -87,10 +87,10 @@ def _floats(column: pa.ChunkedArray) -> list[Any]:
     values = column.to_pylist()
     if pc.all(pc.is_finite(column), min_count=0).as_py():
         return list(values)
-    return [value if value is None or value - value == 0.0 else _spelled(value) for value in values]
+    return [value if value is None or value - value == 0.0 else _spell(value) for value in values]
 
 
-def _spelled(value: float) -> str:
+def _spell(value: float) -> str:
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
@@ -108,7 +108,7 @@ def _times(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _texts(numbers: pa.ChunkedArray, texts: pa.ChunkedArray, *, low: int, high: int) -> list[Any]:
-    """The texts, but the bare number where the calendar ends."""
+    """Return the texts, with the plain number in place of values outside the calendar."""
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     if not pc.any(outside, min_count=0).as_py():
         return list(texts.to_pylist())
@@ -118,13 +118,13 @@ def _texts(numbers: pa.ChunkedArray, texts: pa.ChunkedArray, *, low: int, high: 
 
 
 def _vectors(column: pa.ChunkedArray) -> list[Any]:
-    """Elements that are no numbers are null."""
+    """Return vectors as lists. Elements that are not finite become null."""
     rows: list[Any] = []
     for chunk in column.chunks:
         items = chunk.flatten() if not chunk.null_count else pc.list_flatten(chunk)
         items = pc.if_else(pc.is_finite(items), items, pa.scalar(None, items.type))
         width = chunk.type.list_size
-        rows += _regrouped(items.to_pylist(), [width] * len(chunk), chunk.is_valid().to_pylist())
+        rows += _regroup(items.to_pylist(), [width] * len(chunk), chunk.is_valid().to_pylist())
     return rows
 
 
@@ -132,14 +132,14 @@ def _lists(column: pa.ChunkedArray) -> list[Any]:
     rows: list[Any] = []
     for chunk in column.chunks:
         items = shown(pa.chunked_array([pc.list_flatten(chunk)]))
-        rows += _regrouped(items, pc.list_value_length(chunk).fill_null(0).to_pylist(), chunk.is_valid().to_pylist())
+        rows += _regroup(items, pc.list_value_length(chunk).fill_null(0).to_pylist(), chunk.is_valid().to_pylist())
     return rows
 
 
-def _regrouped(items: list[Any], lengths: list[int], there: list[bool]) -> list[Any]:
+def _regroup(items: list[Any], lengths: list[int], valid: list[bool]) -> list[Any]:
     rows: list[Any] = []
     at = 0
-    for length, valid in zip(lengths, there, strict=True):
-        rows.append(items[at : at + length] if valid else None)
-        at += length if valid else 0
+    for length, present in zip(lengths, valid, strict=True):
+        rows.append(items[at : at + length] if present else None)
+        at += length if present else 0
     return rows

@@ -1,8 +1,8 @@
-"""A link and the nodes at hand -> its edges, by the route that is cheapest for so many nodes: an adjacency in memory, or the edge table.
+"""A link and its start nodes -> its edges, by the cheapest route for that many nodes: an adjacency in memory, or the edge table.
 
-The plan estimates how many nodes a link starts from. Here they are counted: a wrong estimate costs at most about as much again as the
-best route would have. Lookups continue while their cost, in this query and in earlier ones, stays below the cost of building an
-adjacency; where the plan expects an adjacency to be cheaper, they stop at a small share of that.
+The plan estimates the number of start nodes. At run time they are counted, so a wrong estimate at most about doubles the cost of the
+best route. Lookups continue while their total cost, in this query and in earlier ones, stays below the cost of building an adjacency.
+If the plan expects an adjacency to be cheaper, lookups stop at a small share of that cost.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS
 
 
-class Adjacent:
-    """All edges of one type at one version."""
+class AdjacencyLookup:
+    """Finds the edges of one type in its adjacency."""
 
     def __init__(self, adjacency: Adjacency) -> None:
         self._adjacency: Final = adjacency
@@ -52,11 +52,11 @@ class Adjacent:
         order = np.argsort(both.origin, kind="stable")
         return Hops(*(part[order] for part in both))
 
-    def pairs(self, asked: Reach, nodes: Numbers64) -> Pairs:
-        return Pairs(*reach(self._csrs(asked.walked), nodes, low=asked.low, high=asked.high, reverse=asked.from_right))
+    def pairs(self, spec: Reach, nodes: Numbers64) -> Pairs:
+        return Pairs(*reach(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
 
-    def counts(self, asked: Reach, nodes: Numbers64) -> Numbers64:
-        return reach_counts(self._csrs(asked.walked), nodes, low=asked.low, high=asked.high, reverse=asked.from_right)
+    def counts(self, spec: Reach, nodes: Numbers64) -> Numbers64:
+        return reach_counts(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
 
     def _csrs(self, direction: Direction) -> tuple[Csr, ...]:
         match direction:
@@ -73,8 +73,8 @@ class Adjacent:
 _NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
 
 
-class LookedUp:
-    """Edges of one type by the ids of their ends. `where` is SQL about them."""
+class TableLookup:
+    """Finds the edges of one type in the edge table, by the ids of their ends. `where` is an SQL condition on the edges."""
 
     def __init__(self, edges: Entities, sources: Entities, targets: Entities, *, where: str | None, watch: Watch) -> None:
         self._edges: Final = edges
@@ -84,7 +84,7 @@ class LookedUp:
         self._watch: Final = watch
 
     def hops(self, direction: Direction, nodes: Numbers64, *, whole: bool = False) -> Hops:
-        """As `walk.Ways` says. With `whole` the edges are read in one pass, else those of the nodes are asked for."""
+        """See `walk.EdgeFinder`. With `whole` all edges are read in one pass, otherwise only those of the nodes are looked up."""
         match direction:
             case Direction.OUT | Direction.IN:
                 return self._hop(nodes, outgoing=direction is Direction.OUT, whole=whole)
@@ -111,17 +111,17 @@ class LookedUp:
         origin = known.find(found.column(near_end))
         reached = far.find(arrays.whole(found.column(far_end)), check=self._watch.check)
         edge = self._edges.numbers.from_addresses(found.column(ADDRESS).to_numpy())
-        met = Hops(origin, reached, edge).keep(reached >= 0)
-        order = np.argsort(met.origin, kind="stable")
-        return Hops(*(part[order] for part in met))
+        found_hops = Hops(origin, reached, edge).keep(reached >= 0)
+        order = np.argsort(found_hops.origin, kind="stable")
+        return Hops(*(part[order] for part in found_hops))
 
 
-UNEXPECTED: Final = 0.1
-"""Where many nodes were expected, lookups for the few that came may cost this share of an adjacency."""
+UNEXPECTED_SHARE: Final = 0.1
+"""If the plan expected many nodes but few arrive, lookups may cost this share of the cost of an adjacency."""
 
 
-class Routed:
-    """The edges of one link. Satisfies `walk.Ways`."""
+class LinkRouter:
+    """Finds the edges of one link by the cheapest route. Implements `walk.EdgeFinder`."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Routed:
         watch: Watch,
         tally: Tally,
     ) -> None:
-        """`ends` are the nodes at the left and the right of the link. With `forced` every call takes that route."""
+        """`ends` are the nodes at the left and at the right end of the link. With `forced`, every call takes that route."""
         left, right = ends
         self._sources, self._targets = (right, left) if link.direction is Direction.IN else (left, right)
         self._link: Final = link
@@ -144,26 +144,26 @@ class Routed:
         self._forced: Final = forced
         self._watch: Final = watch
         self._tally: Final = tally
-        self._adjacent: Adjacent | None = None
+        self._adjacent: AdjacencyLookup | None = None
         texts = [exact_sql(predicate) for predicate in link.where]
         self._rest: Final = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         where = " AND ".join(f"({text})" for text in texts if text) or None
-        self._looked_up: Final = LookedUp(self._edges, self._sources, self._targets, where=where, watch=watch)
+        self._lookup: Final = TableLookup(self._edges, self._sources, self._targets, where=where, watch=watch)
 
     def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
-        if self._walks(len(nodes), hops=1):
+        if self._uses_adjacency(len(nodes), hops=1):
             adjacent = self._adjacency()
-            with self._measured(Route.ADJACENCY, len(nodes)):
-                return self._holding(adjacent.hops(direction, nodes), self._link.where)
+            with self._measure(Route.ADJACENCY, len(nodes)):
+                return self._filter(adjacent.hops(direction, nodes), self._link.where)
         route = self._forced or lookup_route(self._choice.costs, len(nodes))
-        with self._measured(route, len(nodes)):
+        with self._measure(route, len(nodes)):
             whole = route is Route.SCAN and (self._forced is not None or len(nodes) > IN_LIST)
-            return self._holding(self._looked_up.hops(direction, nodes, whole=whole), self._rest)
+            return self._filter(self._lookup.hops(direction, nodes, whole=whole), self._rest)
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
-        if self._walks(len(nodes), hops=reach.high):
+        if self._uses_adjacency(len(nodes), hops=reach.high):
             adjacent = self._adjacency()
-            with self._measured(Route.ADJACENCY, len(nodes)):
+            with self._measure(Route.ADJACENCY, len(nodes)):
                 return adjacent.pairs(reach, nodes)
         size = (self._sources if reach.walked is Direction.IN else self._targets).size
         if (reach.low, reach.high) == (1, 1):
@@ -171,14 +171,14 @@ class Routed:
         return search(self, reach, nodes, size=size, watch=self._watch)
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
-        if self._walks(len(nodes), hops=reach.high):
+        if self._uses_adjacency(len(nodes), hops=reach.high):
             adjacent = self._adjacency()
-            with self._measured(Route.ADJACENCY, len(nodes)):
+            with self._measure(Route.ADJACENCY, len(nodes)):
                 return adjacent.counts(reach, nodes)
         return np.bincount(self.pairs(reach, nodes).origin, minlength=len(nodes)).astype(np.int64)
 
-    def _walks(self, nodes: int, *, hops: int) -> bool:
-        """Whether the adjacency is the route for so many nodes, counting what was spent without it."""
+    def _uses_adjacency(self, nodes: int, *, hops: int) -> bool:
+        """Return whether to use the adjacency for this many nodes, given the cost of lookups so far."""
         if self._adjacent is not None or self._forced is not None:
             return self._forced in (None, Route.ADJACENCY)
         edge, choice = self._link.edge.id, self._choice
@@ -186,25 +186,25 @@ class Routed:
             return False
         if self._view.availability(edge) is Availability.MEMORY:
             return True
-        allowed = choice.costs.ready_ms * (UNEXPECTED if choice.route is Route.ADJACENCY else 1.0)
+        allowed = choice.costs.ready_ms * (UNEXPECTED_SHARE if choice.route is Route.ADJACENCY else 1.0)
         return self._view.spent_ms(edge) + lookup_ms(choice.costs, nodes, hops=min(hops, MOST_HOPS)) > allowed
 
-    def _adjacency(self) -> Adjacent:
+    def _adjacency(self) -> AdjacencyLookup:
         if self._adjacent is None:
             began = time.perf_counter()
-            self._adjacent = Adjacent(self._view.adjacency(self._link.edge))
+            self._adjacent = AdjacencyLookup(self._view.adjacency(self._link.edge))
             self._tally.ready_ms += (time.perf_counter() - began) * 1e3
         return self._adjacent
 
-    def _holding(self, met: Hops, where: tuple[ir.Predicate, ...]) -> Hops:
-        """The edges for which the predicates hold that were not applied on the way."""
-        return met.keep(self._edges.satisfying(met.edge, where, check=self._watch.check)) if where else met
+    def _filter(self, found_hops: Hops, where: tuple[ir.Predicate, ...]) -> Hops:
+        """Keep the edges for which the given predicates hold. These are the ones that the route has not applied."""
+        return found_hops.keep(self._edges.satisfying(found_hops.edge, where, check=self._watch.check)) if where else found_hops
 
     @contextmanager
-    def _measured(self, route: Route, nodes: int) -> Iterator[None]:
+    def _measure(self, route: Route, nodes: int) -> Iterator[None]:
         began = time.perf_counter()
         yield
         ms = (time.perf_counter() - began) * 1e3
-        self._tally.took(route, nodes, ms)
+        self._tally.add_route(route, nodes, ms)
         if route is not Route.ADJACENCY:
             self._view.spend(self._link.edge.id, ms)

@@ -1,4 +1,4 @@
-"""Rows of a running plan: for each binding the numbers of its entities, and the columns that were read already."""
+"""Rows of a running plan: for each binding the numbers of its entities, and the columns that are already read."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from omnigraph.store.arrays import Column, joined
 Numbers64: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 ColumnKey: TypeAlias = tuple[int, str]
-"""A binding and the name of a column of its entity."""
+"""A binding and a column name of its entity."""
 
 BATCH: Final = 65_536
-"""Rows that travel together: enough to make the work per batch negligible, few enough to stop soon when asked to."""
+"""Rows per batch: enough to make the cost per batch negligible, few enough to react soon to a cancellation."""
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """`count` rows. Every array has that length."""
+    """A batch of `count` rows. Every array has that length."""
 
     count: int
     bindings: Mapping[int, Numbers64]
     columns: Mapping[ColumnKey, Column] = {}
 
     def take(self, places: Numbers64) -> Rows:
-        """The rows at these places, in that order."""
+        """Return the rows at these positions, in that order."""
         indices = pa.array(places)
         return Rows(
             len(places),
@@ -38,20 +38,20 @@ class Rows(msgspec.Struct, frozen=True):
         )
 
     def keep(self, mask: Mask) -> Rows:
-        """The rows where the mask is true."""
+        """Return the rows for which the mask is true."""
         if mask.all():
             return self
         return self.take(np.flatnonzero(mask))
 
-    def part(self, start: int, count: int) -> Rows:
+    def slice(self, start: int, count: int) -> Rows:
         return Rows(
             max(0, min(count, self.count - start)),
             {binding: numbers[start : start + count] for binding, numbers in self.bindings.items()},
             {key: column.slice(start, count) for key, column in self.columns.items()},
         )
 
-    def beside(self, other: Rows) -> Rows:
-        """Each row joined with the row of `other` at the same place; what both have is the same."""
+    def zip_with(self, other: Rows) -> Rows:
+        """Combine each row with the row of `other` at the same position. Bindings and columns in both are equal."""
         assert self.count == other.count
         return Rows(self.count, {**self.bindings, **other.bindings}, {**self.columns, **other.columns})
 
@@ -61,8 +61,8 @@ class Rows(msgspec.Struct, frozen=True):
     def with_columns(self, columns: Mapping[ColumnKey, Column]) -> Rows:
         return Rows(self.count, self.bindings, {**self.columns, **columns}) if columns else self
 
-    def only(self, bindings: Sequence[int]) -> Rows:
-        """The rows as far as these bindings go."""
+    def select(self, bindings: Sequence[int]) -> Rows:
+        """Return the rows with these bindings and their columns only."""
         return Rows(
             self.count,
             {binding: self.bindings[binding] for binding in bindings},
@@ -75,7 +75,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 def concat(parts: Sequence[Rows]) -> Rows:
-    """All rows of at least one part, in order. Parts of one operator have the same bindings and columns."""
+    """Return the rows of all parts, in order. There is at least one part, and all have the same bindings and columns."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -86,8 +86,8 @@ def concat(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def gathered(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:
-    """The same rows in fewer, larger parts of about `rows`; parts that are empty vanish."""
+def rebatch(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:
+    """Yield the same rows in fewer parts of at least `rows` rows. Empty parts are dropped."""
     held: list[Rows] = []
     count = 0
     for part in parts:
@@ -102,10 +102,10 @@ def gathered(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:
         yield concat(held)
 
 
-def spread(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numbers64]:
-    """Ranges -> for every element of every range the place of its range and the element itself.
+def expand_ranges(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numbers64]:
+    """Ranges -> for every element of every range, the position of its range and the element itself.
 
-    `spread([5, 9], [2, 1])` is `([0, 0, 1], [5, 6, 9])`.
+    `expand_ranges([5, 9], [2, 1])` is `([0, 0, 1], [5, 6, 9])`.
     """
     owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     ends = np.cumsum(counts)
@@ -114,8 +114,8 @@ def spread(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numbers64]:
 
 
 def distinct(numbers: Numbers64, *, size: int) -> tuple[Numbers64, Numbers64]:
-    """The distinct numbers, ascending, and for every number its place among them. All are below `size`."""
-    if bool((numbers[1:] > numbers[:-1]).all()):  # as a scan leaves them
+    """Return the distinct numbers, ascending, and the position of every number among them. All numbers are below `size`."""
+    if bool((numbers[1:] > numbers[:-1]).all()):  # already in the order of a scan
         return numbers, np.arange(len(numbers), dtype=np.int64)
     if size > 16 * len(numbers):
         found, places = np.unique(numbers, return_inverse=True)

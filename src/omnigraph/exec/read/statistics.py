@@ -1,7 +1,7 @@
-"""A snapshot and its catalog -> what the planner may know of the data: row counts, and the columns that an index answers for.
+"""A snapshot and its catalog -> statistics for the planner: row counts, and the columns that an index can answer.
 
-Row counts stand in the snapshot. What indexes a table has stands in its version file, and a version never changes: it is
-looked up once, and only for the types a query touches. With that known, statistics cost no storage call.
+The snapshot contains the row counts. The version file of a table lists its indexes. A version never changes, so its indexes are looked
+up once, and only for the types that a query uses. After that, statistics need no storage call.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, Tables
 
 KNOWN: Final = 4_096
-"""How many table versions are remembered: a few hundred bytes each."""
+"""The number of table versions in the cache: a few hundred bytes each."""
 
 FEW_ROWS: Final = 40_000
-"""Scanning so many rows takes about as long as one lookup in an index: so many may be uncovered at no loss."""
+"""Scanning this many rows takes about as long as one index lookup, so an index may leave this many rows uncovered."""
 _SHARE: Final = 10
-"""Of a large table one row in so many may be uncovered; the lookup is then still several times quicker than a scan."""
+"""In a large table, one row in this many may be uncovered. A lookup is then still several times faster than a scan."""
 
 AvailabilityOf = Callable[[TypeId], Availability]
-"""Where the adjacency of an edge type is, as a snapshot shows it."""
+"""Edge type -> where its adjacency is available in the snapshot."""
 SpentMs = Callable[[TypeId], float]
-"""What following an edge type without its adjacency has cost so far."""
+"""Edge type -> the time spent so far on following it without its adjacency."""
 KnownEdges = Callable[[TypeId], int]
-"""How many edges an older adjacency shares with the one that a snapshot needs."""
+"""Edge type -> the number of edges that an older adjacency shares with the one the snapshot needs."""
 
 
-class _Surveyed(NamedTuple):
-    """The indexes of one table version. Whether their files are whole is the root's to know, and may change."""
+class _IndexSurvey(NamedTuple):
+    """The indexes of one table version. The root tracks whether their files are intact, because that can change."""
 
     indexes: tuple[BuiltIndex, ...]
     files: tuple[IndexFiles, ...]
@@ -50,11 +50,11 @@ class _Surveyed(NamedTuple):
 
 
 class Surveyor:
-    """Remembers the indexes of the tables it has looked at. Safe to use from many threads."""
+    """Looks up the indexes of tables and caches them. Safe to use from many threads."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._known: Final = Lru[TableRef, _Surveyed](KNOWN)
+        self._known: Final = Lru[TableRef, _IndexSurvey](KNOWN)
 
     def statistics(
         self,
@@ -66,25 +66,25 @@ class Surveyor:
         spent_ms: SpentMs = lambda _: 0.0,
         known: KnownEdges = lambda _: 0,
     ) -> Statistics:
-        """What is known for planning a query on `types`; of other types only how many rows they have."""
+        """Return the statistics for planning a query on `types`. For other types they contain only the row count."""
         shown = live_tables(snapshot.state)
-        asked = {type_: shown[type_] for type_ in types if type_ in shown}
-        links = [edge.id for edge in catalog.edges if edge.id in asked]
+        used = {type_: shown[type_] for type_ in types if type_ in shown}
+        links = [edge.id for edge in catalog.edges if edge.id in used]
         return statistics_of(
             catalog,
             {type_: row.rows for type_, row in shown.items()},
-            indexed={type_: self._survey(row.ref).usable_columns for type_, row in asked.items()},
+            indexed={type_: self._survey(row.ref).usable_columns for type_, row in used.items()},
             adjacency={edge: availability(edge) for edge in links},
             spent_ms={edge: spent_ms(edge) for edge in links},
             known={edge: known(edge) for edge in links},
         )
 
     def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:
-        """The indexes of a table at a version."""
+        """Return the indexes of a table at a version."""
         return self._survey(ref).indexes
 
     def damage(self, snapshot: Snapshot, types: Iterable[TypeId]) -> list[str]:
-        """What is wrong with indexes that queries on `types` would use, in words."""
+        """Describe the damage to indexes that queries on `types` would use."""
         shown = live_tables(snapshot.state)
         rows = sorted((shown[type_] for type_ in types if type_ in shown), key=lambda row: row.alias)
         return [
@@ -94,24 +94,24 @@ class Surveyor:
             if damage.index.is_scalar
         ]
 
-    def _survey(self, ref: TableRef) -> _Surveyed:
+    def _survey(self, ref: TableRef) -> _IndexSurvey:
         if (known := self._known.get(ref)) is not None:
             return known
         table = self._tables.open(ref)
-        return self._known.put(ref, _Surveyed(existing(table), table.indexes, table.root))
+        return self._known.put(ref, _IndexSurvey(existing(table), table.indexes, table.root))
 
 
 def live_tables(state: State) -> dict[TypeId, TableRow]:
-    """The table of each type that a state shows."""
+    """Return the table of each type in a state. Dropped tables are left out."""
     return {TypeId(row.id.partition("-")[0]): row for row in state.tables.values() if not row.dropped}
 
 
 def usable_columns(indexes: Iterable[BuiltIndex]) -> frozenset[str]:
-    """The columns whose equality, order and prefixes an index answers, for nearly all rows."""
+    """Return the columns with an index that answers equality, order and prefixes for nearly all rows."""
     return frozenset(index.column for index in indexes if index.kind is IndexKind.BTREE and covers_nearly_all(index))
 
 
 def covers_nearly_all(index: BuiltIndex, *, few_rows: int = FEW_ROWS) -> bool:
-    """Whether what lies outside of an index is few rows, or a small part of the table."""
+    """Return whether the rows that an index does not cover are few, or a small share of the table."""
     allowed = max(few_rows, (index.covered_rows + index.uncovered_rows) // _SHARE)
     return index.uncovered_rows <= allowed

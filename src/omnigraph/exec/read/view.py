@@ -1,4 +1,4 @@
-"""A snapshot -> the tables a query reads, opened when first asked for and kept between queries."""
+"""A snapshot -> the tables that a query reads. They are opened on first use and kept between queries."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from omnigraph.plan.statistics import Availability
 from omnigraph.store.tables import HANDLES, TableRef, Tables
 
 
-class Opened:
-    """Tables by exact version, with the numbers of their rows."""
+class OpenTables:
+    """Open tables by exact version, with their row numbers."""
 
     def __init__(self, tables: Tables, topology: Topology) -> None:
         self._tables: Final = tables
@@ -30,7 +30,7 @@ class Opened:
         self._known: Final = Lru[tuple[TableRef, str | None], Entities](HANDLES)
 
     def at(self, row: TableRow, *, key: str | None) -> Entities:
-        """`key`: the column whose values are the ids."""
+        """Return the rows of a table version. `key` is the column whose values are the ids."""
         if (known := self._known.get((row.ref, key))) is not None:
             return known
         table = self._tables.open(row.ref)
@@ -39,23 +39,23 @@ class Opened:
 
 
 class View:
-    """What queries on one snapshot see. It never changes, so what was found once is kept."""
+    """The tables of one snapshot as queries see them. A snapshot never changes, so opened tables are kept."""
 
-    def __init__(self, snapshot: Snapshot, catalog: Catalog, opened: Opened, topology: Topology) -> None:
+    def __init__(self, snapshot: Snapshot, catalog: Catalog, open_tables: OpenTables, topology: Topology) -> None:
         self.snapshot: Final = snapshot
         self._catalog: Final = catalog
-        self._opened: Final = opened
+        self._open_tables: Final = open_tables
         self._topology: Final = topology
         self._entities: Final[dict[TypeId, Entities]] = {}
         self._ends: Final[dict[TypeId, tuple[TableRow, TableRow, TableRow]]] = {}
 
     def entities(self, type_: TypeRef | EntityType) -> Entities:
         if (known := self._entities.get(type_.id)) is None:
-            known = self._entities[type_.id] = self._opened.at(self._row(type_), key=self._key(type_.id))
+            known = self._entities[type_.id] = self._open_tables.at(self._row(type_), key=self._key(type_.id))
         return known
 
     def _key(self, type_: TypeId) -> str | None:
-        """A key of one text is the id itself."""
+        """Return the key column of a type if its values are the ids: the key is a single String property."""
         found = self._catalog.by_id(type_)
         if not isinstance(found, NodeType) or found.key is None or len(found.key.columns) != 1:
             return None
@@ -63,26 +63,26 @@ class View:
         return name if any(property_.name == name and property_.type == Plain(Scalar.STRING) for property_ in found.properties) else None
 
     def adjacency(self, edge: TypeRef) -> Adjacency:
-        """All edges of a type as integers: from memory, from a file, or built now."""
+        """Return all edges of a type as integers: from memory, from a file, or built now."""
         return self._topology.adjacency(*self._between(edge.id))
 
     def availability(self, edge: TypeId) -> Availability:
-        """Where the adjacency of an edge type is."""
+        """Return where the adjacency of an edge type is available."""
         return self._topology.availability(*self._between(edge))
 
     def spend(self, edge: TypeId, ms: float) -> None:
-        """A link was followed without its adjacency: often enough, and it pays to build it."""
+        """Record the time spent on following a link without its adjacency. The total decides when to build the adjacency."""
         self._topology.spend(self._between(edge)[0], ms)
 
     def spent_ms(self, edge: TypeId) -> float:
         return self._topology.spent_ms(self._between(edge)[0])
 
     def known_edges(self, edge: TypeId) -> int:
-        """How many edges need not be read to have the adjacency, thanks to an older one."""
+        """Return how many edges an older adjacency provides, so that they need not be read."""
         return self._topology.known_edges(*self._between(edge))
 
     def _between(self, edge: TypeId) -> tuple[TableRow, TableRow, TableRow]:
-        """The tables of an edge type and of the nodes at its ends."""
+        """Return the tables of an edge type, of its source type and of its target type."""
         if (known := self._ends.get(edge)) is not None:
             return known
         found = self._catalog.by_id(edge)

@@ -1,6 +1,6 @@
-"""Nodes and a traversal -> the pairs it links: one hop with its edges, or the search of the language over several.
+"""Nodes and a traversal -> the pairs it links: one hop with its edges, or a search over several hops.
 
-`Ways` is what a running plan asks. An edge table asked by id and an adjacency in memory (both in `routes`) find the same edges.
+A running plan uses an `EdgeFinder`. `routes` implements it by an edge table and by an adjacency in memory; both find the same edges.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import NamedTuple, Protocol, assert_never
 import numpy as np
 
 from omnigraph.exec.adjacency.kernels import sorted_once
-from omnigraph.exec.read.rows import Mask, Numbers64, distinct, spread
+from omnigraph.exec.read.rows import Mask, Numbers64, distinct, expand_ranges
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan.typed import Direction
 
 
 class Hops(NamedTuple):
-    """Edges met: `origin` is the place of the asked node among those asked, `reached` the other end's number, `edge` the edge's."""
+    """Edges found. `origin` is the position of the start node in the input, `reached` the number of the other end, `edge` the edge's."""
 
     origin: Numbers64
     reached: Numbers64
@@ -27,15 +27,15 @@ class Hops(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Nodes linked: each (origin, reached) once, ascending. `origin` is the place of the node the walk started at."""
+    """Linked nodes: each (origin, reached) once, ascending. `origin` is the position of the start node in the input."""
 
     origin: Numbers64
     reached: Numbers64
 
 
 class Reach(NamedTuple):
-    """How a traversal runs: which end of a stored edge it leaves from, and how many hops. `from_right`: it is walked against
-    the direction in which its search is defined, from the nodes that are found to those that find them."""
+    """The direction and the number of hops of a traversal. With `from_right` it is walked against the direction in which its
+    search is defined: from the nodes that are found to the nodes that find them."""
 
     direction: Direction
     low: int
@@ -44,28 +44,28 @@ class Reach(NamedTuple):
 
     @property
     def walked(self) -> Direction:
-        """Which end of a stored edge the walk stands at."""
-        return turned(self.direction) if self.from_right else self.direction
+        """The direction in which the walk follows stored edges."""
+        return opposite(self.direction) if self.from_right else self.direction
 
 
-class Ways(Protocol):
-    """The edges of one type. An edge one of whose ends is no node is not there. Nodes that are asked about are distinct."""
+class EdgeFinder(Protocol):
+    """Finds the edges of one type. An edge with a missing end is ignored. The given nodes are distinct."""
 
     def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
-        """One row per edge and orientation, by origin; an edge from a node to itself has only one."""
+        """Return one row per edge and orientation, by origin. An edge from a node to itself has only one."""
         ...
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
-        """Whom a walk from each of the nodes links it with."""
+        """Return the nodes that a walk from each of the nodes links it with."""
         ...
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
-        """With how many."""
+        """Return the number of linked nodes for each of the nodes."""
         ...
 
 
-def turned(direction: Direction) -> Direction:
-    """The same edges, seen from their other end."""
+def opposite(direction: Direction) -> Direction:
+    """Return the direction of the same edges seen from their other end."""
     match direction:
         case Direction.OUT:
             return Direction.IN
@@ -77,19 +77,19 @@ def turned(direction: Direction) -> Direction:
             assert_never(direction)
 
 
-def neighbours(ways: Ways, direction: Direction, nodes: Numbers64, *, size: int) -> Pairs:
-    """Whom each of these nodes has an edge with, however many there are between them."""
-    found = ways.hops(direction, nodes)
+def neighbours(finder: EdgeFinder, direction: Direction, nodes: Numbers64, *, size: int) -> Pairs:
+    """Return the neighbours of each node once, also if several edges lead to the same neighbour."""
+    found = finder.hops(direction, nodes)
     width = max(size, 1)
     keys = sorted_once(found.origin * width + found.reached)
     return Pairs(keys // width, keys % width)
 
 
-def search(ways: Ways, reach: Reach, nodes: Numbers64, *, size: int, watch: Watch) -> Pairs:
-    """Breadth first from each of these nodes: whom it reaches first after `low` to `high` hops.
+def search(finder: EdgeFinder, reach: Reach, nodes: Numbers64, *, size: int, watch: Watch) -> Pairs:
+    """Search breadth first from each node. Return the nodes whose distance is `low` to `high` hops.
 
-    A node is also emitted by its edge to itself, in the hop after the one that reached it. That edge is at the far end of
-    the search; when the walk runs `from_right`, against the search, at its near end. A search never returns to its start.
+    A node with an edge to itself is also emitted in the hop after the one that reached it. The edge is at the far end of the
+    search, or, if the walk runs `from_right`, at its near end. A search never returns to its start.
     """
     width = max(size, 1)
     origin, at = np.arange(len(nodes), dtype=np.int64), nodes
@@ -101,7 +101,7 @@ def search(ways: Ways, reach: Reach, nodes: Numbers64, *, size: int, watch: Watc
         if not len(at):
             break
         here, place = distinct(at, size=size)
-        step, other = _followed(neighbours(ways, reach.walked, here, size=size), place, len(here))
+        step, other = _follow(neighbours(finder, reach.walked, here, size=size), place, len(here))
         itself = step[other == at[step]]
         if hop == 1:
             looped[origin[itself]] = True
@@ -115,9 +115,9 @@ def search(ways: Ways, reach: Reach, nodes: Numbers64, *, size: int, watch: Watc
     return Pairs(keys // width, keys % width)
 
 
-def _followed(pairs: Pairs, place: Numbers64, asked: int) -> tuple[Numbers64, Numbers64]:
-    """For a frontier whose i-th entry is the asked node at `place[i]`: (i, neighbour) for every neighbour."""
-    counts = np.bincount(pairs.origin, minlength=asked).astype(np.int64)
+def _follow(pairs: Pairs, place: Numbers64, node_count: int) -> tuple[Numbers64, Numbers64]:
+    """Return (i, neighbour) for every neighbour of the frontier's i-th entry, which is the node at `place[i]`."""
+    counts = np.bincount(pairs.origin, minlength=node_count).astype(np.int64)
     starts = np.cumsum(counts) - counts
-    step, at = spread(starts[place], counts[place])
+    step, at = expand_ranges(starts[place], counts[place])
     return step, pairs.reached[at]

@@ -1,4 +1,4 @@
-"""A time limit and a way to stop -> the question every long piece of work asks between its parts: may I go on?"""
+"""A time limit and a cancellation -> a check that long operations call between their parts; it raises if the query must stop."""
 
 from __future__ import annotations
 
@@ -6,82 +6,84 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Final, TypeVar
 
 from omnigraph.errors import InvalidInput, Kind, LimitError
 from omnigraph.store.leaving import under_way
 
-ASKED_SECONDS: Final = 0.01
-"""How often somebody who waits asks whether to go on waiting."""
+POLL_SECONDS: Final = 0.01
+"""The interval at which a waiting caller checks for a timeout or a cancellation."""
 
 T = TypeVar("T")
 
 
 class Cancellation:
-    """Stops a running query from another thread: hand it to the query, call `cancel` when the answer is not wanted any more."""
+    """Stops a running query from another thread. Pass it to the query, and call `cancel` when the result is not needed any more."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
 
     def cancel(self) -> None:
-        self._asked.set()
+        self._requested.set()
 
     @property
     def cancelled(self) -> bool:
-        return self._asked.is_set()
+        return self._requested.is_set()
 
 
 class Watch:
-    """One run's limits. `check` is cheap and raises when the run must end."""
+    """The limits of one run. `check` is cheap and raises if the run must stop."""
 
     def __init__(self, *, timeout_seconds: float | None = None, cancellation: Cancellation | None = None) -> None:
         if timeout_seconds is not None and not (isinstance(timeout_seconds, int | float) and timeout_seconds > 0):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"timeout is in seconds and above zero, not {timeout_seconds!r}")
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"timeout must be a number of seconds above zero, not {timeout_seconds!r}")
         if cancellation is not None and not isinstance(cancellation, Cancellation):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"cancellation is an omnigraph.Cancellation, not {cancellation!r}")
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"cancellation must be an omnigraph.Cancellation, not {cancellation!r}")
         self._timeout_seconds: Final = timeout_seconds
         self._deadline: Final = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._cancellation: Final = cancellation
-        self._ending: Final = threading.Event()
+        self._exiting: Final = threading.Event()
 
     def check(self) -> None:
-        if self._ending.is_set():
-            raise LimitError(Kind.CANCELLED, "the process ends; nothing was changed")
+        if self._exiting.is_set():
+            raise LimitError(Kind.CANCELLED, "the process is exiting; nothing was changed")
         if self._cancellation is not None and self._cancellation.cancelled:
             raise LimitError(Kind.CANCELLED, "the query was cancelled; nothing was changed")
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise LimitError(
                 Kind.TIMEOUT,
-                f"the query did not end within {self._timeout_seconds:g} s; give it more time, or ask for less",
+                f"the query did not finish within {self._timeout_seconds:g} s; increase the timeout, or narrow the query",
                 timeout_seconds=self._timeout_seconds,
             )
 
     def guard(self, work: Callable[[], T]) -> T:
-        """What `work` returns, unless the run must end before. Nothing stops a call into storage, but nobody has to wait for it:
-        work that is left behind ends at its next `check`, or is done (an adjacency, say, which then serves the next query).
+        """Return the result of `work`, or raise once a limit is exceeded.
 
-        A process that ends waits for it, and for work on daemon threads: Python must not be taken down under a thread that is inside Lance.
+        A call into storage cannot be interrupted. Work with limits therefore runs on another thread, and the caller does not wait for it
+        after a limit is exceeded. Abandoned work stops at its next `check`, or completes (an adjacency, for example, then serves the next
+        query). The process waits for it before it exits, as it does for work on daemon threads: the interpreter must not shut down while a
+        thread is inside Lance.
         """
         if self._deadline is None and self._cancellation is None:
-            return self._alone(work)
+            return self._run(work)
         self.check()
         done: Future[T] = Future()
         threading.Thread(target=self._fulfil, args=(done, work), name="omnigraph-query").start()
         while True:
             try:
-                return done.result(ASKED_SECONDS)
-            except NotYet:
-                if done.done():  # the work's own
+                return done.result(POLL_SECONDS)
+            except FutureTimeout:
+                if done.done():  # `work` itself raised TimeoutError
                     raise
                 self.check()
 
-    def _alone(self, work: Callable[[], T]) -> T:
-        with under_way(stop=self._ending.set):
+    def _run(self, work: Callable[[], T]) -> T:
+        with under_way(stop=self._exiting.set):
             return work()
 
     def _fulfil(self, done: Future[T], work: Callable[[], T]) -> None:
         try:
-            done.set_result(self._alone(work))
-        except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller
+            done.set_result(self._run(work))
+        except BaseException as error:  # noqa: BLE001  # every error is passed on to the caller
             done.set_exception(error)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnigraph.exec.adjacency.cache import ENVIRONMENT, LEFTOVER_SECONDS, Folder, cache_folder
+from omnigraph.exec.adjacency.cache import ENVIRONMENT, LEFTOVER_SECONDS, CacheDirectory, cache_directory
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import GraphId
 
@@ -25,12 +25,12 @@ ARRAYS: dict[str, np.ndarray[Any, Any]] = {
 
 
 def write(folder: Path, name: str = "thing", arrays: dict[str, np.ndarray[Any, Any]] = ARRAYS) -> Path:
-    Folder(folder).write(name, {"n": 1}, arrays)
+    CacheDirectory(folder).write(name, {"n": 1}, arrays)
     return folder / f"{name}.arrays"
 
 
 def holds(folder: Path, name: str = "thing") -> bool:
-    stored = Folder(folder).read(name)
+    stored = CacheDirectory(folder).read(name)
     if stored is None:
         return False
     assert bytes(stored.facts) == b'{"n":1}'
@@ -43,7 +43,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert not holds(tmp_path / "deep" / "folder")
     write(tmp_path / "deep" / "folder")
     assert holds(tmp_path / "deep" / "folder")
-    assert Folder(tmp_path / "deep" / "folder").names("thi") == ["thing"]
+    assert CacheDirectory(tmp_path / "deep" / "folder").names("thi") == ["thing"]
 
 
 @pytest.mark.parametrize("at", [0, 5, 20, 25, 60, 200, 500, 4000, -10])
@@ -101,20 +101,20 @@ def test_a_writer_that_dies_leaves_the_older_file(tmp_path: Path) -> None:
 
 def test_the_oldest_files_of_all_graphs_go_when_there_is_too_much(tmp_path: Path) -> None:
     for number in range(6):
-        Folder(tmp_path / f"graph{number % 2}", limit_bytes=40_000).write(f"n{number}", None, {"a": np.zeros(1250)})
+        CacheDirectory(tmp_path / f"graph{number % 2}", limit_bytes=40_000).write(f"n{number}", None, {"a": np.zeros(1250)})
         time.sleep(0.002)
     assert sorted(path.stem for path in tmp_path.glob("*/*")) == ["n3", "n4", "n5"]
 
 
 def test_a_file_larger_than_the_limit_is_kept_alone(tmp_path: Path) -> None:
-    Folder(tmp_path / "graph", limit_bytes=100).write("small", None, {"a": np.zeros(2)})
-    Folder(tmp_path / "graph", limit_bytes=100).write("large", None, {"a": np.zeros(1000)})
+    CacheDirectory(tmp_path / "graph", limit_bytes=100).write("small", None, {"a": np.zeros(2)})
+    CacheDirectory(tmp_path / "graph", limit_bytes=100).write("large", None, {"a": np.zeros(1000)})
     assert [path.stem for path in tmp_path.glob("*/*")] == ["large"]
 
 
 def test_what_is_mapped_stays_readable_when_its_file_goes(tmp_path: Path) -> None:
     write(tmp_path)
-    stored = Folder(tmp_path).read("thing")
+    stored = CacheDirectory(tmp_path).read("thing")
     shutil.rmtree(tmp_path)
     assert stored is not None
     assert stored.arrays["a"].sum() == 999 * 500
@@ -122,20 +122,20 @@ def test_what_is_mapped_stays_readable_when_its_file_goes(tmp_path: Path) -> Non
 
 def test_the_folder_is_the_named_one_or_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENVIRONMENT, "/somewhere")
-    assert cache_folder(GraphId("G")) == Path("/somewhere/G")
+    assert cache_directory(GraphId("G")) == Path("/somewhere/G")
     monkeypatch.delenv(ENVIRONMENT)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     if sys.platform == "linux":
-        assert cache_folder(GraphId("G")) == Path("/caches/omnigraph/G")
+        assert cache_directory(GraphId("G")) == Path("/caches/omnigraph/G")
 
 
 WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from omnigraph.exec.adjacency.cache import Folder
+from omnigraph.exec.adjacency.cache import CacheDirectory
 for turn in range(15):
-    Folder(Path(sys.argv[1])).write("thing", {"n": 1}, {"a": np.full(20_000, int(sys.argv[2]))})
+    CacheDirectory(Path(sys.argv[1])).write("thing", {"n": 1}, {"a": np.full(20_000, int(sys.argv[2]))})
 """
 
 
@@ -143,7 +143,7 @@ def test_two_processes_that_write_one_name_leave_a_whole_file(tmp_path: Path) ->
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(number)]) for number in (1, 2)]
     seen = set()
     while any(writer.poll() is None for writer in writers):
-        stored = Folder(tmp_path).read("thing")
+        stored = CacheDirectory(tmp_path).read("thing")
         if stored is not None:
             values = set(stored.arrays["a"].tolist())
             assert len(values) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.exec.adjacency.cache import ENVIRONMENT, Folder
+from omnigraph.exec.adjacency.cache import ENVIRONMENT, CacheDirectory
 from tests.unit.exec.adjacency.test_cache import write
 
 CHILD = """
@@ -49,8 +49,8 @@ def test_a_mapped_file_that_is_changed_in_place(tmp_path: Path, monkeypatch: pyt
 
 def test_a_stored_file_knows_whether_it_is_as_it_was_read(tmp_path: Path) -> None:
     write(tmp_path)
-    stored = Folder(tmp_path).read("thing")
+    stored = CacheDirectory(tmp_path).read("thing")
     assert stored is not None
-    assert stored.is_as_read()
+    assert stored.is_unchanged()
     write(tmp_path)  # another file takes the name; the mapped one stays what it is
-    assert stored.is_as_read()
+    assert stored.is_unchanged()

@@ -37,7 +37,7 @@ row = st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.list
 
 def grouped(rows: list[tuple[Any, ...]], keys: tuple[Field, ...], cuts: int, *, merged: int = 1 << 20) -> list[tuple[Any, ...]]:
     """Through `Grouping`, the rows handed in `cuts` at a time."""
-    grouping = Grouping((*keys, *CALLS), merged=merged)
+    grouping = Grouping((*keys, *CALLS), merge_rows=merged)
     types = {"k": pa.string(), "l": pa.list_(pa.int32()), "x": pa.float64()}
     columns = {name: pa.array([one[at] for one in rows], types[name]) for at, name in enumerate("klx")}
     for start in range(0, len(rows), cuts):

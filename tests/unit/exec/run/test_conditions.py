@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain, arrow_type
-from omnigraph.exec.read.conditions import compare, holding
+from omnigraph.exec.read.conditions import compare, filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
@@ -94,7 +94,7 @@ def scanned(table: Table, predicate: ir.Predicate) -> list[bool] | None:
 
 
 def in_memory(predicate: ir.Predicate) -> list[bool]:
-    found: list[bool] = holding([predicate], 6, lambda field: pa.array(VALUES[field.column], arrow_type(field.type))).tolist()
+    found: list[bool] = filter_mask([predicate], 6, lambda field: pa.array(VALUES[field.column], arrow_type(field.type))).tolist()
     return found
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.types import ListOf, Plain
-from omnigraph.exec.read.entities import SMALL, SPARSE, Entities
+from omnigraph.exec.read.entities import SMALL_TABLE_ROWS, SPARSE, Entities
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
@@ -51,7 +51,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Table]:
     return made
 
 
-@pytest.fixture(scope="module", params=[30, SMALL])
+@pytest.fixture(scope="module", params=[30, SMALL_TABLE_ROWS])
 def entities(request: pytest.FixtureRequest, make: Callable[[int], Table]) -> Entities:
     """Small enough to be read in one pass, or not."""
     return Entities(make(request.param))
@@ -107,10 +107,10 @@ def test_a_limit_stops_a_scan_also_where_a_predicate_is_judged_after_it(entities
 
 
 def test_long_lists_of_texts_go_to_an_index_in_parts(make: Callable[[int], Table], tmp_path: Path) -> None:
-    table = make(SMALL)
+    table = make(SMALL_TABLE_ROWS)
     built = build(table, [IndexSpec("id", IndexKind.BTREE, "id_idx")])
     assert built is not None
     plain, indexed = Entities(table), Entities(commit(built))
     assert (plain.indexed, indexed.indexed) == (frozenset(), frozenset({"id"}))
-    wanted = pa.array([f"i{at}" for at in range(1, 3 * SMALL, 11)])
+    wanted = pa.array([f"i{at}" for at in range(1, 3 * SMALL_TABLE_ROWS, 11)])
     assert plain.find(wanted, check=go).tolist() == indexed.find(wanted, check=go).tolist()

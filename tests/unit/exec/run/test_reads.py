@@ -307,7 +307,7 @@ PLACES = {"return": (1, 55), "order": (1, 72), "match": (1, 21)}
 def test_what_a_query_holds_is_bounded(tmp_path: Path, body: str, clause: str) -> None:
     graph = graph_of(tmp_path, *(person(f"p{at}") for at in range(40)))
     with pytest.raises(ResourceLimitExceeded) as refused:
-        routed(graph, body, Route.INDEX, held_bytes=300 if clause == "match" else 5_000)
+        routed(graph, body, Route.INDEX, memory_bytes=300 if clause == "match" else 5_000)
     assert refused.value.facts["clause"] == clause
     assert refused.value.facts["limit"] in (300, 5_000)
     assert (refused.value.facts["line"], refused.value.facts["column"]) == PLACES[clause]

@@ -11,7 +11,7 @@ import pytest
 from omnigraph.errors import Kind, LimitError
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
 from omnigraph.exec.read.measure import Tally
-from omnigraph.exec.read.routes import Routed
+from omnigraph.exec.read.routes import LinkRouter
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.walk import Reach
 from omnigraph.exec.read.watch import Watch
@@ -43,14 +43,14 @@ def view_of(graph: Graph) -> View:
     return graph.engine.view(graph.engine.manifest.snapshot())  # below the facade, which has no such choice
 
 
-def routed(view: View, graph: Graph, costs: LinkCosts, *, guess: Route, forced: Route | None = None) -> tuple[Routed, Tally]:
+def routed(view: View, graph: Graph, costs: LinkCosts, *, guess: Route, forced: Route | None = None) -> tuple[LinkRouter, Tally]:
     edge, node = graph.catalog.edge("knows"), graph.catalog.node("Person")
     assert edge is not None
     assert node is not None
     people, tally = view.entities(node), Tally()
     link = ir.Link(type_ref(edge), 0, 1, Direction.OUT)
     choice = RouteChoice(guess, Route.INDEX, 0.0, 0.0, Availability.MISSING, costs)
-    return Routed(link, choice, view, (people, people), forced=forced, watch=Watch(), tally=tally), tally
+    return LinkRouter(link, choice, view, (people, people), forced=forced, watch=Watch(), tally=tally), tally
 
 
 def taken(tally: Tally) -> list[tuple[str, int]]:

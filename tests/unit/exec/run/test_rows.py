@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read.join import equal_pairs, product, without_partner
-from omnigraph.exec.read.rows import Rows, concat, distinct, gathered, spread
+from omnigraph.exec.read.join import anti_join, equi_join, product
+from omnigraph.exec.read.rows import Rows, concat, distinct, expand_ranges, rebatch
 from omnigraph.plan.expr import I64, STRING, Field
 
 A, B = Field(0, "a", STRING, nullable=True), Field(0, "n", I64, nullable=True)
@@ -29,7 +29,7 @@ def numbers(found: list[Rows]) -> list[tuple[int, int]]:
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 4)), max_size=8))
 def test_ranges_are_spread_element_by_element(ranges: list[tuple[int, int]]) -> None:
     starts = np.array([start for start, _ in ranges], np.int64)
-    owners, elements = spread(starts, np.array([count for _, count in ranges], np.int64))
+    owners, elements = expand_ranges(starts, np.array([count for _, count in ranges], np.int64))
     expected = [(at, start + step) for at, (start, count) in enumerate(ranges) for step in range(count)]
     assert list(zip(owners.tolist(), elements.tolist(), strict=True)) == expected
 
@@ -48,7 +48,7 @@ def test_a_join_pairs_equal_rows_and_null_equals_nothing(
     left: list[tuple[str | None, int | None]], right: list[tuple[str | None, int | None]], both: bool
 ) -> None:
     on = [(A, C), (B, D)] if both else [(A, C)]
-    found = list(equal_pairs([rows_of(left, 0)], rows_of(right, 1), on, lambda rows, field: rows.columns[field.binding, field.column]))
+    found = list(equi_join([rows_of(left, 0)], rows_of(right, 1), on, lambda rows, field: rows.columns[field.binding, field.column]))
     expected = [
         (at, other)
         for at, one in enumerate(left)
@@ -74,7 +74,7 @@ def test_a_negation_and_what_it_leaves_out_are_the_whole(values: list[tuple[int,
     def inner(asked: Rows) -> list[Rows]:
         return [asked.keep(np.isin(asked.bindings[0], list(partnered)))]
 
-    kept = without_partner(rows, (0, 1), inner)
+    kept = anti_join(rows, (0, 1), inner)
     assert list(zip(kept.bindings[0].tolist(), kept.bindings[1].tolist(), strict=True)) == [
         pair for pair in values if pair[0] not in partnered
     ]
@@ -82,6 +82,6 @@ def test_a_negation_and_what_it_leaves_out_are_the_whole(values: list[tuple[int,
 
 def test_parts_are_gathered_without_losing_a_row() -> None:
     parts = [rows_of([("x", at)] * at, 0) for at in range(6)]
-    whole = list(gathered(iter(parts), rows=4))
+    whole = list(rebatch(iter(parts), rows=4))
     assert [part.count for part in whole] == [6, 4, 5]
     assert concat(whole).columns[0, "n"].to_pylist() == [at for at in range(6) for _ in range(at)]

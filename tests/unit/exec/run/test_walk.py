@@ -24,7 +24,7 @@ arcs = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), m
 
 
 class Listed:
-    """Edges in a list. Satisfies `walk.Ways` as far as a search asks."""
+    """Edges in a list. Satisfies `walk.EdgeFinder` as far as a search asks."""
 
     def __init__(self, edges: list[Edge]) -> None:
         self.edges = edges

@@ -22,7 +22,7 @@ from omnigraph.exec.load.read import Data, read_batches, rereadable
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, Target, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
 from omnigraph.exec.validate.delta import CommittedTables, Delta
-from omnigraph.exec.validate.findings import Found, error, label
+from omnigraph.exec.validate.findings import Violation, error, label
 from omnigraph.exec.validate.integrity import check_integrity
 from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write.protocol import Files, Prepared, Request, Written, repeated, write
@@ -232,7 +232,7 @@ def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:
     return sorted(staging.types.values(), key=lambda staged: places[staged.entity.id])
 
 
-def _placed(found: Sequence[Found], staging: Staging) -> list[Problem]:
+def _placed(found: Sequence[Violation], staging: Staging) -> list[Problem]:
     """Findings with the sources and lines of their records. Each type is asked once: the answer may be far away."""
     origins: dict[tuple[str, int], Origin] = {}
     for staged in staging.types.values():

@@ -21,7 +21,7 @@ from omnigraph.exec.compiled import Call
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.problems import REPORTED, Code, Problem
 from omnigraph.exec.read.predicate import sql
-from omnigraph.exec.validate.findings import error, in_turn
+from omnigraph.exec.validate.findings import error, merge_in_order
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
 from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
@@ -159,7 +159,7 @@ class _Run:
     def check(self) -> None:
         """Refuse an image that breaks a rule. Committed rows are read only for types with rules that depend on other rows."""
         images = self._images.values()
-        findings = in_turn((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
+        findings = merge_in_order((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
         if not findings:
             committed = CommittedTables(self._snapshot, self._tables)
             findings = check_integrity([image.delta() for image in images], self._catalog, committed)

@@ -1,1 +1,1 @@
-"""Measurements, side by side with what they are measured against. They print and write JSON, and assert nothing."""
+"""Benchmarks: an operation -> its costs beside those of an alternative, printed and written as JSON. They assert nothing."""

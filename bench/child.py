@@ -1,4 +1,4 @@
-"""A function and its arguments -> what it cost in a process of its own: seconds, CPU seconds of all its threads, peak memory."""
+"""A function and its arguments -> its cost in a process of its own: seconds, CPU seconds of all threads, peak memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class Cost(NamedTuple):
-    """One run. `result` is what the function returned."""
+    """The cost of one run. `result` is the return value of the function."""
 
     name: str
     wall_seconds: float
@@ -25,7 +25,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
-    """Run a module's function in a new process, and wait for it. Arguments are texts, the result is JSON."""
+    """Run a function of a module in a new process, and wait for it. Arguments are texts, the result is JSON."""
     read, write = os.pipe()
     command = [sys.executable, "-m", "bench.child", f"{function.__module__}:{function.__qualname__}", str(write), *arguments]
     began = time.monotonic()
@@ -41,14 +41,14 @@ def cost_of(name: str, function: Callable[..., Any], *arguments: str) -> Cost:
 
 
 def compiled() -> dict[str, str]:
-    """The environment of a process that finds our modules compiled, as a user's second process does, wherever it is measured."""
+    """Return an environment in which Python writes bytecode, so that later processes start as fast as those of a user."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def tree_cpu_seconds() -> float:
-    """CPU seconds of this process and all below it that live or were waited for (a JVM, its Python workers).
+    """Return the CPU seconds of this process and its descendants, running or waited for (a JVM, its Python workers).
 
-    Its own and those of children that ended come from the kernel to the microsecond, those of others from /proc in ticks.
+    Those of this process and of ended children have a resolution of a microsecond, those of others one of a tick (/proc).
     """
     own = sum(usage.ru_utime + usage.ru_stime for usage in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
     ticks = sum(sum(map(int, fields[11:15])) for pid, fields in _tree().items() if pid != os.getpid())
@@ -56,7 +56,7 @@ def tree_cpu_seconds() -> float:
 
 
 def tree_memory_bytes(field: str) -> int:
-    """A field of /proc/PID/status (`VmRSS`: now, `VmHWM`: the peak) of this process and all below it that live, in sum."""
+    """Return the sum of a field of /proc/PID/status (`VmRSS`: now, `VmHWM`: the peak) over this process and its descendants."""
     return sum(_status_bytes(pid, field) for pid in _tree())
 
 
@@ -64,19 +64,19 @@ def _status_bytes(pid: int, field: str) -> int:
     try:
         with open(f"/proc/{pid}/status") as file:
             return next((int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:")), 0)
-    except OSError:  # it ended just now
+    except OSError:  # the process has ended
         return 0
 
 
 def _tree() -> dict[int, list[str]]:
-    """This process and all below it: the fields of /proc/PID/stat behind the name."""
+    """Return the fields of /proc/PID/stat after the name, for this process and its descendants."""
     stats = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 with open(f"/proc/{entry}/stat") as file:
                     stats[int(entry)] = file.read().rpartition(")")[2].split()
-            except OSError:  # it ended just now; its parent has its time
+            except OSError:  # the process has ended; its time counts for its parent
                 continue
 
     def below(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Timed work -> rows of a table on stdout and one JSON file under bench/results."""
+"""Functions -> their timings, as a table on stdout and one JSON file under bench/results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 class Timing(NamedTuple):
-    """Milliseconds of one thing done many times."""
+    """The milliseconds of repeated runs of one function."""
 
     name: str
     median_ms: float
@@ -34,9 +34,9 @@ def timed(name: str, work: Callable[[], object], *, runs: int, warm: int = 5) ->
 
 
 def interleaved(works: dict[str, Callable[[], object]], *, runs: int, warm: int = 5, at_once: int = 1) -> dict[str, Timing]:
-    """Time several things in turn, so that whatever else the machine does weighs on all of them alike.
+    """Time several functions in turn, so that other load on the machine affects all of them equally.
 
-    `at_once` of each before the next: things that take a millisecond would otherwise find the processor's caches full of the others.
+    Each runs `at_once` times before the next. Otherwise functions of a millisecond would find the CPU caches filled by the others.
     """
     for work in works.values():
         for _ in range(warm):

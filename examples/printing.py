@@ -1,4 +1,4 @@
-"""What the tour tells -> lines on the screen: chapters with their time, sentences, small tables."""
+"""The narration of the tour -> lines on stdout: chapters with their time, sentences, small tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 110
 
 @contextmanager
 def chapter(title: str) -> Iterator[None]:
-    """A heading, what happens under it, and how long that took."""
+    """Print a heading before the block, and the elapsed time after it."""
     print(f"\n\033[1m{title}\033[0m" if _coloured() else f"\n{title}", flush=True)
     began = time.monotonic()
     yield
@@ -27,7 +27,7 @@ def tell(text: str) -> None:
 
 
 def table(rows: Iterable[Mapping[str, object]]) -> None:
-    """Rows of a result under their names; numbers stand to the right."""
+    """Print rows under the names of their columns. Numbers are aligned to the right."""
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     if not shown:
         tell("(no rows)")

@@ -1,7 +1,7 @@
-"""The tour that `./demo` runs: a museum's graph is loaded through Spark, asked, branched, changed, broken on purpose, and heals itself.
+"""The tour that `./demo` runs: a graph of a museum is loaded by Spark, queried, branched and changed, and recovers from a killed writer.
 
-Everything it prints it has just done, with real processes and real Spark, in the folder named (`.demo` if none is), which it
-empties first and leaves for you to look at.
+Every line that it prints reports work that was just done, with real processes and real Spark. It works in the given directory (`.demo`
+by default), which it empties first and leaves for inspection.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ def main() -> None:
         return
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".demo")
     if folder.exists() and not (folder / "museum.omni").exists() and any(folder.iterdir()):
-        raise SystemExit(f"{folder} holds something that is not this demo's; name another folder: python -m examples.tour FOLDER")
+        raise SystemExit(f"{folder} holds files of another program; give another directory: python -m examples.tour FOLDER")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     began = time.monotonic()
-    graph = made(folder)
-    first = loaded_through_spark(graph, folder)
-    asked(graph)
-    written_by_many(graph)
-    branched(graph)
-    looked_back(graph, first)
-    refused(graph, folder)
-    changed_on_a_branch(graph)
-    killed_and_healed(graph)
-    checked_and_exported(graph, folder)
-    tell(f"\nAll of it in {time.monotonic() - began:.0f} s. The graph is in {folder / 'museum.omni'}; the next run starts afresh.")
+    graph = create(folder)
+    first = load_with_spark(graph, folder)
+    run_queries(graph)
+    write_concurrently(graph)
+    branch_and_change(graph)
+    read_the_past(graph, first)
+    load_invalid_files(graph, folder)
+    change_schema_on_a_branch(graph)
+    kill_and_recover(graph)
+    verify_and_export(graph, folder)
+    tell(f"\nFinished in {time.monotonic() - began:.0f} s. The graph is in {folder / 'museum.omni'}; the next run deletes it.")
     next_steps(folder)
 
 
-def made(folder: Path) -> og.Graph:
-    with chapter("1. A graph is made from a schema"):
+def create(folder: Path) -> og.Graph:
+    with chapter("1. Create a graph from a schema"):
         graph = og.init(folder / "museum.omni", schema=SCHEMA, actor="act-demo")
-        tell("examples/museum/schema.pg: types with keys, enums, ranges, patterns, cardinalities, for example")
+        tell("examples/museum/schema.pg has types with keys, enums, ranges, patterns and cardinalities, for example")
         tell(SCHEMA[SCHEMA.index("node Work") : SCHEMA.index("node Room")].strip())
-        tell(f"Plain Lance tables, one a type, in {folder / 'museum.omni'}: {len(graph.snapshot().tables)} of them, all empty.")
+        tell(f"One Lance table for each type in {folder / 'museum.omni'}: {len(graph.snapshot().tables)} tables, all empty.")
     return graph
 
 
-def loaded_through_spark(graph: og.Graph, folder: Path) -> str:
-    """Load everything; the answer is the id of the commit."""
-    with chapter("2. Spark loads a file of many types as one commit"):
+def load_with_spark(graph: og.Graph, folder: Path) -> str:
+    """Load all records. Returns the id of the commit."""
+    with chapter("2. Load a file of many types with Spark, in one commit"):
         file = folder / "museum.ndjson"
         count = make_data.write_ndjson(file)
         tell(f"{count:,} records, {file.stat().st_size / 1e6:.1f} MB of NDJSON, nodes and edges of {len(graph.snapshot().tables)} types")
@@ -82,7 +82,7 @@ def loaded_through_spark(graph: og.Graph, folder: Path) -> str:
 
         began = time.monotonic()
         spark = session(master="local[2]", memory="1g", log_file=folder / "spark.log")
-        tell(f"a Spark session is up after {time.monotonic() - began:.1f} s (local[2]; the same job runs on a cluster)")
+        tell(f"Spark started in {time.monotonic() - began:.1f} s (local[2]; the same job runs on a cluster)")
         began = time.monotonic()
         stages: list[str] = []
 
@@ -99,48 +99,53 @@ def loaded_through_spark(graph: og.Graph, folder: Path) -> str:
     return receipt.commit.id
 
 
-def asked(graph: og.Graph) -> None:
-    with chapter("3. Four questions (examples/museum/queries.gq)"):
-        ask(graph, "A lookup: one work", "work", number=NUMBER)
-        ask(graph, "Two hops: who borrowed works of an artist", "borrowers", artist="Sibylle Falk")
-        ask(graph, f"Up to three hops, and a negation: pupils of {MASTER}'s pupils of whom nothing hangs", "hidden_school", master=MASTER)
-        ask(graph, "An aggregate: what hangs in each wing", "walls")
+def run_queries(graph: og.Graph) -> None:
+    with chapter("3. Run four queries (examples/museum/queries.gq)"):
+        ask(graph, "A lookup by key", "work", number=NUMBER)
+        ask(graph, "Two hops: borrowers of works of an artist", "borrowers", artist="Sibylle Falk")
+        ask(
+            graph,
+            f"Up to three hops and a negation: pupils in the school of {MASTER} without a work on display",
+            "hidden_school",
+            master=MASTER,
+        )
+        ask(graph, "An aggregate: works on display in each wing", "walls")
 
 
-def written_by_many(graph: og.Graph) -> None:
-    with chapter(f"4. {PROCESSES} processes write {WRITES} times each, to one branch, at once"):
+def write_concurrently(graph: og.Graph) -> None:
+    with chapter(f"4. Write to one branch from {PROCESSES} processes at once, {WRITES} times each"):
         before = len(graph.commits())
         running = [start(graph, f"process-{n}") for n in range(PROCESSES)]
         acknowledged = sum(process.communicate()[0].count("acknowledged") for process in running)
-        tell(f"{acknowledged} writes acknowledged, {len(graph.commits()) - before} commits, one the child of the other; nobody retried")
+        tell(f"{acknowledged} writes acknowledged, {len(graph.commits()) - before} commits in one line of history, no retries by callers")
 
 
-def branched(graph: og.Graph) -> None:
-    with chapter("5. A branch copies nothing, and changes there change nothing on main"):
+def branch_and_change(graph: og.Graph) -> None:
+    with chapter("5. Create a branch without copying data; its changes are not visible on main"):
         graph.branches.create("new-hang")
         down = graph.mutate(QUERIES, "take_down", {"number": NUMBER}, branch="new-hang")
         up = graph.mutate(QUERIES, "hang", {"number": NUMBER, "room": "T01", "day": "2026-03-01"}, branch="new-hang")
         gone = graph.mutate(QUERIES, "forget", {"artist": MASTER}, branch="new-hang")
         tell(f"take_down {NUMBER}: {down.affected_edges} edge; hang it in T01: {up.affected_nodes} node, {up.affected_edges} edge")
-        tell(f"forget {MASTER}: {gone.affected_nodes} node, and {gone.affected_edges} edges with it")
+        tell(f"forget {MASTER}: {gone.affected_nodes} node and its {gone.affected_edges} edges")
         for branch in ("main", "new-hang"):
             room = graph.query(QUERIES, "work", {"number": NUMBER}, branch=branch).rows[0]["room"]
             tell(f"  {branch:8s} shows the work in {room}, and {graph.snapshot(branch).table('Artist').rows} artists")  # type: ignore[union-attr]
 
 
-def looked_back(graph: og.Graph, first: str) -> None:
-    with chapter("6. A look back"):
+def read_the_past(graph: og.Graph, first: str) -> None:
+    with chapter("6. Read an older snapshot"):
         now = graph.snapshot()
         then = graph.snapshot(at=first)
         tell(
             f"main ({len(graph.commits())} commits) is at version {now.manifest_version}; after the load it was at {then.manifest_version}"
         )
-        ask(graph, "What is where, now", "statuses")
-        ask(graph, f"and at commit {first} (a version or a moment will do as well)", "statuses", at=first)
+        ask(graph, "Works by status, now", "statuses")
+        ask(graph, f"Works by status at commit {first} (a version or a time works too)", "statuses", at=first)
 
 
-def refused(graph: og.Graph, folder: Path) -> None:
-    with chapter("7. A bad file is refused whole, with every problem named"):
+def load_invalid_files(graph: og.Graph, folder: Path) -> None:
+    with chapter("7. Load invalid files: nothing is written, and every problem is reported"):
         for name, text in (("bad.ndjson", BAD), ("dangling.ndjson", DANGLING)):
             file = folder / name
             file.write_text(text)
@@ -150,20 +155,20 @@ def refused(graph: og.Graph, folder: Path) -> None:
             except og.InvalidInput as error:
                 problems = error.facts["problems"]
                 assert isinstance(problems, tuple)
-                tell(f"{name}: {len(problems)} problems, nothing landed: {graph.snapshot().commit_id == before}")
+                tell(f"{name}: {len(problems)} problems, nothing was written: {graph.snapshot().commit_id == before}")
                 for problem in problems:
                     tell(f"  line {problem.line} [{problem.code}] {problem.message}")
 
 
-def changed_on_a_branch(graph: og.Graph) -> None:
-    with chapter("8. The schema changes on a branch; main keeps its own"):
+def change_schema_on_a_branch(graph: og.Graph) -> None:
+    with chapter("8. Change the schema on a branch; main keeps its own"):
         text = SCHEMA.replace("porcelain, tapestry", "photograph, porcelain, tapestry").replace(
             "  value: I64?\n", "  value: I64?\n  provenance: String?\n"
         )
         graph.branches.create("photography")
         done = graph.apply_schema(text, branch="photography")
         for step in done.steps:
-            tell(f"  {said(step)}")
+            tell(f"  {describe(step)}")
         insert = (
             'query add() { insert Work { number: "2026.1", title: "Harbour", medium: "photograph", status: "in_store", '
             'acquired: date("2026-03-01"), provenance: "gift" } }'
@@ -176,24 +181,24 @@ def changed_on_a_branch(graph: og.Graph) -> None:
             tell(f"  {error.kind}: {error.message}")
 
 
-def killed_and_healed(graph: og.Graph) -> None:
-    with chapter("9. A writer is killed (kill -9) between committing its tables and publishing them"):
+def kill_and_recover(graph: og.Graph) -> None:
+    with chapter("9. Kill a writer (kill -9) between the commit of its tables and their publication"):
         before = rows_of(graph.snapshot(), "Work")
         victim = start(graph, "victim", OMNIGRAPH_FAULT="write.committed=kill")
         victim.communicate()
         assert victim.returncode == -signal.SIGKILL
-        tell(f"the process is dead (signal {-victim.returncode}); a reader sees what it saw: {rows_of(graph.snapshot(), 'Work') == before}")
+        tell(f"the process died (signal {-victim.returncode}); readers see the old snapshot: {rows_of(graph.snapshot(), 'Work') == before}")
         graph.mutate(QUERIES, "acquire", work("survivor", 0))
-        healed = graph.recoveries()[0]
-        touched = ", ".join(change.alias for change in healed.tables)
-        tell(f"the next writer finished what the dead one had begun ({healed.outcome}, {touched}),")
-        tell(f"then did its own work: {before} works before, {rows_of(graph.snapshot(), 'Work')} now. Nobody ran a repair.")
+        recovery = graph.recoveries()[0]
+        touched = ", ".join(change.alias for change in recovery.tables)
+        tell(f"the next writer completed the interrupted write ({recovery.outcome}, {touched}),")
+        tell(f"then its own: {before} works before, {rows_of(graph.snapshot(), 'Work')} now. No repair command is needed.")
 
 
-def checked_and_exported(graph: og.Graph, folder: Path) -> None:
+def verify_and_export(graph: og.Graph, folder: Path) -> None:
     with chapter("10. Verify, export, and load the export again"):
         findings = graph.verify()
-        tell(f"verify: {findings or 'every table, branch and commit is sound'}")
+        tell(f"verify: {findings or 'no errors in any table, branch or commit'}")
         file = folder / "export.ndjson"
         with file.open("w", encoding="utf-8") as out:
             out.writelines(f"{line}\n" if not line.endswith("\n") else line for line in graph.export())
@@ -229,7 +234,7 @@ def ask(graph: og.Graph, title: str, name: str, *, at: str | None = None, **para
 
 
 def writer(place: str, name: str) -> None:
-    """Another process: it adds works, and says each time that it is done."""
+    """Add works in another process. Prints a line for each acknowledged write."""
     graph = og.open(place, actor=name)
     for n in range(WRITES):
         graph.mutate(QUERIES, "acquire", work(name, n))
@@ -246,8 +251,8 @@ def start(graph: og.Graph, name: str, **environment: str) -> subprocess.Popen[st
     return subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True)
 
 
-def said(step: msgspec.Struct) -> str:
-    """A step of a schema plan in one line."""
+def describe(step: msgspec.Struct) -> str:
+    """Return a step of a schema plan as one line."""
     facts = msgspec.to_builtins(step)
     return f"{facts.pop('kind')}: " + ", ".join(str(value) for value in facts.values() if isinstance(value, str))
 

@@ -1,4 +1,4 @@
-"""tests/crash/{matrix,failing,powercut}.py -> docs/dev/crash-matrix.md, by `python -m scripts.crash_matrix` when one of them changes."""
+"""`python -m scripts.crash_matrix`: tests/crash/{matrix,failing,powercut}.py -> docs/dev/crash-matrix.md. Run it after a change."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ WRITERS = (*matrix.WRITERS, *(row.writer for row in ROWS))
 
 HEAD = """# The crash matrix
 
-Every writer, stopped at every boundary between two durable effects; and every writer, with a system call that fails, or when the
-power is cut. Written by `python -m scripts.crash_matrix` from `tests/crash/matrix.py`, `failing.py` and `powercut.py`; a test
-keeps page and tests equal.
+Every writer is stopped at every boundary between two durable effects. Every writer also runs with a failing system call, and with a
+power cut. `python -m scripts.crash_matrix` generates this page from `tests/crash/matrix.py`, `failing.py` and `powercut.py`; a test
+checks that it is current.
 
 ## Stopped at a boundary
 
-Each cell is tried three times by `tests/crash/test_matrix.py` (`./test crash` runs it, with the rest): as a death inside
-the process, as a failure that the writer hears of, and as a real process that is killed. The two-table writer on main is
-also interrupted at each (`test_interrupt.py`), and on a real S3 server killed and put to sleep at the telling ones
-(`tests/contract/test_write_s3.py`). Loads (`tests/crash/test_load.py`) die inside the process at every boundary and are killed for
-real, on a disk and on S3, at the telling ones; and so from each kind of source. Afterwards, always: the graph is before or
-after, HEAD is what is shown, no intent is left, main has seen nothing of a branch, and the next write works.
+`tests/crash/test_matrix.py` (part of `./test crash`) tests each cell three times: with a simulated crash inside the process, with an
+error that the writer receives, and with a process that is killed. The writer of two tables on main is also interrupted at each
+boundary (`test_interrupt.py`). On a real S3 server it is killed and suspended at selected boundaries
+(`tests/contract/test_write_s3.py`). Loads (`tests/crash/test_load.py`) crash inside the process at every boundary, and are killed at
+selected boundaries, on a disk and on S3, for each kind of source. After each test: the graph is in the state before or after the write,
+HEAD matches the visible tables, no intent is left, a write to a branch has not changed main, and the next write succeeds.
 
-| cell | what the graph shows in the end | who sees to it |
+| cell | final state of the graph | resolved by |
 |---|---|---|
-| before | as if the write had never begun | nobody needs to: no effect has a name yet |
-| undone | as before | the next writer, or the failing writer itself: tables restored, native branches removed, one record |
-| finished | as after | the same: published under the writer's own commit, one record |
-| after | as after | nobody: it was published; at most a spent intent is removed |
+| before | the state before the write | no action needed: nothing refers to the effects |
+| undone | the state before the write | the next or the failing writer: tables restored, native branches removed, one recovery record |
+| finished | the state after the write | the next or the failing writer: published under the commit id of the write, one recovery record |
+| after | the state after the write | no action needed: it was published; at most a spent intent is removed |
 """
 
 FAILING = """
 ## A system call fails, or the power is cut
 
-Each writer below, with one of its system calls on the graph's files failing (`tests/crash/test_syscalls.py`: a filter in the kernel hands
-the calls to `shim.c`, which counts them by class and fails the n-th; `./test crash` tries the last call on each kind of file,
-`./test crash --all` every call). A cell says what the caller may hear; empty: the writer makes no such call. Afterwards, always: a reader
-sees before or after, the next write works (on the same handle, or in another process), `verify` is clean and no intent is left.
+In each writer below, one system call on the files of the graph fails (`tests/crash/test_syscalls.py`: a kernel filter passes the calls to
+`shim.c`, which counts them by class and fails the n-th; `./test crash` fails the last call on each kind of file, `./test crash --all`
+every call). A cell lists the possible results for the caller. It is empty if the writer makes no such call. After each test: a reader
+sees the state before or after the write, the next write succeeds (on the same handle and in another process), `verify` finds nothing,
+and no intent is left.
 
-| word | what the caller hears | what the graph shows |
+| word | result for the caller | state of the graph |
 |---|---|---|
-| receipt | it is done: nothing rests on what failed, or it was done again | after |
-| error | a typed error: it did not happen | before (a recovery: what the next writer makes of it, which is the same) |
-| happened | a typed error after the fact: it is done, and what comes after it is not | after |
-| unknown | a typed error: it may have happened | before or after; the next writer settles an intent that is left |
-| whole | nothing: the power is gone | before or after; after, once it was acknowledged |
+| receipt | success: the failed call was not needed, or it was retried | after |
+| error | a typed error: the write did not happen | before (for a recovery: the state that the next writer makes, which is the same) |
+| happened | a typed error: the write happened, and a later step failed | after |
+| unknown | a typed error: the write may have happened | before or after; the next writer resolves an intent that is left |
+| whole | none: the power is cut | before or after; after, if the write was acknowledged |
 
-**Power cut** (`tests/crash/test_powercut.py`): the graph lies on an ext4 of its own. At a fault point, and after the receipt, the raw disk
-is copied twice: as it is, and after somebody else's fsync, which makes names durable whose bytes are not. Both copies mount,
-show before or after (after, once acknowledged), verify, and take a write. With `--all` that is done at every point that the writer
-passes; by default at
+**Power cut** (`tests/crash/test_powercut.py`): the graph is on an ext4 file system of its own. At a fault point, and after the receipt, the
+raw disk is copied twice: at once, and after an fsync by another process, which can make names durable before their bytes. Both copies
+mount, show the state before or after the write (after, if it was acknowledged), pass `verify`, and accept a write. With `--all` this is
+done at every fault point of the writer; by default at
 {points}.
-A writer that writes on and on is cut off at any moment, too. Disks that are full for a moment, and files that may not grow, are
-in `tests/crash/test_full_disk.py`.
+A writer in a loop is also cut off at random times. `tests/crash/test_full_disk.py` covers disks that are temporarily full and files that
+cannot grow.
 """
 WORDS = {Heard.RECEIPT: "receipt", Heard.DID_NOT_HAPPEN: "error", Heard.HAPPENED: "happened", Heard.UNKNOWN: "unknown"}
 POWER = "power cut"
@@ -89,7 +90,7 @@ def _heard(failure: Failure) -> str:
 
 
 def _columns() -> list[tuple[str, int]]:
-    """All boundaries, in the order in which a write meets them: the longest way holds every shorter one."""
+    """Return all boundaries in the order in which a write passes them. The longest path contains every shorter one."""
     longest = max((points(writer) for writer in WRITERS), key=len)
     columns = [(point.fault.value, point.nth) for point in longest]
     assert all((point.fault.value, point.nth) in columns for writer in WRITERS for point in points(writer))
@@ -98,7 +99,7 @@ def _columns() -> list[tuple[str, int]]:
 
 def _boundaries(columns: list[tuple[str, int]]) -> list[str]:
     return [
-        "| | boundary (a fault point, and which arrival at it) |",
+        "| | boundary (a fault point, and the number of the pass) |",
         "|---|---|",
         *(f"| {at} | `{fault}`{f', {nth}. time' if nth > 1 else ''} |" for at, (fault, nth) in enumerate(columns, start=1)),
     ]

@@ -1,7 +1,6 @@
 """`python -m scripts.house`: the source tree -> its modules, their sizes and importers, import cycles and lines by package.
 
-An import counts wherever it stands: at the top of a module, inside a function or under TYPE_CHECKING. A cycle that is hidden
-by a lazy import is a cycle. Exit code 1 when a limit is broken.
+Imports inside functions and under TYPE_CHECKING count too, so lazy imports do not hide a cycle. Exits with 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent / "src"
 PACKAGE = "omnigraph"
 SMALL_LINES = 60
 SMALL_LIMIT = 20
-"""So many modules under SMALL_LINES may have one importer only: contracts, and enums that many packages would otherwise not share."""
+"""The maximum number of modules under SMALL_LINES with a single importer. Some are justified: contracts and shared enums."""
 
 
 class Module(NamedTuple):
-    """One source file. `imports` are the modules of ours that it names, lazily or not."""
+    """One source file. `imports` are its imports of our modules, lazy imports included."""
 
     name: str
     lines: int
@@ -32,7 +31,7 @@ class Module(NamedTuple):
 
 
 class House(NamedTuple):
-    """The tree as numbers."""
+    """The measurements of the source tree."""
 
     modules: int
     median_lines: int
@@ -44,7 +43,7 @@ class House(NamedTuple):
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The limits that do not hold."""
+        """Return the exceeded limits."""
         found = []
         if len(self.single_importer) > SMALL_LIMIT:
             found.append(f"{len(self.single_importer)} modules under {SMALL_LINES} lines have one importer; at most {SMALL_LIMIT} may")
@@ -56,7 +55,7 @@ class House(NamedTuple):
 
 
 def read(root: Path = ROOT) -> dict[str, Module]:
-    """Every module below the root, by its dotted name."""
+    """Return every module below the root by its dotted name."""
     files = {_dotted(path, root): path for path in sorted(root.rglob("*.py"))}
     modules = {}
     for name, path in files.items():
@@ -68,7 +67,7 @@ def read(root: Path = ROOT) -> dict[str, Module]:
 
 
 def measure(modules: dict[str, Module]) -> House:
-    """The numbers of the tree."""
+    """Measure the source tree."""
     importers: dict[str, set[str]] = {name: set() for name in modules}
     for module in modules.values():
         for target in module.imports:
@@ -99,7 +98,7 @@ def _dotted(path: Path, root: Path) -> str:
 
 
 def _targets(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
-    """The modules that a file imports: `from a import b` names `a.b` where that is a module, else `a`."""
+    """Yield the modules that a file imports. `from a import b` imports `a.b` if that is a module, otherwise `a`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)

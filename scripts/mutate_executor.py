@@ -1,7 +1,7 @@
-"""Rules of the language, broken one at a time in a copy of the engine -> which seed of the differential suite notices.
+"""Mutants of the executor, each in a copy of the source -> the seed of the differential suite that detects each.
 
-`python scripts/mutate_executor.py [name ...]` prints a table and fails when a mutant survives, or when the suite disagrees
-without one. Run by hand: each mutant that is noticed late costs some seconds a seed.
+`python scripts/mutate_executor.py [name ...]` prints a table. It exits with 1 if a mutant survives or the suite fails without a mutant.
+Run it by hand: it takes some seconds for each seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = 12
-ASK = """
+PROGRAM = """
 import sys, tempfile
 from pathlib import Path
 from tests.harness.differential import check_seed
@@ -31,7 +31,7 @@ for seed in range(int(sys.argv[1])):
 
 
 class Mutant(NamedTuple):
-    """A rule, the text that keeps it, and what stands there when it is broken."""
+    """A rule of the language, the source text that implements it, and the text that breaks it."""
 
     rule: str
     file: str
@@ -130,38 +130,40 @@ MUTANTS = (
 
 def main(names: list[str]) -> int:
     chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.rule for name in names)]
-    if (wrong := noticed(None, 2)) is not None:
-        print(f"wrong without any mutant: {wrong}")
+    if (wrong := first_disagreement(None, 2)) is not None:
+        print(f"failure without a mutant: {wrong}")
         return 1
-    print("| broken rule | noticed by |\n|---|---|", flush=True)
+    print("| broken rule | detected by |\n|---|---|", flush=True)
     survivors = 0
     for mutant in chosen:
-        found = noticed(mutant, SEEDS)
+        found = first_disagreement(mutant, SEEDS)
         survivors += found is None
         print(f"| {mutant.rule} | {found or '**survives**'} |", flush=True)
     return 1 if survivors else 0
 
 
-def noticed(mutant: Mutant | None, seeds: int) -> str | None:
-    """Run seeds on a copy of the source, with the mutant in it; the first disagreement."""
+def first_disagreement(mutant: Mutant | None, seeds: int) -> str | None:
+    """Run seeds on a copy of the source with the mutant. Returns the first disagreement, or None."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-mutant-") as folder:
         copy = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copy)
         if mutant is not None:
             apply(mutant, copy / "omnigraph" / mutant.file)
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMNIGRAPH_CACHE": f"{folder}/cache"}
-        done = subprocess.run([sys.executable, "-c", ASK, str(seeds)], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-c", PROGRAM, str(seeds)], env=environment, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return None
         if not done.stdout.strip():
-            raise SystemExit(f"it ended with {done.returncode} and told nothing:\n{done.stderr}")
+            raise SystemExit(f"the suite exited with {done.returncode} without output:\n{done.stderr}")
         return done.stdout.strip().splitlines()[-1]
 
 
 def apply(mutant: Mutant, file: Path) -> None:
     text = file.read_text()
     if text.count(mutant.text) != 1:
-        raise SystemExit(f"{mutant.file} holds {text.count(mutant.text)} times what keeps the rule {mutant.rule!r}; mend this script")
+        raise SystemExit(
+            f"{mutant.file} has the text of {mutant.rule!r} {text.count(mutant.text)} times instead of once; update this script"
+        )
     file.write_text(text.replace(mutant.text, mutant.instead))
 
 

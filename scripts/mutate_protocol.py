@@ -1,7 +1,7 @@
-"""The guards of the write protocol, taken away one at a time, each from a copy of the source -> which test notices.
+"""Copies of the source, each without one guard of the write protocol -> the test that detects each.
 
-`python scripts/mutate_protocol.py [name ...]` prints a table and fails when a mutant survives, or when the tests are red
-without one. Run by hand: it takes some minutes.
+`python scripts/mutate_protocol.py [name ...]` prints a table. It exits with 1 if a mutant survives or a test fails without a mutant.
+Run it by hand: it takes some minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
-    """A guard, the text that is it, what stands there without it, and the tests that should mind."""
+    """A guard, its source text, the text without the guard, and the tests that should fail."""
 
     guard: str
     file: str
@@ -262,9 +262,9 @@ def main(names: list[str]) -> int:
     chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.guard for name in names)]
     every = sorted({test for mutant in chosen for test in mutant.tests})
     if (red := first_failure(None, tuple(every))) is not None:
-        print(f"red without any mutant: {red}")
+        print(f"failure without a mutant: {red}")
         return 1
-    print("| without | the test that notices |\n|---|---|", flush=True)
+    print("| removed guard | detected by |\n|---|---|", flush=True)
     survivors = 0
     for mutant in chosen:
         caught = first_failure(mutant, mutant.tests)
@@ -274,7 +274,7 @@ def main(names: list[str]) -> int:
 
 
 def first_failure(mutant: Mutant | None, tests: tuple[str, ...]) -> str | None:
-    """Run tests on a copy of the source, with the mutant in it; the first that fails."""
+    """Run tests on a copy of the source with the mutant. Returns the first failing test, or None."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-mutant-") as folder:
         copy = Path(folder)
         for name in COPIED:
@@ -289,14 +289,16 @@ def first_failure(mutant: Mutant | None, tests: tuple[str, ...]) -> str | None:
             return None
         found = FAILED.search(done.stdout)
         if found is None:
-            raise SystemExit(f"pytest ended with {done.returncode} and named no test:\n{done.stdout}{done.stderr}")
+            raise SystemExit(f"pytest exited with {done.returncode} and named no test:\n{done.stdout}{done.stderr}")
         return found.group(1)
 
 
 def apply(mutant: Mutant, file: Path) -> None:
     text = file.read_text()
     if text.count(mutant.text) != 1:
-        raise SystemExit(f"{mutant.file} holds {text.count(mutant.text)} times what {mutant.guard} was; mend this script")
+        raise SystemExit(
+            f"{mutant.file} has the text of {mutant.guard!r} {text.count(mutant.text)} times instead of once; update this script"
+        )
     file.write_text(text.replace(mutant.text, mutant.instead))
 
 

@@ -1,5 +1,5 @@
-# Sourced by ./demo and ./test: a virtual environment in .venv with everything installed. A second run takes a moment.
-# Needs Python 3.11 or newer (PYTHON=python3.13 chooses one) and, for Spark, Java 17 or newer, which it installs with apt when it may.
+# Sourced by ./demo and ./test: pyproject.toml -> a virtual environment in .venv. A second run changes nothing.
+# Needs Python 3.11 or newer (PYTHON=python3.13 selects one) and, for Spark, Java 17 or newer. Installs Java with apt if it has the rights.
 
 say() { printf '%s\n' "$*" >&2; }
 stop() { say "$*"; exit 1; }
@@ -33,7 +33,7 @@ need_java() {
 
 need_environment() {
   local python stamp
-  python=$(find_python) || stop "Python 3.11 or newer is needed and was not found. Install it, or say where it is: PYTHON=/path/to/python $0"
+  python=$(find_python) || stop "Python 3.11 or newer is needed and was not found. Install it, or give its path: PYTHON=/path/to/python $0"
   stamp=$("$python" -c 'import hashlib, sys; print(hashlib.sha256(open("pyproject.toml", "rb").read() + sys.version.encode() + sys.prefix.encode()).hexdigest())')
   if [ "$(cat .venv/omnigraph.stamp 2>/dev/null || true)" = "$stamp" ]; then return; fi
   say "setting up .venv with $($python --version) (once, about a minute)"
@@ -41,9 +41,9 @@ need_environment() {
     may_apt || stop "Python's venv module is missing. Install it (Debian: apt-get install python3-venv) and run this again."
     apt_install python3-venv || stop "apt could not install python3-venv. Install it yourself and run this again."
   fi
-  "$python" -m venv --clear .venv || stop "could not make a virtual environment in .venv"
+  "$python" -m venv --clear .venv || stop "could not create a virtual environment in .venv"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip || stop "could not reach PyPI to upgrade pip"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || stop "could not install the packages that pyproject.toml names; is PyPI reachable?"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || stop "could not install the packages of pyproject.toml; is PyPI reachable?"
   printf '%s\n' "$stamp" > .venv/omnigraph.stamp
 }
 

@@ -1,4 +1,4 @@
-"""`python -m bench.growth`: measure every operation, print a line for each, and exit with 1 when one grows too fast."""
+"""`python -m bench.growth`: measure every operation, print a line for each, and exit with 1 if one grows too fast."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bench.report import save
 
 FACTORS = (1, 3, 9, 27)
 AGAIN = 2
-"""How often an operation that seems to grow too fast is measured again; the lowest cost of each size counts."""
+"""How often an operation that seems to grow too fast is measured again. The lowest cost of each size counts."""
 DOUBT = 0.4
-"""How far above the limit an exponent may still be the machine's doing; what is further above is not measured again."""
+"""An excess over the limit that noise can explain. An operation with a larger excess is not measured again."""
 HEADER = (
     f"{'operation':44s} {'kind':6s} {'sizes':>18s}  {'CPU seconds':>31s} {'wall':>7s} {'peak MB':>8s} {'x data':>7s} {'x more':>7s}  grows"
 )
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def settled(measured: Callable[[], list[Measured]], kind: Kind) -> list[Measured]:
-    """The costs at all sizes; measured again before an operation is said to grow too fast, because a busy machine can only add."""
+    """Return the costs at all sizes. Repeats a measurement that exceeds the limit, because load on the machine only adds cost."""
     found = measured()
     for _ in range(AGAIN):
         if not 0 < exponent(kind, found) - LIMITS[kind] <= DOUBT:
@@ -59,15 +59,15 @@ def settled(measured: Callable[[], list[Measured]], kind: Kind) -> list[Measured
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=bench.growth.__doc__)
-    parser.add_argument("--only", metavar="PATTERN", help="only operations in whose name this regular expression is found")
-    parser.add_argument("--sizes", type=_sizes, metavar="N,N,...", help="these sizes for every operation, instead of its own")
+    parser.add_argument("--only", metavar="PATTERN", help="only operations whose name matches this regular expression")
+    parser.add_argument("--sizes", type=_sizes, metavar="N,N,...", help="use these sizes for every operation")
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="one process for all sizes of an operation: half the time, memory is approximate",
+        help="one process for all sizes of an operation: takes half the time, memory is approximate",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
-    parser.add_argument("--folder", metavar="PATH", help="where to put graphs and files while it runs (default: the system's)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each operation instead of a table")
+    parser.add_argument("--folder", metavar="PATH", help="directory for temporary graphs and files (default: that of the system)")
     return parser
 
 

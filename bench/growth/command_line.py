@@ -1,4 +1,4 @@
-"""The command line in a process of its own: what it adds to the operations, such as printing every row."""
+"""Operations of the command line, each in a process of its own: their cost includes printing every row."""
 
 from __future__ import annotations
 

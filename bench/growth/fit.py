@@ -1,9 +1,9 @@
 """Costs at several sizes -> the exponent of their growth.
 
-A cost is `fixed + c * n^p`. The fixed part is measured, not guessed: the same process runs the operation on a few rows just before.
-A linear operation's exponent is the slope of log(cost - fixed) over log(n), by least squares, from the largest size down to the last at
-which the rest is at least 30 ms and at least the fixed part itself: below that the rest is noise. A flat operation's cost is all fixed,
-so nothing is subtracted and all sizes count. With fewer than two sizes that count the exponent is 0: an operation that costs
+A cost is `fixed + c * n^p`. The fixed part is measured: the same process runs the operation on a few rows first.
+The exponent of a linear operation is the slope of log(cost - fixed) over log(n), by least squares, from the largest size down to the last
+at which the rest is at least 30 ms and at least the fixed part: a smaller rest is noise. The cost of a flat operation is all fixed, so
+nothing is subtracted and all sizes count. With fewer than two sizes that count, the exponent is 0: an operation that costs
 milliseconds at the largest size has not grown.
 """
 
@@ -20,7 +20,7 @@ NOTICEABLE_SECONDS: Final = 0.03
 
 
 class Measured(NamedTuple):
-    """One operation at one size. Memory is what the process tree held at its peak beyond what it held before."""
+    """One operation at one size. `peak_bytes` is the peak memory of the process tree minus its memory before the run."""
 
     n: int
     cpu_seconds: float
@@ -62,7 +62,7 @@ def memory_ratio(sizes: Sequence[Measured]) -> float:
 
 
 def memory_per_byte(sizes: Sequence[Measured]) -> float:
-    """How many bytes of memory each further byte of data took between the two largest sizes: near 0 when memory is bounded."""
+    """Return the bytes of memory for each additional byte of data, between the two largest sizes. Near 0 if memory is bounded."""
     if len(sizes) < 2:
         return memory_ratio(sizes)
     before, largest = sizes[-2:]
@@ -70,5 +70,5 @@ def memory_per_byte(sizes: Sequence[Measured]) -> float:
 
 
 def lowest(runs: Sequence[Measured]) -> Measured:
-    """The run of one size that cost least: what the machine did beside can only add."""
+    """Return the cheapest run of one size. Other load on the machine only adds cost."""
     return min(runs, key=lambda run: run.cpu_seconds)

@@ -1,4 +1,4 @@
-"""Branches, commits and snapshots: what depends on the history and the branches of a graph, and what depends on neither."""
+"""Operations on branches, commits and snapshots, by number of rows, commits, branches and types."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _flat(name: str, covers: tuple[str, ...], world: Preparation, run: Work, *, 
 
 
 def _listing(name: str, covers: tuple[str, ...], world: Preparation, run: Work, *, base: int) -> Operation:
-    """Costs little for each entry: run often enough to be seen."""
+    """An operation with a small cost for each entry. It runs 20 times to be measurable."""
     return Operation(name=name, covers=covers, needs=(world,), run=run, base=base, times=20)
 
 

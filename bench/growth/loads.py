@@ -1,4 +1,4 @@
-"""Loads: every mode and every format, of n rows."""
+"""Loads of n rows, in every mode and format."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OPERATIONS = (
     _load("load append to n rows", PEOPLE, worlds.new_people, mode="append", ready=_read_people),
     _load("load append, 2n edges", PEOPLE, worlds.new_edges, mode="append", ready=_read_edges),
     _load("load merge, new rows", PEOPLE, worlds.new_people, mode="merge", ready=_read_people),
-    _load("load merge, rows that are there", PEOPLE, worlds.same_people, mode="merge", ready=_read_people),
+    _load("load merge, existing rows", PEOPLE, worlds.same_people, mode="merge", ready=_read_people),
     _load("load merge, rows with 2n edges", SOCIAL, worlds.same_people, mode="merge", ready=_read_people),
     _load("load merge, 2n new edges", SOCIAL, worlds.new_edges, mode="merge", ready=_read_edges),
     _load("load overwrite", PEOPLE, worlds.new_people, mode="overwrite", ready=_read_people),

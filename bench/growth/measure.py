@@ -1,4 +1,4 @@
-"""An operation and a size -> what it cost, in a process of its own; what it needs is prepared before, in other processes."""
+"""An operation and a size -> its cost in a process of its own. Its input is prepared in another process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
 
 SMALL: Final = "small"
 RESET_PEAK: Final = "5"
-"""What Linux takes in `clear_refs` for: forget the peak of resident memory."""
+"""The value that resets the peak of resident memory in /proc/self/clear_refs."""
 
 
-# -- in the process that drives
+# -- in the driving process
 
 
 def measure(operation: Operation, sizes: Sequence[int], folder: Path, *, one_process: bool = False) -> list[Measured]:
-    """The costs of an operation at some sizes. `folder` keeps what was prepared for the next operation."""
+    """Measure an operation at some sizes. `folder` keeps the prepared input for the next operation."""
     groups = [sizes] if one_process or operation.one_process else [[n] for n in sizes]
     _prepare(folder, operation.needs, [small_of(operation), *sizes])
     found: list[Measured] = []
@@ -47,7 +47,7 @@ def measure(operation: Operation, sizes: Sequence[int], folder: Path, *, one_pro
 
 
 def small_of(operation: Operation) -> int:
-    """The size at which an operation shows what it costs whatever the size."""
+    """Return the size at which the fixed cost is measured."""
     return max(1, operation.base // 100)
 
 
@@ -56,7 +56,7 @@ def copies_of(operation: Operation) -> int:
 
 
 def _lay_out(operation: Operation, folder: Path, to: Path, n: int, *, copies: int) -> None:
-    """Folders 0, 1, ... with what an operation needs: copies if it changes them."""
+    """Create directories 0, 1, ... with the input of an operation. The input is copied if the operation changes it."""
     prepared = [_place_of(folder, preparation, n) for preparation in operation.needs]
     to.mkdir(parents=True)
     if not operation.changes and len(prepared) == 1:
@@ -70,7 +70,7 @@ def _lay_out(operation: Operation, folder: Path, to: Path, n: int, *, copies: in
 
 
 def _prepare(folder: Path, needs: Iterable[Preparation], sizes: Iterable[int]) -> None:
-    """Have one process make all that is not there yet."""
+    """Prepare all missing input in one process."""
     places = [_place_of(folder, preparation, n) for preparation, n in product(needs, sizes)]
     if missing := [place for place in places if not place.exists()]:
         cost_of(f"the preparation of {missing[0].name}", prepare_here, *map(str, missing))
@@ -85,7 +85,7 @@ def _data_bytes(folder: Path) -> int:
     return int(file.read_text()) if file.exists() else 0
 
 
-# -- in the process that is measured
+# -- in the measured process
 
 
 def prepare_here(*places: str) -> None:
@@ -96,7 +96,7 @@ def prepare_here(*places: str) -> None:
 
 
 def measure_here(name: str, work: str, *sizes: str) -> list[Measured]:
-    """The first run pays for imports and threads; the second, on as few rows, is the fixed cost; then come the sizes, smallest first."""
+    """Measure all sizes, smallest first. A first run, on few rows, loads modules. A second one measures the fixed cost."""
     operation, folder = find(name), Path(work)
     os.environ[CACHE] = str(folder / "cache")
     small = small_of(operation)
@@ -111,7 +111,7 @@ def measure_here(name: str, work: str, *sizes: str) -> list[Measured]:
 
 
 def run_on(operation: Operation, places: Sequence[Place]) -> tuple[float, float, int]:
-    """CPU seconds, seconds and peak bytes of all runs of an operation, on as many places as there are."""
+    """Return the CPU seconds, the seconds and the peak bytes of all runs of an operation."""
     for place in places:
         operation.ready(place)
     return _watched(lambda: _run_all(operation, places))
@@ -137,7 +137,7 @@ def _watched(work: Callable[[], object]) -> tuple[float, float, int]:
 
 
 def _largest_child_bytes() -> int:
-    """The peak of the largest child that has ended: what a command of its own took beyond the same on few rows."""
+    """Return the peak memory of the largest ended child: a command runs as a child."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 

@@ -1,4 +1,4 @@
-"""Mutations: of half the rows, whose cost follows the rows; and of one row, whose cost depends neither on rows nor on history."""
+"""Mutations of half the rows, with a linear cost, and of one row, whose cost depends neither on rows nor on history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _bulk(name: str, *needs: Preparation, text: str) -> Operation:
 
 
 def _one(name: str, *needs: Preparation, text: str, base: int = 10_000, id_: Callable[[Place], str] | None = None) -> Operation:
-    """The same small write, ten times, each on another row."""
+    """The same small write, ten times, each on a different row."""
 
     def person(place: Place) -> str:
         return f"person-{place.turn + 3:08d}"

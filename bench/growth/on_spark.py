@@ -1,4 +1,4 @@
-"""Loads, exports and reads on Spark: one session on two cores does all sizes, because starting it costs more than any of them."""
+"""Loads, exports and reads on Spark. One session on two cores runs all sizes, because its start costs more than any of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _on_spark(name: str, covers: tuple[str, ...], *needs: Preparation, run: Any)
 LOAD = ("spark.GraphLoad", "spark.session", "omnigraph spark")
 OPERATIONS = (
     _on_spark("Spark load append", LOAD, worlds.empty, worlds.new_people, run=_append),
-    _on_spark("Spark load merge, rows that are there", LOAD, worlds.people, worlds.same_people, run=_merge),
+    _on_spark("Spark load merge, existing rows", LOAD, worlds.people, worlds.same_people, run=_merge),
     _on_spark("Spark export", ("spark.export", "omnigraph spark"), worlds.people, run=_export),
     _on_spark("Spark read", ("spark.register",), worlds.people, run=_read),
     _on_spark("Spark views", ("spark.register_views",), worlds.people, run=_views),

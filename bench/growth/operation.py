@@ -1,4 +1,4 @@
-"""What an operation of the benchmark is: how its input is prepared, how it is run, and how its cost may grow."""
+"""The definition of a benchmark operation: the preparation of its input, its run, and the limit of its growth."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LIMITS: Final = {Kind.LINEAR: 1.15, Kind.FLAT: 0.2}
 """The largest exponent that each kind may have."""
 
 Preparation = Callable[[Path, int], None]
-"""Writes files of size n into a folder. What several operations share is prepared once a size, and copied for those that change it."""
+"""Writes input of size n to a directory. Operations share it; those that change it get copies."""
 
 
 class Place:
-    """A folder with what an operation was prepared, and the graph in it, open."""
+    """A directory with the input of an operation, and the open graph in it."""
 
     def __init__(self, folder: Path, n: int) -> None:
         self.folder: Final = folder
         self.n: Final = n
         self.input: Any = None
-        """What `ready` read: rows in memory, a session."""
+        """The result of `ready`: rows in memory, or a session."""
         self.turn = 0
-        """Which of the repeated runs this is."""
+        """The number of the run."""
 
     @property
     def uri(self) -> str:
@@ -57,20 +57,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     covers: tuple[str, ...]
-    """The public names whose cost this line shows: `Graph.load`, `branches.create`, `omnigraph query`, `spark.GraphLoad`."""
+    """The public names that this operation measures: `Graph.load`, `branches.create`, `omnigraph query`, `spark.GraphLoad`."""
     needs: tuple[Preparation, ...]
     run: Callable[[Place], object]
-    """What is measured."""
+    """The measured function."""
     ready: Callable[[Place], None] = lambda place: None
-    """What is done before, in the same process, and is not measured."""
+    """Runs before `run` in the same process. It is not measured."""
     kind: Kind = Kind.LINEAR
     base: int = 10_000
     """The smallest n."""
     times: int = 1
-    """How often it is run for one measurement; the cost is that of all the runs."""
+    """The number of runs of one measurement. The cost is their sum."""
     changes: bool = False
-    """It changes what was prepared: every run has a copy of its own, unless `repeatable`."""
+    """Whether it changes its input. Every run then has a copy of its own, unless `repeatable`."""
     repeatable: bool = False
-    """Runs of one measurement follow each other on the same copy, as writers on one graph do."""
+    """Whether all runs of one measurement use the same copy."""
     one_process: bool = False
-    """One process measures all sizes in turn: starting it (a Spark session) costs more than the operation."""
+    """Whether one process measures all sizes, because its start (a Spark session) costs more than the operation."""

@@ -1,4 +1,4 @@
-"""All operations of the benchmark, and the public names that need none, each with the reason. A new operation joins here."""
+"""All benchmark operations, and the public names that need none, with the reasons. Add new operations here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads: scans, filters, order, groups, hops, negation, joins, and what becomes of an answer."""
+"""Reads: scans, filters, order, groups, hops, negation, joins, and conversions of the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _read(name: str, world: Preparation, body: str, *, base: int = 10_000) -> Op
 
 
 def _flat(name: str, world: Preparation, body: str, *, times: int = 10) -> Operation:
-    """A read that few rows answer, on a graph with indexes."""
+    """A read that returns few rows, on a graph with indexes."""
     return Operation(name=name, covers=COVERS, needs=(world,), run=lambda place: _ask(place, body), kind=Kind.FLAT, times=times)
 
 

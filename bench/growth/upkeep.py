@@ -39,7 +39,7 @@ def _apply(name: str, text: str, *, kind: Kind = Kind.FLAT, hard: bool = False) 
 
 
 def _heal(name: str, world: Preparation, *, rows: bool) -> Operation:
-    """The next writer opens the graph: what the dead one left is finished or undone, in a time that does not depend on its rows."""
+    """Opening a graph after a killed load. The load is completed or rolled back, in a time that does not depend on its rows."""
 
     def run(place: Place) -> object:
         import omnigraph as og
@@ -103,7 +103,7 @@ OPERATIONS = (
         changes=True,
     ),
     Operation(
-        name="build indexes, all there",
+        name="build indexes, all present",
         covers=("Graph.ensure_indices", "omnigraph ensure-indices"),
         needs=(worlds.indexed_social,),
         run=lambda place: place.graph.ensure_indices(),

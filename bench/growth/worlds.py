@@ -1,7 +1,7 @@
-"""A folder and a size -> graphs and input files in it: what operations are prepared.
+"""A directory and a size -> graphs and input files in it, the input of operations.
 
-Ids are in no order, as in most data. Each preparation also says how large its rows are in memory (`data.bytes`), which is what peak
-memory is compared to.
+Ids are not sorted, as in most data. Each preparation also records the size of its rows in memory (`data.bytes`), to which peak memory is
+compared.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def labels(prefix: str, numbers: Any) -> pa.Array:
 
 
 def _note(folder: Path, *tables: pa.Table) -> None:
-    """Add the size of rows to what the folder says of them."""
+    """Add the size of the rows to the recorded size."""
     file = folder / SIZE
     before = int(file.read_text()) if file.exists() else 0
     file.write_text(str(before + sum(table.nbytes for table in tables)))
@@ -121,7 +121,7 @@ def indexed_social(folder: Path, n: int) -> None:
 
 
 def accounts(folder: Path, n: int) -> None:
-    """n people and n accounts whose owner is the name of one."""
+    """n people, and n accounts with one of their names as owner."""
     rows, owned = people_rows(n), account_rows(n)
     _graph(folder).load({"Person": rows, "Account": owned}, mode="append")
     _note(folder, rows, owned)
@@ -146,7 +146,7 @@ def history(folder: Path, n: int) -> None:
 
 
 def branched(folder: Path, n: int) -> None:
-    """A graph of one row with n branches, each of which has changed it. It only works where it was made, and is not copied."""
+    """A graph of one row with n branches, each with a change. It is not copied: it works only at its first location."""
     graph = _graph(folder, HISTORY)
     graph.mutate(ADD, params={"name": "ada"})
     for at in range(n):
@@ -166,16 +166,16 @@ def _graph(folder: Path, schema: str = SCHEMA) -> Any:
     return og.init(folder / GRAPH, schema=schema)
 
 
-# -- a load that was killed
+# -- killed loads
 
 
 def killed_before_publish(folder: Path, n: int) -> None:
-    """A load of n rows and their edges that died when its tables were committed and nothing was published: the next writer finishes it."""
+    """A load of n rows and their edges, killed between table commits and publication. The next writer completes it."""
     _killed(folder, n, "write.committed")
 
 
 def killed_between_tables(folder: Path, n: int) -> None:
-    """The same, dead after the first of its tables: the next writer undoes it."""
+    """A load of n rows and their edges, killed after the commit of its first table. The next writer rolls it back."""
     _killed(folder, n, "write.between_tables")
 
 
@@ -196,12 +196,12 @@ def _killed(folder: Path, n: int, point: str) -> None:
 
 
 def new_people(folder: Path, n: int) -> None:
-    """n people, none of them in a graph of n."""
+    """n people that `people` does not contain."""
     _people_file(folder, people_rows(n, first=n))
 
 
 def same_people(folder: Path, n: int) -> None:
-    """n people, all of them in a graph of n, with other values."""
+    """n people that `people` contains, with other values."""
     _people_file(folder, people_rows(n, seed=23))
 
 

@@ -1,1 +1,1 @@
-"""Small things, measured alone: `python -m bench.micro NAME`."""
+"""Benchmarks of single parts of the engine: `python -m bench.micro NAME`."""

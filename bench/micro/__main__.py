@@ -1,4 +1,4 @@
-"""`python -m bench.micro NAME`: run one micro benchmark, or say which there are."""
+"""`python -m bench.micro NAME`: run one micro benchmark. Without a name, list them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A million nodes and four million edges: how long their indexes take, and what a lookup costs without and with them."""
+"""A million nodes and four million edges -> the time to build their indexes, and the cost of lookups without and with them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main() -> None:
         graph = og.init(Path(folder) / "g", schema=SCHEMA)
         fill(graph)
         rows = [*lookups(graph, "no index"), *building(graph)]
-        rows.append(once("ensure_indices: 7 indexes, one commit", lambda: graph.ensure_indices(on_progress=said)))
+        rows.append(once("ensure_indices: 7 indexes, one commit", lambda: graph.ensure_indices(on_progress=print_progress)))
         rows += lookups(graph, "indexed")
         rows.append(timed("ensure_indices, nothing to do", graph.ensure_indices, runs=RUNS))
         for n in range(40):
@@ -47,19 +47,19 @@ def main() -> None:
 
 
 def once(name: str, work: Callable[[], object]) -> Timing:
-    """With the processor's time besides: what a build takes depends on who else is at work."""
+    """Time one run. The name includes the CPU time, because the elapsed time depends on other load."""
     began, used = time.perf_counter(), time.process_time()
     work()
     took_ms, used_s = (time.perf_counter() - began) * 1e3, time.process_time() - used
     return Timing(f"{name} (cpu {used_s:.1f} s)", took_ms, took_ms, 1)
 
 
-def said(progress: IndexProgress) -> None:
+def print_progress(progress: IndexProgress) -> None:
     print(f"  {progress.at} of {progress.of}: {progress.table}, {progress.rows:,} rows", flush=True)
 
 
 def fill(graph: Graph) -> None:
-    """Names in no order, as keys are; ends of edges at random."""
+    """Load unsorted names, and edges with random endpoints."""
     random = np.random.default_rng(7)
     node, edge = graph.catalog.node("Person"), graph.catalog.edge("Knows")
     assert node is not None
@@ -82,7 +82,7 @@ def opened(graph: Graph, alias: str) -> Table:
 
 
 def building(graph: Graph) -> list[Timing]:
-    """Each index alone, its files written and left."""
+    """Time the build of each index alone. Its files are not committed."""
     asked = [
         ("node:Person", "id", IndexKind.BTREE),
         ("node:Person", "born", IndexKind.BTREE),

@@ -1,7 +1,7 @@
 """A one-row write through stage, fence, commit and publish, next to a bare Lance append and a bare swap of a 20-row fragment.
 
-The bare ones are what the substrate asks for doing half the work: no fence, no lock, no precondition, no commit row, no
-history. Ours is measured with and without fsync; theirs never calls it.
+The bare operations are the cost of Lance alone for half the work: no fence, no lock, no precondition, no commit row, no history.
+Ours is measured with and without fsync; theirs never call it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def bare_swap(folder: Path) -> Callable[[], object]:
 
 
 def our_write(folder: Path, *, fsync: bool, history: int) -> Callable[[], object]:
-    """A graph of 19 tables (20 state rows with head) that has seen `history` commits already."""
+    """Create a graph of 19 tables (20 state rows with head) and `history` commits."""
     os.environ[FSYNC_ENVIRONMENT] = "off"
     names = [NewTable(new_table_id(f"{n:016x}"), f"node:T{n}", "nodes", COLUMNS) for n in range(STATE_ROWS - 1)]
     place = folder / f"graph-{fsync}-{history}"

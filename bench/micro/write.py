@@ -34,7 +34,7 @@ UPSERT = "query put($name: String, $n: I64) { insert Person { name: $name, n: $n
 
 
 def names() -> Iterator[str]:
-    """Keys that exist, in an order that no cache could guess."""
+    """Yield existing keys in an order that no cache can predict."""
     chance = random.Random(7)
     while True:
         yield f"person-{chance.randrange(ROWS):07d}"
@@ -59,7 +59,7 @@ def ours(folder: Path, rows: pa.Table, *, history: int) -> Callable[[], object]:
 
 
 def _fill(graph: Graph, rows: pa.Table) -> None:
-    """A million rows and the index, through the storage layer: loading is not what is measured."""
+    """Write a million rows and the index through the storage layer. The load is not measured."""
     manifest, tables = graph.engine.manifest, Tables(graph.engine.manifest.root)
     before = manifest.snapshot().state.table("node:Person")
     assert before is not None

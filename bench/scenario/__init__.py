@@ -1,1 +1,1 @@
-"""Whole jobs, as a user runs them, next to what people would use instead; one run, one table, ratios."""
+"""Whole jobs -> their costs beside those of alternative tools, measured in one run, as ratios."""

@@ -1,4 +1,4 @@
-"""`python -m bench.scenario NAME`: run one scenario, or say which there are."""
+"""`python -m bench.scenario NAME`: run one scenario. Without a name, list them."""
 
 from __future__ import annotations
 

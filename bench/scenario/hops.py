@@ -1,8 +1,8 @@
-"""Hops from every node, and how they grow -> CPU and wall seconds, beside duckdb's joins of the same tables.
+"""Hops from every node, at several sizes -> CPU and wall seconds, beside joins of the same tables in duckdb.
 
-`python -m bench.scenario hops [--nodes N ...]`. Every node has two edges. Three questions: one hop from every node, two hops
-counted by group, and the nodes without an edge. Each is asked with an empty cache (the adjacency is built), by a new reader
-with the cache filled, and again. duckdb has the rows that Lance holds as Arrow tables in memory. Answers are compared first.
+`python -m bench.scenario hops [--nodes N ...]`. Every node has two edges. There are three queries: one hop from every node, two hops
+counted by group, and the nodes without an edge. Each runs with an empty cache (the adjacency is built), in a new reader with the
+cache filled, and again. duckdb reads the same rows as Arrow tables in memory. The results are compared first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ edge Knows: Person -> Person
 
 
 class Question(NamedTuple):
-    """The same in both languages."""
+    """The same query in both languages."""
 
     ours: str
     duck: str
@@ -59,7 +59,7 @@ QUESTIONS = {
 
 
 class Seconds(NamedTuple):
-    """What one run took."""
+    """The cost of one run."""
 
     cpu: float
     wall: float
@@ -97,7 +97,7 @@ def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
         joined: Callable[[], pa.Table] = lambda text=duck: connection.sql(text).to_arrow_table()  # type: ignore[misc]  # noqa: E731
         _agree(question, answer, joined())
         again, theirs = [], []
-        for _ in range(RUNS):  # in turn, so that whatever else the machine does weighs on both alike
+        for _ in range(RUNS):  # in turn, so that other load on the machine affects both equally
             again.append(_timed(partial(_asked, graph, ours))[0])
             theirs.append(_timed(joined)[0])
         found[question] = {"first": first, "mapped": mapped, "again": min(again), "duckdb": min(theirs)}
@@ -106,7 +106,7 @@ def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
 
 
 def _tables(nodes: int) -> tuple[pa.Table, pa.Table]:
-    """People and who knows whom; no two edges are parallel, so that pairs and edges count the same."""
+    """Return the people and the edges. No edges are parallel, so pairs and edges have equal counts."""
     chance = np.random.default_rng(7)
     names = _labels("person-", np.arange(nodes), 8)
     drawn = np.sort(chance.integers(0, nodes * nodes, 2 * DEGREE * nodes))

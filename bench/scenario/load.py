@@ -1,5 +1,5 @@
-"""A million nodes and four million edges of NDJSON -> one commit, in one process, everything validated; next to duckdb, which reads the
-same file and writes the same rows as Lance datasets and checks nothing. Targets: at most 2.5 times its CPU, below 2 GB.
+"""A million nodes and four million edges of NDJSON -> one validated commit in one process; beside duckdb, which reads the same file and
+writes the same rows as Lance datasets without checks. Targets: at most 2.5 times the CPU of duckdb, less than 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ edge Knows: Person -> Person {
 
 
 def lines(nodes: int, edges: int, *, seed: int = 7) -> Iterator[pa.Array]:
-    """The file, in chunks of lines: people first, then who knows whom."""
+    """Yield the lines of the file in chunks: people first, then edges."""
     chance = np.random.default_rng(seed)
     cities = pa.array(["Berlin", "Nairobi", "Quito", "Osaka", "Oslo"])
     statuses = pa.array(["active", "idle", "banned"])
@@ -96,7 +96,7 @@ def ours(graph: str, file: str) -> dict[str, int]:
 
 
 def duckdb_to_lance(folder: str, file: str) -> dict[str, int]:
-    """The same rows by duckdb's JSON reader, handed on as Arrow to Lance: no keys, no endpoints, no ranges."""
+    """Read the same rows with duckdb and write them with Lance. Keys, endpoints and ranges are not checked."""
     import duckdb
     import lance
 
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     theirs, mine = costs
     assert theirs.result == mine.result, "both must have stored the same rows"
     ratio = mine.cpu_seconds / theirs.cpu_seconds
-    print(f"  CPU {ratio:.2f} times duckdb's (target: at most 2.5); peak {mine.peak_mb:,.0f} MB (target: below 2,048)")
+    print(f"  CPU {ratio:.2f} times that of duckdb (target: at most 2.5); peak {mine.peak_mb:,.0f} MB (target: below 2,048)")
     save("scenario-load", {"nodes": chosen.nodes, "edges": chosen.edges, "costs": [cost._asdict() for cost in costs], "cpu_ratio": ratio})
 
 

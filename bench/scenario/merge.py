@@ -1,4 +1,4 @@
-"""Ids of more than 2 GiB of text -> one merge, in bounded memory; and what merging and deleting cost beside appending the same rows.
+"""More than 2 GiB of ids -> one merge in bounded memory; and the cost of merges and deletes beside an append of the same rows.
 
 Targets: a merge of 1M rows into 1M at most 3 times the CPU of their append; deleting half of 1M nodes with 4M edges at most 2 times
 that of loading them.
@@ -28,7 +28,7 @@ SCHEMA = "node Item { key: String @key\n note: I64 }\nedge Next: Item -> Item { 
 
 
 def batches(first: int, rows: int, *, note: int, width: int = ID_BYTES) -> pa.RecordBatchReader:
-    """Items with ids of one width, made as they are read."""
+    """Return a reader that generates items with ids of one width."""
 
     def parts() -> Iterator[pa.RecordBatch]:
         for start in range(first, first + rows, CHUNK):
@@ -44,7 +44,7 @@ def texts(numbers: object, width: int) -> pa.Array:
 
 
 def merge_long_ids(place: str, rows: str) -> dict[str, int]:
-    """Some items, then all of them and many more in one merge: what is there afterwards."""
+    """Load some items, then merge these and many more. Returns the row counts."""
     graph, count = og.init(place, schema=SCHEMA), int(rows)
     held = min(HELD, count // 2)
     graph.load({"Item": batches(0, held, note=1)}, mode="append")
@@ -54,7 +54,7 @@ def merge_long_ids(place: str, rows: str) -> dict[str, int]:
 
 
 def compare(place: str, nodes: str) -> dict[str, float]:
-    """CPU seconds of loads, merges and deletes of the same rows."""
+    """Return the CPU seconds of loads, merges and deletes of the same rows."""
     count, spent = int(nodes), {}
 
     def timed(name: str, work: Callable[[], object]) -> None:
@@ -64,7 +64,7 @@ def compare(place: str, nodes: str) -> dict[str, float]:
 
     graph = og.init(f"{place}/merged", schema=SCHEMA)
     timed("append", lambda: graph.load({"Item": batches(0, count, note=1, width=26)}, mode="append"))
-    timed("merge of rows that are there", lambda: graph.load({"Item": batches(0, count, note=2, width=26)}, mode="merge"))
+    timed("merge of existing rows", lambda: graph.load({"Item": batches(0, count, note=2, width=26)}, mode="merge"))
     timed("merge of new rows", lambda: graph.load({"Item": batches(count, count, note=3, width=26)}, mode="merge"))
     linked = og.init(f"{place}/deleted", schema=SCHEMA)
     ends = np.arange(4 * count)
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
     spent = costs[1].result
     for name, seconds in spent.items():
         print(f"  {name:43} {seconds:7.2f} CPU s")
-    for name in ("merge of rows that are there", "merge of new rows"):
+    for name in ("merge of existing rows", "merge of new rows"):
         print(f"  {name} / append: {spent[name] / spent['append']:.2f} (target 3)")
     print(f"  delete / load with edges: {spent['delete half of the nodes'] / spent['load with edges']:.2f} (target 2)")
     save("merge", {"runs": [cost._asdict() for cost in costs]})

@@ -1,8 +1,8 @@
-"""Writes through Spark, validated and in one commit, next to what Spark writes as Parquet and checks nothing: rows, vectors, NDJSON.
+"""Rows, vectors and NDJSON -> one validated commit through Spark, beside Parquet files that Spark writes without checks.
 
-Each case runs in a process of its own on two cores. CPU is that of the whole tree (this Python, the JVM, Python workers) on a session that
-is up and has done a twentieth of the same before, the median of three times; starting it costs the same for all. Targets: rows at most
-1.3 times Parquet's CPU, vectors below it, NDJSON not above Spark's own reader.
+Each case runs in a process of its own on two cores. CPU time is that of the process tree (this Python, the JVM, Python workers), and the
+median of three runs on a session that has already run a twentieth of the work. Targets: rows at most 1.3 times the CPU of Parquet, vectors
+below it, NDJSON not above the reader of Spark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ JSON_SCHEMA = (
 
 
 class Case(NamedTuple):
-    """What is compared, how much of it, who does it, and the most CPU it may cost beside the one it is measured against."""
+    """One measured function with its arguments, the case it is compared with, and the maximum ratio of CPU times."""
 
     name: str
     function: Callable[..., dict[str, float]]
@@ -83,7 +83,7 @@ def frame_to_graph(folder: str, type_: str, rows: str) -> dict[str, float]:
 
 
 def ndjson_to_parquet(folder: str, file: str) -> dict[str, float]:
-    """Spark's reader with a schema given, so that it reads the text only once a type; no keys, no endpoints, no ranges."""
+    """Read with a given schema, so that Spark reads the text once for each type. Keys, endpoints and ranges are not checked."""
 
     def work(spark: SparkSession, name: str, file: str) -> None:
         records = spark.read.schema(JSON_SCHEMA).json(file)
@@ -114,8 +114,8 @@ def ndjson_in_process(folder: str, file: str) -> dict[str, float]:
 
 
 def on_spark(work: Callable[[SparkSession, str, str], object], little: str, whole: str) -> dict[str, float]:
-    """What the work costs on a session that is up and has done a little of the same: the median of a few times, since how much
-    Java compiles meanwhile is chance.
+    """Measure the work on a session that has run a little of it. Returns the median of a few runs, because the time that Java spends
+    on compilation varies.
     """
     from omnigraph.spark import session
 
@@ -134,7 +134,7 @@ def _few(rows: str) -> str:
 
 
 def _head(folder: str, file: str) -> str:
-    """The first twentieth of a file, which has nodes only, as a file."""
+    """Write the first twentieth of a file, which has only nodes, to a file."""
     with open(file, "rb") as whole, open(f"{folder}/little.ndjson", "wb") as little:
         text = whole.read(os.path.getsize(file) // 20)
         little.write(text[: text.rindex(b"\n") + 1])
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.scenario spark", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--vectors", type=int, default=VECTORS)
-    parser.add_argument("--file", type=Path, help="an NDJSON file that bench.scenario.load wrote; made when not given")
+    parser.add_argument("--file", type=Path, help="an NDJSON file of bench.scenario.load; written if not given")
     parser.add_argument("--only", choices=("rows", "vectors", "ndjson"))
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
@@ -193,7 +193,7 @@ def _shown(cases: Sequence[Case], costs: Sequence[Cost]) -> list[dict[str, objec
         if case.against is not None:
             ratio = mine["cpu_seconds"] / by_name[case.against]["cpu_seconds"]
             fact |= {"against": case.against, "cpu_ratio": ratio, "target": case.target}
-            line += f"   {ratio:.2f} times Parquet's CPU" + (f" (target: at most {case.target:g})" if case.target is not None else "")
+            line += f"   {ratio:.2f} times the CPU of Parquet" + (f" (target: at most {case.target:g})" if case.target is not None else "")
         print(line)
         facts.append(fact)
     return facts

@@ -50,7 +50,7 @@ class TestLostAnswers:
     def test_a_claim_whose_answer_is_lost_is_unknown_and_sent_once(
         self, objects: Objects, s3_proxy: CountingProxy, instead: int | None
     ) -> None:
-        """A-02, A-03: sent again, it would meet its own object, and the winner would believe that it lost."""
+        """INV-8, A-02, A-03: sent again, it would meet its own object, and the winner would believe that it lost."""
         s3_proxy.lose_answers(instead)
         with pytest.raises(StorageError) as caught:
             objects.put_if_absent("claim", b"mine")

@@ -18,7 +18,7 @@ CELLS = [pytest.param(writer, point, id=f"{writer.name}-{point.fault.value}:{poi
 
 @pytest.mark.parametrize(("writer", "point"), CELLS)
 def test_a_death_in_the_process(tmp_path: Path, writer: Writer, point: Point) -> None:
-    """RT-01, RT-03..RT-09, RT-13..RT-15, RT-48..RT-51: the next write, on the same handle, resolves what is left and succeeds."""
+    """INV-9, INV-10, RT-01, RT-03..RT-09, RT-13..RT-15, RT-48..RT-51: the next write, on the same handle, resolves it and succeeds."""
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):
@@ -48,7 +48,7 @@ def test_a_failure_in_the_process(tmp_path: Path, writer: Writer, point: Point) 
 @pytest.mark.crash
 @pytest.mark.parametrize(("writer", "point"), CELLS)
 def test_a_killed_process(tmp_path: Path, writer: Writer, point: Point) -> None:
-    """A real SIGKILL; this process, which had the graph open all the while, goes on."""
+    """G-13: a real SIGKILL; this process, which had the graph open all the while, goes on."""
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     done = crash(f"matrix {WRITERS.index(writer)}", manifest.root.uri, point.fault, nth=point.nth)

@@ -74,7 +74,7 @@ def test_a_recovery_that_is_killed_is_finished_by_the_next(tmp_path: Path, write
 
 
 def test_an_intent_that_appears_after_the_first_look_is_resolved_under_the_lock(tmp_path: Path) -> None:
-    """REC-20: a writer looked, found nothing and prepared; somebody died meanwhile; it resolves that and prepares again."""
+    """REC-12, REC-20: a writer looked, found nothing and prepared; somebody died meanwhile; it resolves that and prepares again."""
     manifest = ready(tmp_path, TWO_TABLES)
     with asleep(doing(BY_NAME["append, main"]), manifest.root.uri, Fault.WRITE_PREPARED) as sleeper:
         crash(doing(TWO_TABLES), manifest.root.uri, Fault.WRITE_BETWEEN_TABLES)

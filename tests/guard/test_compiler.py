@@ -23,7 +23,7 @@ print(sorted({{"lance", "obstore"}} & set(sys.modules)), touched)
 
 WORK = """
 from omnigraph.catalog import build_catalog, encode, decode
-from omnigraph.lang import parse_queries, parse_schema, print_schema
+from omnigraph.lang import parse_queries, parse_schema
 from omnigraph.plan.check import check
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
@@ -33,7 +33,6 @@ tree = parse_schema("node A { k: String @key } edge E: A -> A")
 catalog = decode(encode(build_catalog(tree, mint=iter(["0" * 15 + str(n) for n in range(9)]).__next__)))
 query = check(parse_queries("query q($n: String) { match { $a: A { k: $n } $a e $b } return { $b.k } }").queries[0], catalog)
 explain(plan_read(query, bind_parameters(query.parameters, {"n": "x"}), now_ms=0, statistics=NO_STATISTICS)).text
-print_schema(tree)
 """
 
 

@@ -15,11 +15,11 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import identity_columns
 from omnigraph.errors import LanguageError
 from omnigraph.lang import parse_queries, parse_schema
-from omnigraph.lang.printer import print_queries, print_schema
 from omnigraph.lang.query import Binding, Clause, Negation, Projection, Query, QueryFile, Read, Traversal, Variable
 from omnigraph.lang.schema import EdgeType, NodeType, Schema
 from omnigraph.lang.tree import Syntax
 from tests.harness.brute.data import Data, Row
+from tests.harness.printer import print_queries, print_schema
 
 _T = TypeVar("_T")
 

@@ -92,4 +92,4 @@ def test_the_command_line_exports(spark: SparkSession, world: Graph, tmp_path: P
     said = json.loads(capfd.readouterr().out)
     assert said["rows"] == {"edge:Link": 3}
     assert run(["spark", "export", world.uri, "--output", str(tmp_path / "out")]) == 1
-    assert "is not empty; an export needs a folder of its own" in capfd.readouterr().err
+    assert "is not empty; an export needs a directory of its own" in capfd.readouterr().err

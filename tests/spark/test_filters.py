@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import datasource as ds
 
 from omnigraph.graph import Graph
-from omnigraph.spark.filters import MOST_VALUES, pushed, sql
+from omnigraph.spark.filters import MAX_IN_VALUES, push_down, sql
 from tests.spark.world import DAYS, TEXTS, TIMES, WHOLE, make_world
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def test_what_the_two_would_judge_differently_stays_with_spark(world: Graph) -> 
         ds.IsNull(("data",)),
         ds.IsNotNull(("texts",)),
         ds.EqualTo(("numbers", "element"), 1),
-        ds.In(("small",), tuple(range(MOST_VALUES + 1))),
+        ds.In(("small",), tuple(range(MAX_IN_VALUES + 1))),
     ]
-    assert pushed(left, entity) == (None, left)
-    assert pushed([ds.Not(one) for one in left], entity)[0] is None
-    assert pushed([ds.IsNull(("real",)), left[0]], entity) == ("(`real` IS NULL)", [left[0]])
+    assert push_down(left, entity) == (None, left)
+    assert push_down([ds.Not(one) for one in left], entity)[0] is None
+    assert push_down([ds.IsNull(("real",)), left[0]], entity) == ("(`real` IS NULL)", [left[0]])

@@ -42,6 +42,14 @@ def unchanged(graph: Graph) -> Iterator[None]:
     assert (graph.engine.manifest.snapshot().commit, shown(graph), data_files(graph)) == before
 
 
+def test_a_local_session_binds_to_this_machine_alone_and_has_its_memory(spark: SparkSession) -> None:
+    """Settings with a misspelt name are ignored by Spark without a word, so they are read back under Spark's own names."""
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+    assert settings["spark.driver.memory"] == "1g"
+    assert "-XX:+UseParallelGC" in settings["spark.driver.extraJavaOptions"]
+
+
 def written(folder: Path, name: str, body: bytes) -> str:
     path = folder / name
     path.write_bytes(body)
@@ -240,7 +248,7 @@ def test_a_task_that_dies_after_it_wrote_leaves_files_that_nobody_names(spark: S
     before = (graph.engine.manifest.snapshot().commit, shown(graph))
     spark.sparkContext.environment[ENVIRONMENT] = f"{Fault.SPARK_TASK_WRITTEN}=raise"
     try:
-        with pytest.raises(StorageError, match=r"Spark gave up: .*spark\.task_written") as caught:
+        with pytest.raises(StorageError, match=r"Spark failed: .*spark\.task_written") as caught:
             GraphLoad(spark, graph, mode="append").ndjson(path).commit()
     finally:
         del spark.sparkContext.environment[ENVIRONMENT]

@@ -53,7 +53,7 @@ def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_what_spark_says_is_not_on_the_screen(graph: Graph, tmp_path: Path) -> None:
     done = alone(tmp_path, graph.uri, "--data", str(tmp_path / "a.ndjson"), "--mode", "append", "--master", "local[1]")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["engine: spark, as asked for", f"omnigraph spark load → {graph.uri} (direct, local)"]
+    assert done.stderr.splitlines() == ["engine: spark, as requested", f"omnigraph spark load → {graph.uri} (direct, local)"]
     assert list(tmp_path.glob("omnigraph-spark-*")) == []
 
 
@@ -63,7 +63,7 @@ def test_a_session_that_does_not_start_says_why(graph: Graph, tmp_path: Path) ->
     assert "Error: Spark did not start with master 'local[x': Could not parse Master URL" in done.stderr
     assert "\tat " not in done.stderr, "no page of Java's words"
     (log,) = tmp_path.glob("omnigraph-spark-*")
-    assert f"what Spark said is in {log}" in done.stderr
+    assert f"the log of Spark is in {log}" in done.stderr
     assert "SparkException" in log.read_text()
 
 

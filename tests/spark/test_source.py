@@ -109,7 +109,7 @@ def test_a_session_that_pushes_no_filters_gives_the_same_rows(spark: SparkSessio
     spark.conf.set(PUSHDOWN, "false")
     try:
         register(spark)
-        assert "judged after the rows are read" in caplog.text
+        assert "evaluated after the rows are read" in caplog.text
         there = frame(spark, world, "Every", columns="id,small").where("small > 0")
         assert "Filter (" in plan(there)
         kept = [{"id": row["id"], "small": row["small"]} for row in stored(world, "node:Every") if (row["small"] or 0) > 0]

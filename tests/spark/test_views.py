@@ -45,5 +45,5 @@ def test_views_join_what_one_snapshot_shows(spark: SparkSession, tmp_path: Path)
 def test_views_that_spark_could_not_tell_apart_are_refused() -> None:
     text = "node Film { a: String }\nnode FILM { a: String }"
     catalog = build_catalog(parse_schema(text, name="s.pg"), mint=new_hex16)
-    with pytest.raises(InvalidInput, match="cannot tell the view of node:FILM"):
+    with pytest.raises(InvalidInput, match="cannot distinguish the view of node:FILM"):
         view_names(catalog)

@@ -80,8 +80,8 @@ def connected(cluster: Cluster, *, fault: str = "", settings: Mapping[str, str] 
         app="omnigraph-cluster-tests",
         memory="512m",
         settings={
-            "spark.sessions.host": "127.0.0.1",
-            "spark.sessions.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "true",
             "spark.ui.port": "0",
             "spark.executor.memory": "512m",

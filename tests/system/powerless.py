@@ -5,7 +5,7 @@ from __future__ import annotations
 # Nobody may not be able to import: what the command line imports late comes now.
 import encodings.utf_8_sig  # noqa: F401
 
-import omnigraph.cli.texts
+import omnigraph.cli.queries
 import omnigraph.graph  # noqa: F401
 from omnigraph.cli.main import main
 from omnigraph.ids import new_ulid

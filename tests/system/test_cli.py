@@ -120,13 +120,13 @@ def test_from_birth_to_recovery(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "place", "remedy"),
     [
-        (("snapshot", "empty"), "empty", "make one with `omnigraph init`"),
-        (("snapshot", "missing"), "missing", "make one with `omnigraph init`"),
+        (("snapshot", "empty"), "empty", "create a graph with `omnigraph init`"),
+        (("snapshot", "missing"), "missing", "create a graph with `omnigraph init`"),
         (("snapshot", "people.pg"), "people.pg", "is a file; a graph needs a directory"),
-        (("init", "--schema", "people.pg", "taken"), "taken", "choose an empty or a new folder"),
+        (("init", "--schema", "people.pg", "taken"), "taken", "choose an empty or a new directory"),
         (("init", "--schema", "people.pg", "graph.omni"), "graph.omni", "open it, or choose another place"),
         (("snapshot", "graph.omni", "--branch", "reviw"), "graph.omni", "did you mean 'review'?"),
-        (("mutate", "-e", DELETE, "--branch", "x", "--store", "graph.omni"), "graph.omni", "there are 'main', 'review'"),
+        (("mutate", "-e", DELETE, "--branch", "x", "--store", "graph.omni"), "graph.omni", "branches: 'main', 'review'"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_place_and_a_way_out(arguments: tuple[str, ...], place: str, remedy: str, made: Shell) -> None:

@@ -1,7 +1,7 @@
-"""A hundred thousand people and two million edges: loaded, walked and counted by omnigraph, kuzu, duckdb and lancedb in one run.
+"""A hundred thousand people and two million edges -> the costs of loads and queries in omnigraph, kuzu, duckdb and lancedb.
 
-`python -m bench.scenario social [--people N] [--edges N]`. Answers are compared before anything is timed. Below the engines
-stands a floor: the same walks over plain arrays in memory, without ids, types, branches or files.
+`python -m bench.scenario social [--people N] [--edges N]`. All engines are measured in one run, after their results are
+compared. The floor is the same traversals over plain arrays in memory, without ids, types, branches or files.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _bytes(path: Path) -> int:
 
 
 def _agree(opened: dict[str, Engine], net: Network) -> None:
-    """Every engine gives the same answers; this also warms them."""
+    """Check that all engines return the same results. This also warms them up."""
     names = net.names.take(np.random.default_rng(3).integers(0, len(net.names), 20)).to_pylist()
     for question in ("one_hop", "two_hops"):
         for name in names:
@@ -99,7 +99,7 @@ def _questions(net: Network) -> dict[str, Callable[[Engine], Callable[[], object
 
     def each(ask: Callable[[Engine, str], object]) -> Callable[[Engine], Callable[[], object]]:
         def work(one: Engine) -> Callable[[], object]:
-            names: Iterator[str] = cycle(some)  # all engines are asked about the same people in the same order
+            names: Iterator[str] = cycle(some)  # the same people in the same order for all engines
             return lambda: ask(one, next(names))
 
         return work

@@ -1,6 +1,6 @@
-"""The first question of a new process: what the import costs, what the question costs, and what it costs when asked again.
+"""The first query of a new process -> the cost of the import, of the query, and of the same query again.
 
-Twice: in Python, after the import of Lance that any user of the format pays; and by the command line, from nothing to the answer.
+It is measured in Python, after the import of Lance, which every user of the format pays; and on the command line, from start to result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROCESSES = 9
 
 
 def cold(graph: Path, name: str) -> dict[str, float]:
-    """Medians over a few processes. The adjacency is in the cache folder already."""
+    """Return medians over a few processes. The cache directory has the adjacency."""
     runs = [_one(graph, name) for _ in range(PROCESSES)]
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
@@ -42,7 +42,7 @@ def _milliseconds(arguments: Sequence[str]) -> float:
 
 
 def first_question(graph: str, name: str) -> dict[str, float]:
-    import lance  # noqa: F401  # what any user of the format pays; by itself it is measured elsewhere
+    import lance  # noqa: F401  # every user of the format pays for it; `_milliseconds` measures it alone
 
     imported = time.perf_counter()
     import omnigraph as og

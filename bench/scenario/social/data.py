@@ -1,7 +1,7 @@
-"""A seed -> a social network in Parquet: people with an age, a city, a text and a vector, and who knows whom.
+"""A seed -> a social network in Parquet: people with an age, a city, a text and a vector, and edges between them.
 
-Degrees follow a power law with exponent 2.5 at both ends. No two edges are parallel and none is from a person to itself, so
-that engines which count edges and engines which count neighbours count the same.
+Degrees follow a power law with exponent 2.5 at both ends. There are no parallel edges and no self-edges, so engines
+that count edges and engines that count neighbours have equal counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CITIES = 100
 
 
 class Network(NamedTuple):
-    """Where the files are, the ids, and the ends of all edges as positions among them."""
+    """The paths of the files, the ids, and the endpoints of all edges as positions of ids."""
 
     people: Path
     knows: Path

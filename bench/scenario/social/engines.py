@@ -1,4 +1,4 @@
-"""The same questions asked of several engines. Each answers with numbers or ids, so that the answers can be compared."""
+"""The same queries in several engines -> numbers or ids, so that the results can be compared."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Engine(Protocol):
     def one_hop(self, name: str) -> set[str]: ...
 
     def two_hops(self, name: str) -> set[str]:
-        """Whom one knows, and whom those know: each once, without oneself."""
+        """Return the people within two hops, without the person itself."""
         ...
 
     def paths(self, names: Sequence[str]) -> int:
-        """How many ways there are of two steps from any of these."""
+        """Return the number of two-hop paths from these people."""
         ...
 
     def within(self, names: Sequence[str]) -> int:
-        """How many pairs of one of these and somebody within two steps of it."""
+        """Return the number of pairs of one of these people and a person within two hops."""
         ...
 
     def report(self) -> list[tuple[str, int]]:
-        """Whom people of some ages know, counted by city."""
+        """Return the number of acquaintances of people of some ages, by city."""
         ...
 
 
@@ -271,7 +271,7 @@ class LanceTables:
 
 
 class Floor:
-    """Plain arrays in memory, positions instead of ids: what the walking itself costs in numpy, and nothing else."""
+    """Plain arrays in memory, with positions instead of ids: the cost of the traversal alone in numpy."""
 
     def __init__(self, network: Network) -> None:
         order = np.argsort(network.sources, kind="stable")

@@ -1,13 +1,13 @@
-"""What annotations may stand where, and what the known ones say."""
+"""A declared type -> its checked annotations, and the values of those that the catalog knows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from omnigraph.catalog.codes import SchemaCode, refuse
-from omnigraph.catalog.declared import Declared, DeclaredProperty
+from omnigraph.catalog.declarations import DeclaredProperty, DeclaredType
 from omnigraph.catalog.model import Annotation, Embed, TypeKind
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.catalog.types import ListOf, Plain, VectorOf, scalar_of
 from omnigraph.errors import LanguageError
 from omnigraph.lang import schema as tree
@@ -16,11 +16,11 @@ from omnigraph.lang.tree import Name, Scalar
 CONSTRAINTS: Final = frozenset({"key", "unique", "index"})
 """Annotations that are short for a body constraint over their own property."""
 PHYSICAL: Final = CONSTRAINTS | {"embed"}
-"""Annotations that ask something of a column, and so stand on properties only."""
+"""Annotations that configure a column. They are legal on properties only."""
 TEXTS: Final = ("description", "instruction")
 RENAME: Final = "rename_from"
 
-_MEANT: Final = PHYSICAL | {*TEXTS, RENAME}
+_KNOWN: Final = PHYSICAL | {*TEXTS, RENAME}
 _RESERVED: Final = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 _RESERVED_IN: Final = {
     TypeKind.INTERFACE: _RESERVED | {"id"},
@@ -29,8 +29,8 @@ _RESERVED_IN: Final = {
 }
 
 
-def check_annotations(declared: Declared) -> None:
-    """Refuse names and annotations that cannot stand where they stand, type first, then property by property."""
+def check_annotations(declared: DeclaredType) -> None:
+    """Raise for a reserved or duplicate name and for a misplaced annotation: the type first, then each property."""
     match declared.tree:
         case tree.NodeType(annotations=annotations) | tree.EdgeType(annotations=annotations):
             _check_type(declared, annotations)
@@ -48,7 +48,7 @@ def find(annotations: Iterable[tree.Annotation], name: str) -> tree.Annotation |
 
 
 def text_of(annotations: Iterable[tree.Annotation], name: str) -> str | None:
-    """The value of an annotation that was checked to stand at most once."""
+    """The value of an annotation that occurs at most once, as checked before."""
     annotation = find(annotations, name)
     return annotation.value.text if annotation is not None and annotation.value is not None else None
 
@@ -62,8 +62,8 @@ def embed_of(annotations: Iterable[tree.Annotation]) -> Embed | None:
     return Embed(annotation.value.text, model)
 
 
-def kept(annotations: Iterable[tree.Annotation]) -> tuple[Annotation, ...]:
-    """The annotations that mean nothing to us, in an order that does not depend on how they were written."""
+def other_annotations(annotations: Iterable[tree.Annotation]) -> tuple[Annotation, ...]:
+    """The annotations without a meaning to the catalog, sorted, so that the order of the text does not matter."""
     found = [
         Annotation(
             annotation.name,
@@ -71,12 +71,12 @@ def kept(annotations: Iterable[tree.Annotation]) -> tuple[Annotation, ...]:
             tuple(sorted((option.key.text, option.value.text) for option in annotation.options)),
         )
         for annotation in annotations
-        if annotation.name not in _MEANT
+        if annotation.name not in _KNOWN
     ]
     return tuple(sorted(found, key=lambda annotation: (annotation.name, annotation.value or "", annotation.options)))
 
 
-def _check_name(declared: Declared, name: Name, seen: set[str]) -> None:
+def _check_name(declared: DeclaredType, name: Name, seen: set[str]) -> None:
     if name.text in _RESERVED_IN[declared.kind]:
         message = f"property name '{name}' is reserved for the table itself ({declared.label})"
         raise refuse(SchemaCode.RESERVED_NAME, message, span=name.span)
@@ -85,7 +85,7 @@ def _check_name(declared: Declared, name: Name, seen: set[str]) -> None:
     seen.add(name.text)
 
 
-def _check_type(declared: Declared, annotations: tuple[tree.Annotation, ...]) -> None:
+def _check_type(declared: DeclaredType, annotations: tuple[tree.Annotation, ...]) -> None:
     for annotation in annotations:
         if annotation.name in PHYSICAL:
             raise _misplaced(declared, annotation)
@@ -94,7 +94,7 @@ def _check_type(declared: Declared, annotations: tuple[tree.Annotation, ...]) ->
     _check_rename(declared.label, annotations)
 
 
-def _misplaced(declared: Declared, annotation: tree.Annotation) -> LanguageError:
+def _misplaced(declared: DeclaredType, annotation: tree.Annotation) -> LanguageError:
     name = annotation.name
     if declared.kind is TypeKind.EDGE:
         return refuse(SchemaCode.EDGE_ANNOTATION, f"@{name} is not supported on edges ({declared.label})", span=annotation.span)
@@ -103,7 +103,7 @@ def _misplaced(declared: Declared, annotation: tree.Annotation) -> LanguageError
     return refuse(SchemaCode.NODE_ANNOTATION, message, span=annotation.span)
 
 
-def _check_property(declared: Declared, property_: DeclaredProperty) -> None:
+def _check_property(declared: DeclaredType, property_: DeclaredProperty) -> None:
     at = f"{declared.name}.{property_.name}"
     annotations = property_.tree.annotations
     _check_physical(declared, property_, at)
@@ -116,7 +116,7 @@ def _check_property(declared: Declared, property_: DeclaredProperty) -> None:
     _check_rename(f"property {at}", annotations)
 
 
-def _check_physical(declared: Declared, property_: DeclaredProperty, at: str) -> None:
+def _check_physical(declared: DeclaredType, property_: DeclaredProperty, at: str) -> None:
     seen: set[str] = set()
     for annotation in property_.tree.annotations:
         name = annotation.name
@@ -137,7 +137,7 @@ def _check_physical(declared: Declared, property_: DeclaredProperty, at: str) ->
                 raise refuse(SchemaCode.ON_BLOB, f"@{name} is not supported on blob property {at}", span=annotation.span)
 
 
-def _check_embed(declared: Declared, property_: DeclaredProperty, embed: tree.Annotation, at: str) -> None:
+def _check_embed(declared: DeclaredType, property_: DeclaredProperty, embed: tree.Annotation, at: str) -> None:
     if not isinstance(property_.type, VectorOf):
         raise refuse(SchemaCode.BAD_EMBED, f"@embed is only supported on vector properties ({at})", span=embed.span)
     if embed.value is None or not embed.value.text.strip():
@@ -149,7 +149,7 @@ def _check_embed(declared: Declared, property_: DeclaredProperty, embed: tree.An
         if position:
             raise refuse(SchemaCode.BAD_EMBED, f"@embed on {at} declares 'model' multiple times", span=option.span)
     if declared.kind is TypeKind.INTERFACE:
-        return  # the source may be the node's own: it is looked for in every node that takes the property over
+        return  # the source may be a property of the node: each node that inherits this property checks it
     source = declared.property(embed.value.text)
     if source is None:
         message = f"@embed on {at} references unknown source property {embed.value.text}"

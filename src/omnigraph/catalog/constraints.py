@@ -1,20 +1,20 @@
-"""Constraints as written, in either form -> constraints as they hold: checked, sorted, each once."""
+"""Constraints as written, as annotations or in the body -> checked constraints, sorted and without duplicates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, assert_never
 
-from omnigraph.catalog.codes import SchemaCode, refuse
-from omnigraph.catalog.declared import Declared, DeclaredProperty
+from omnigraph.catalog.declarations import DeclaredProperty, DeclaredType
 from omnigraph.catalog.model import Check, Index, Key, Range, TypeKind, Unique
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.catalog.types import NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf
 from omnigraph.errors import LanguageError, Span
 from omnigraph.lang import schema as tree
 from omnigraph.lang.tree import Name, Scalar
 
 ENDPOINTS: Final = frozenset({"src", "dst"})
-_SHORT: Final[dict[str, type[tree.Key | tree.Unique | tree.Index]]] = {"key": tree.Key, "unique": tree.Unique, "index": tree.Index}
+_SHORTHANDS: Final[dict[str, type[tree.Key | tree.Unique | tree.Index]]] = {"key": tree.Key, "unique": tree.Unique, "index": tree.Index}
 
 
 class Constraints(NamedTuple):
@@ -27,7 +27,7 @@ class Constraints(NamedTuple):
     checks: tuple[Check, ...]
 
 
-def constraints_of(declared: Declared) -> Constraints:
+def constraints_of(declared: DeclaredType) -> Constraints:
     """Check and normalise every constraint of a type, its properties' annotations first, then its body."""
     written = (*_from_properties(declared.properties), *_body(declared.tree))
     for constraint in written:
@@ -39,7 +39,7 @@ def constraints_of(declared: Declared) -> Constraints:
     key = Key(_columns(keys[0].columns)) if keys else None
     indexes = {_columns(index.columns) for index in written if isinstance(index, tree.Index)}
     if key is not None:
-        indexes.discard(key.columns)  # a key implies it, so saying it again changes nothing
+        indexes.discard(key.columns)  # the key implies this index
     uniques = {_columns(unique.columns) for unique in written if isinstance(unique, tree.Unique)}
     ranges = {Range(item.property.text, _bound(item.low), _bound(item.high)) for item in written if isinstance(item, tree.Range)}
     checks = {Check(item.property.text, item.pattern) for item in written if isinstance(item, tree.Check)}
@@ -53,7 +53,7 @@ def constraints_of(declared: Declared) -> Constraints:
 
 
 def _bound(bound: int | float | None) -> int | float | None:
-    """`2.0` and `2` are one bound, and have one stored form."""
+    """`2.0` and `2` are equal bounds and have one stored form."""
     return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
@@ -65,8 +65,8 @@ def _range_order(item: Range) -> tuple[str, float, float]:
 def _from_properties(properties: Iterable[DeclaredProperty]) -> Iterator[tree.Constraint]:
     for property_ in properties:
         for annotation in property_.tree.annotations:
-            if annotation.name in _SHORT:
-                yield _SHORT[annotation.name]((property_.tree.name,), span=annotation.span)
+            if annotation.name in _SHORTHANDS:
+                yield _SHORTHANDS[annotation.name]((property_.tree.name,), span=annotation.span)
 
 
 def _body(declaration: tree.Declaration) -> tuple[tree.Constraint, ...]:
@@ -83,7 +83,7 @@ def _columns(names: Iterable[Name]) -> tuple[str, ...]:
     return tuple(sorted({name.text for name in names}))
 
 
-def _check(declared: Declared, constraint: tree.Constraint) -> None:
+def _check(declared: DeclaredType, constraint: tree.Constraint) -> None:
     match constraint:
         case tree.Key(columns=columns):
             _only_on_nodes(declared, "key", constraint.span)
@@ -109,13 +109,13 @@ def _check(declared: Declared, constraint: tree.Constraint) -> None:
             assert_never(constraint)
 
 
-def _only_on_nodes(declared: Declared, name: str, span: Span) -> None:
+def _only_on_nodes(declared: DeclaredType, name: str, span: Span) -> None:
     if declared.kind is TypeKind.EDGE:
         message = f"@{name} constraint is not supported on edges ({declared.label})"
         raise refuse(SchemaCode.EDGE_CONSTRAINT, message, span=span)
 
 
-def _column(declared: Declared, constraint: str, name: Name) -> DeclaredProperty:
+def _column(declared: DeclaredType, constraint: str, name: Name) -> DeclaredProperty:
     column = declared.property(name.text)
     if column is None:
         message = f"@{constraint} on {declared.name} references unknown property '{name}'"
@@ -123,8 +123,8 @@ def _column(declared: Declared, constraint: str, name: Name) -> DeclaredProperty
     return column
 
 
-def _check_columns(declared: Declared, constraint: str, names: Iterable[Name]) -> None:
-    """`@unique` and `@index` take any column but a blob; over a list a uniqueness can be declared, not met."""
+def _check_columns(declared: DeclaredType, constraint: str, names: Iterable[Name]) -> None:
+    """`@unique` and `@index` take any column but a blob. `@unique` over a list can be declared and never satisfied."""
     for name in names:
         if declared.kind is TypeKind.EDGE and name.text in ENDPOINTS:
             continue
@@ -132,7 +132,7 @@ def _check_columns(declared: Declared, constraint: str, names: Iterable[Name]) -
             raise _on_blob(declared, constraint, name)
 
 
-def _check_key(declared: Declared, column: DeclaredProperty, name: Name) -> None:
+def _check_key(declared: DeclaredType, column: DeclaredProperty, name: Name) -> None:
     at = f"{declared.name}.{name}"
     match column.type:
         case ListOf():
@@ -149,12 +149,12 @@ def _check_key(declared: Declared, column: DeclaredProperty, name: Name) -> None
         raise refuse(SchemaCode.NULLABLE_KEY, f"@key property {at} cannot be nullable", span=name.span)
 
 
-def _on_blob(declared: Declared, constraint: str, name: Name) -> LanguageError:
+def _on_blob(declared: DeclaredType, constraint: str, name: Name) -> LanguageError:
     return refuse(SchemaCode.ON_BLOB, f"@{constraint} is not supported on blob property {declared.name}.{name}", span=name.span)
 
 
 def _holds(type_: ValueType, scalars: frozenset[Scalar]) -> bool:
-    """Whether the values, or the items of a list, are of these scalars; an enum's values are strings."""
+    """Whether the values, or the items of a list, have one of these scalars. The values of an enum are strings."""
     match type_:
         case Plain(scalar) | ListOf(scalar):
             return scalar in scalars

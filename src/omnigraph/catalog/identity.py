@@ -1,12 +1,12 @@
-"""Names -> identities that outlive them: minted once, carried through renames, stored with the schema they belong to.
+"""Names -> stable identities: minted once, kept through renames, stored with the schema.
 
-A type id names a table and a property id names a column's values, whatever both are called. A new schema takes over the
-ids of everything it still has: first by exact name, then by `@rename_from`. What is dropped and later added again is
-something new.
+A type id identifies a table and a property id identifies the values of a column, under any name. A new schema keeps the
+ids of every type and property it still has: first by exact name, then by `@rename_from`. A type or property that is dropped
+and later added again gets a new id.
 
-The stored form of a catalog (`encode`) is the meaning of a schema with its identities, and its hash (`schema_hash`) is the
-**accepted schema identity**: what `head` names and writers compare. The `.pg` source lies beside it but is not hashed, so
-an edit of comments or layout is no change; the same source with other identities is one.
+The stored form of a catalog (`encode`) is the meaning of a schema with its identities. Its hash is the **accepted schema
+identity**, which `head` names and writers compare. The `.pg` source is stored beside it and is not hashed: an edit of comments
+or layout is not a change; the same source with other identities is one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.model import AnyType, Catalog, EdgeType, InterfaceType, Key, NodeType, Property, TypeKind
-from omnigraph.catalog.schema import Hint, Hints, Resolved, resolve
+from omnigraph.catalog.resolution import RenameHint, RenameHints, ResolvedSchema, resolve
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.errors import FormatError, Kind, LanguageError, StorageError
-from omnigraph.ids import PropertyId, SchemaHash, TypeId, content_hash
+from omnigraph.ids import PropertyId, TypeId
 from omnigraph.lang.schema import Schema
 
 Mint = Callable[[], str]
-"""Gives a fresh id at every call: `ids.new_hex16` outside of tests."""
+"""Returns a fresh id at every call: `ids.new_hex16` outside of tests."""
 
 _T = TypeVar("_T", InterfaceType, NodeType, EdgeType)
 _Named = TypeVar("_Named", InterfaceType, NodeType, EdgeType, Property)
@@ -42,15 +42,15 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def build_catalog(schema: Schema, *, mint: Mint) -> Catalog:
-    """The catalog of a first schema: everything in it is new, and rename hints have nothing to name."""
+    """The catalog of a first schema. All its ids are new, and rename hints have no effect."""
     return identify(resolve(schema), mint=mint)
 
 
-def identify(resolved: Resolved, *, mint: Mint, accepted: Catalog | None = None) -> Catalog:
-    """Give every type and property its identity: the accepted one where it is still the same thing, else a minted one."""
+def identify(resolved: ResolvedSchema, *, mint: Mint, accepted: Catalog | None = None) -> Catalog:
+    """Give every type and property its identity: the accepted one if the type or property exists already, else a minted one."""
     wanted, hints = resolved
     if accepted is None:
-        accepted, hints = Catalog(), Hints({}, {})
+        accepted, hints = Catalog(), RenameHints({}, {})
     matching = _Matching(accepted, hints, mint)
     return Catalog(
         _identify_group(TypeKind.INTERFACE, wanted.interfaces, accepted.interfaces, matching),
@@ -65,7 +65,7 @@ def encode(catalog: Catalog) -> bytes:
 
 
 def decode(stored: bytes) -> Catalog:
-    """The catalog of a stored form. `FormatError` for a form of another release, `StorageError` for bytes that are none."""
+    """The catalog of a stored form. Raises `FormatError` for the form of another release and `StorageError` for damaged bytes."""
     try:
         found = msgspec.json.decode(stored, type=_Header).format
         if found != STORED_FORMAT:
@@ -76,21 +76,16 @@ def decode(stored: bytes) -> Catalog:
         raise StorageError(Kind.CORRUPT, f"the stored schema cannot be read: {error}") from error
 
 
-def schema_hash(catalog: Catalog) -> SchemaHash:
-    """The accepted schema identity: the hash of the stored form."""
-    return SchemaHash(content_hash(encode(catalog)))
-
-
 class _Matching(NamedTuple):
     accepted: Catalog
-    hints: Hints
+    hints: RenameHints
     mint: Mint
 
 
 def _identify_group(kind: TypeKind, wanted: tuple[_T, ...], accepted: tuple[_T, ...], matching: _Matching) -> tuple[_T, ...]:
     hints = {name: hint for (hinted, name), hint in matching.hints.types.items() if hinted is kind}
 
-    def missing(name: str, hint: Hint) -> LanguageError:
+    def missing(name: str, hint: RenameHint) -> LanguageError:
         elsewhere = next((other for other in _all_types(matching.accepted) if other.name == hint.old), None)
         if elsewhere is not None:
             return _bad_hint(f"{kind} {name}", hint, f"that is {_article(elsewhere.kind)} {elsewhere.kind}, and a rename keeps the kind")
@@ -115,7 +110,7 @@ def _identify_type(type_: _T, before: _T | None, matching: _Matching) -> _T:
 
 
 def _key_in_order(type_: InterfaceType | NodeType, before: InterfaceType | NodeType) -> Key | None:
-    """The key's columns as ids are spelled from them: a rename may cross their names but never their order."""
+    """The key's columns in the order in which ids are spelled from them. A rename changes names and never this order."""
     if type_.key is None or before.key is None:
         return type_.key
     now = {property_.id: property_.name for property_ in type_.properties}
@@ -133,7 +128,7 @@ def _match_properties(type_: AnyType, before: AnyType | None, matching: _Matchin
     def label(name: str) -> str:
         return f"property {type_.name}.{name}"
 
-    def missing(name: str, hint: Hint) -> LanguageError:
+    def missing(name: str, hint: RenameHint) -> LanguageError:
         if before is None:
             return _bad_hint(label(name), hint, f"{type_.kind} {type_.name} is new and cannot take a property over")
         owner = next((other for other in _all_types(matching.accepted) if other.property(hint.old) is not None), None)
@@ -147,12 +142,12 @@ def _match_properties(type_: AnyType, before: AnyType | None, matching: _Matchin
 def _match(
     wanted: Iterable[_Named],
     accepted: Iterable[_Named],
-    hints: Mapping[str, Hint],
+    hints: Mapping[str, RenameHint],
     *,
-    missing: Callable[[str, Hint], LanguageError],
+    missing: Callable[[str, RenameHint], LanguageError],
     label: Callable[[str], str],
 ) -> Mapping[str, _Named]:
-    """Wanted name -> accepted thing. An exact name wins and makes its hint inert; nothing is claimed twice."""
+    """Wanted name -> accepted declaration. An exact name takes precedence over a hint; each declaration is matched once."""
     by_name = {thing.name: thing for thing in accepted}
     names = [thing.name for thing in wanted]
     found = {name: by_name[name] for name in names if name in by_name}
@@ -170,7 +165,7 @@ def _match(
     return found
 
 
-def _bad_hint(label: str, hint: Hint, but: str) -> LanguageError:
+def _bad_hint(label: str, hint: RenameHint, but: str) -> LanguageError:
     return refuse(SchemaCode.BAD_RENAME, f'{label} declares @rename_from("{hint.old}") but {but}', span=hint.span)
 
 

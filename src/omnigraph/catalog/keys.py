@@ -1,7 +1,7 @@
 """Key columns -> ids: one canonical spelling per value, whole Arrow columns at a time.
 
-The same spelling makes the tuples that `@unique` compares, so both see stored values as equal or not in the same way.
-The spelling of a stored id never changes: edges hold it, and so do people's files.
+The same spelling makes the tuples that `@unique` compares, so both compare stored values in the same way.
+The spelling of a stored id never changes: edges and users' files contain it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 _SCIENTIFIC: Final = r"^(?P<sign>-?)(?P<whole>[0-9])\.?(?P<rest>[0-9]*)e(?P<exponent>-?[0-9]+)$"
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"
-# What JSON writes for each character that cannot stand in a string as it is; the backslash first, since the others add some.
+# The JSON escape of each character that a string cannot contain. The backslash is first, since the other escapes add some.
 _ESCAPES: Final = {char: json.dumps(char)[1:-1] for char in ("\\", '"')}
 _CONTROL_ESCAPES: Final = {char: json.dumps(char)[1:-1] for char in map(chr, range(0x20))}
 

@@ -1,7 +1,7 @@
-"""What a schema means: types, properties and constraints, resolved, sorted and ready to be looked up.
+"""The meaning of a schema: types, properties and constraints, resolved, sorted and indexed by name.
 
-A `Catalog` is made by `omnigraph.catalog.schema` from a tree and by `omnigraph.catalog.identity` from stored bytes. It
-holds no spans and no layout: two schemas that mean the same give the same catalog, identities aside. Defaults are left
+A `Catalog` is made by `omnigraph.catalog.resolution` from a tree and by `omnigraph.catalog.identity` from stored bytes. It
+holds no spans and no layout: two schemas with the same meaning give the same catalog, except for identities. Defaults are left
 out of the stored form, so that a field added later does not change the hash of a schema that does not use it.
 """
 
@@ -27,7 +27,7 @@ class TypeKind(StrEnum):
 
 
 class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An annotation without meaning to us (`@pii`, `@default(3)`), kept as written. `options` are sorted by key."""
+    """An annotation without a meaning to the catalog (`@pii`, `@default(3)`), kept as written. `options` are sorted by key."""
 
     name: str
     value: str | None = None
@@ -48,9 +48,9 @@ class Property(msgspec.Struct, frozen=True, omit_defaults=True):
     type: ValueType
     nullable: bool
     id: PropertyId
-    """Stable through renames; the same on no two properties."""
+    """Stable through renames and unique among properties."""
     inherited_from: tuple[str, ...] = ()
-    """The interfaces that put it here, sorted; empty when the type declares it itself."""
+    """The interfaces that contribute the property, sorted. Empty if the type itself declares it."""
     description: str | None = None
     embed: Embed | None = None
     annotations: tuple[Annotation, ...] = ()
@@ -59,8 +59,8 @@ class Property(msgspec.Struct, frozen=True, omit_defaults=True):
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     """`@key(a, b)`: the identity of a node.
 
-    `columns` stand in the order in which a row's id is spelled: by name when the type was born, and so for ever;
-    a rename changes a name here but never the order.
+    `columns` are in the order in which a row's id is spelled. That is the order of their names when the type was created;
+    a rename changes a name and never the order.
     """
 
     columns: tuple[str, ...]
@@ -73,7 +73,7 @@ class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Index(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`@index(a, b)`: a wish for speed. Sorted; edges may name `src`, `dst`."""
+    """`@index(a, b)`: a request for an index. It changes speed, never answers. Sorted; edges may name `src`, `dst`."""
 
     columns: tuple[str, ...]
 
@@ -97,14 +97,14 @@ Constraint = Key | Unique | Index | Range | Check
 
 
 class Cardinality(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`@card(low..high)`: edges of one type per source node; no `high` means no bound."""
+    """`@card(low..high)`: edges of one type per source node; no `high` means no upper bound."""
 
     low: int = 0
     high: int | None = None
 
 
 class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
-    """What all three kinds of types share. `properties` are sorted by name and hold the inherited ones."""
+    """The fields that all three kinds of types share. `properties` are sorted by name and include the inherited ones."""
 
     name: str
     id: TypeId
@@ -122,14 +122,14 @@ class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=
 
 
 class InterfaceType(_Type, frozen=True, kw_only=True):
-    """A set of properties that nodes may take over. It has no table and cannot be queried."""
+    """A set of properties that node types may inherit. It has no table and cannot be queried."""
 
     kind: ClassVar[TypeKind] = TypeKind.INTERFACE
     key: Key | None = None
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        """What its properties' annotations ask of every node that takes them over."""
+        """The constraints that every implementing node type inherits."""
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes)
 
 
@@ -181,10 +181,6 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     edges: tuple[EdgeType, ...] = ()
 
     @cached_property
-    def _interfaces(self) -> Mapping[str, InterfaceType]:
-        return {interface.name: interface for interface in self.interfaces}
-
-    @cached_property
     def _nodes(self) -> Mapping[str, NodeType]:
         return {node.name: node for node in self.nodes}
 
@@ -196,10 +192,6 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     def _by_id(self) -> Mapping[TypeId, EntityType]:
         entities: tuple[EntityType, ...] = (*self.nodes, *self.edges)
         return {entity.id: entity for entity in entities}
-
-    def interface(self, name: str) -> InterfaceType | None:
-        """The interface of that exact name."""
-        return self._interfaces.get(name)
 
     def node(self, name: str) -> NodeType | None:
         """The node type of that exact name."""
@@ -215,7 +207,7 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return edge if edge is not None and edge.name == name else None
 
     def by_id(self, type_id: TypeId) -> EntityType | None:
-        """The node or edge type with that identity, whatever it is called now."""
+        """The node or edge type with that identity, under any name."""
         return self._by_id.get(type_id)
 
     def edges_of(self, node: str) -> tuple[EdgeType, ...]:

@@ -20,11 +20,11 @@ SOURCE: Final = "src"
 TARGET: Final = "dst"
 
 PROPERTY_MARK: Final = b"omnigraph:property"
-"""Field metadata: the property id, so that a column can be told from another one that once had its name."""
+"""Field metadata: the property id, which distinguishes a column from an earlier one of the same name."""
 
 
 class IndexKind(StrEnum):
-    """What an index can do: order and equality, words, or nearness."""
+    """The kinds of indexes: for order and equality, for words, and for nearest vectors."""
 
     BTREE = "btree"
     FULL_TEXT = "full_text"
@@ -32,7 +32,7 @@ class IndexKind(StrEnum):
 
 
 class IndexIntent(msgspec.Struct, frozen=True):
-    """One index that should stand on one column. `property` is empty for `id`, `src` and `dst`."""
+    """One index that a column should have. `property` is empty for `id`, `src` and `dst`."""
 
     column: str
     kind: IndexKind
@@ -61,7 +61,7 @@ def property_field(property_: Property) -> pa.Field:
 def table_schema(entity: EntityType) -> pa.Schema:
     """The table of a type: `id`, for edges `src` and `dst`, then the properties by name.
 
-    What the substrate wants besides (the key annotation on `id`, its own blob columns) is the store's to add.
+    The store adds what Lance needs besides: the key annotation on `id` and its own blob columns.
     """
     import pyarrow as pa
 
@@ -88,7 +88,7 @@ def index_intents(entity: EntityType) -> tuple[IndexIntent, ...]:
 
 
 def index_kind(type_: ValueType) -> IndexKind | None:
-    """The index that suits a type best. The one place that decides it."""
+    """The index that suits a type best. No other code decides it."""
     match type_:
         case Plain(Scalar.STRING):
             return IndexKind.FULL_TEXT
@@ -103,7 +103,7 @@ def index_kind(type_: ValueType) -> IndexKind | None:
 
 
 def orderable(type_: ValueType) -> bool:
-    """Whether a B-tree can stand on the type: every single value but a blob."""
+    """Whether a column of the type can have a B-tree: every scalar but a blob."""
     match type_:
         case Plain(scalar):
             return scalar is not Scalar.BLOB
@@ -116,7 +116,7 @@ def orderable(type_: ValueType) -> bool:
 
 
 def _indexed_columns(entity: EntityType) -> tuple[frozenset[str], frozenset[str]]:
-    """The properties that stand alone in a key or an index, and those in any other tuple that is looked up by value."""
+    """The properties that are alone in a key or an index, and those in any other tuple that is looked up by value."""
     tuples = [index.columns for index in entity.indexes]
     if isinstance(entity, NodeType) and entity.key is not None:
         tuples.append(entity.key.columns)

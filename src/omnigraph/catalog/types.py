@@ -1,4 +1,4 @@
-"""The types a value can have: shapes as written -> types, their display names and their Arrow forms.
+"""Shapes as written -> types of values, their display names and their Arrow types.
 
 pyarrow is imported inside the functions that build Arrow types, so that reading a schema stays light.
 """
@@ -44,7 +44,7 @@ class EnumOf(_Type, frozen=True, tag="enum"):
 
 
 ValueType = Plain | ListOf | VectorOf | EnumOf
-"""What a property, parameter or literal is, nullability aside."""
+"""The type of a property, parameter or literal, without nullability."""
 
 INTEGERS: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
 FLOATS: Final = frozenset({Scalar.F32, Scalar.F64})
@@ -52,7 +52,7 @@ NUMBERS: Final = INTEGERS | FLOATS
 
 
 def value_type(shape: PropertyShape) -> ValueType:
-    """The type a written shape means: enum values are sorted and stand once."""
+    """The type of a written shape. Enum values are sorted and unique."""
     match shape:
         case ScalarType(scalar=scalar):
             return Plain(scalar)
@@ -80,7 +80,7 @@ def scalar_of(type_: ValueType) -> Scalar | None:
 
 
 def display(type_: ValueType, *, nullable: bool = False) -> str:
-    """The type as messages spell it: `I32`, `[String]?`, `enum(a, b)`, `Vector(3)`."""
+    """The type as shown in messages: `I32`, `[String]?`, `enum(a, b)`, `Vector(3)`."""
     mark = "?" if nullable else ""
     match type_:
         case Plain(scalar):

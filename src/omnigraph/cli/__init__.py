@@ -1,1 +1,1 @@
-"""The `omnigraph` command: arguments in, documents on stdout and messages on stderr out."""
+"""The `omnigraph` command: arguments -> results on stdout and messages on stderr."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.files import whole_file
+from omnigraph.cli.files import atomic_file
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import COPYING, DATA, HISTORY, PATH, F, Flags, Target, echo_write, global_flags, json_flag, opened, resolve
+from omnigraph.cli.scope import COPY, DATA, HISTORY, PATH, F, Flags, Target, echo_write, global_flags, json_flag, open_graph, resolve
 
 if TYPE_CHECKING:
     from omnigraph.exec.blobs import Blob
@@ -23,25 +23,25 @@ _LINES_AT_ONCE: Final = 1_000
 @click.command()
 @click.argument("uri", required=False)
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
-@click.option("--at", metavar="COMMIT_ID", help="This commit, of whatever branch, instead of the newest.")
-@click.option("--type", "types", multiple=True, metavar="NAME", help="Only the node and edge type of this name. May be given many times.")
-@click.option("--output", "path", type=PATH, metavar="FILE", help="Write to a file instead of stdout. It is replaced when all is there.")
+@click.option("--at", metavar="COMMIT_ID", help="The commit to export, of any branch. The default is the newest commit of the branch.")
+@click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
+@click.option("--output", "path", type=PATH, metavar="FILE", help="Write to a file instead of stdout. The file is replaced atomically.")
 @click.option("--jsonl", is_flag=True, hidden=True)
 @global_flags
 @click.pass_obj
 def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types: tuple[str, ...], path: Path | None, jsonl: bool) -> None:
-    """Print one snapshot as NDJSON: edges, then nodes, by type and id."""
+    """Print one snapshot as NDJSON: edges, then nodes, sorted by type and id."""
     if jsonl:
         output.note("warning: --jsonl is deprecated; an export is always NDJSON")
     target = resolve(flags, "export", DATA, uri=uri)
-    with opened(target, mode="r") as graph:
+    with open_graph(target, mode="r") as graph:
         lines = graph.export(branch, at=at, types=types or None)
         if path is None:
             for data, _ in _line_blocks(lines):
                 output.raw(data)
             return
         rows = 0
-        with whole_file(path) as file, Line(quiet=flags.quiet) as line:
+        with atomic_file(path) as file, Line(quiet=flags.quiet) as line:
             for data, count in _line_blocks(lines):
                 file.write(data)
                 rows += count
@@ -50,7 +50,7 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
 
 
 def _line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
-    """Some lines as the bytes of a file, and how many they are."""
+    """Join the lines into blocks of bytes. Yields each block with its number of lines."""
     while block := list(islice(lines, _LINES_AT_ONCE)):
         yield ("\n".join(block) + "\n").encode(), len(block)
 
@@ -58,18 +58,16 @@ def _line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option(
-    "--branch", help="Copy only what this branch shows; it becomes the copy's main. Every branch is copied unless told otherwise."
-)
+@click.option("--branch", help="Copy only this branch, as the main branch of the copy. By default every branch is copied.")
 @json_flag
 @global_flags
 @click.pass_obj
 def copy(flags: Flags, *, source: str, target: str, branch: str | None, as_json: bool) -> None:
-    """Copy a graph, with its branches and without its history, to an empty place."""
-    there = resolve(flags, "copy", COPYING, uri=source, spelled="SOURCE")
-    place = resolve(flags, "copy", COPYING, uri=target, spelled="TARGET")
+    """Copy a graph, with its branches and without its history, to an empty location."""
+    there = resolve(flags, "copy", COPY, uri=source, spelled="SOURCE")
+    place = resolve(flags, "copy", COPY, uri=target, spelled="TARGET")
     echo_write(Target(place.uri, flags), "copy")
-    with opened(there, mode="r") as graph:
+    with open_graph(there, mode="r") as graph:
         made = graph.copy_to(place.uri, branch=branch, storage_options=flags.storage_options)
     info = made.info()
     if as_json:
@@ -85,19 +83,19 @@ _MOST: Final = 2**63 - 1
 @click.group()
 @global_flags
 def blob() -> None:
-    """Read Blob properties, one at a time."""
+    """Read one Blob property."""
 
 
 def _selector(command: F) -> F:
-    """Which blob of which graph, and when."""
+    """Add the arguments and options that select one blob of one snapshot."""
     for part in (
         click.argument("entity", type=click.Choice(["node", "edge"])),
         click.argument("type_", metavar="TYPE"),
         click.argument("id_", metavar="ID"),
         click.argument("property_", metavar="PROPERTY"),
         click.option("--uri", metavar="URI", help="The graph."),
-        click.option("--branch", help="The branch to read; main unless told otherwise."),
-        click.option("--snapshot", metavar="COMMIT_ID", help="Main as it was at this commit, instead of a branch as it is."),
+        click.option("--branch", help="The branch to read.  [default: main]"),
+        click.option("--snapshot", metavar="COMMIT_ID", help="The commit to read, instead of the newest commit of a branch."),
     )[::-1]:
         command = part(command)
     return command
@@ -105,8 +103,8 @@ def _selector(command: F) -> F:
 
 @blob.command("get")
 @_selector
-@click.option("--offset", type=click.IntRange(0, _MOST), default=0, help="Where to begin, in bytes.")
-@click.option("--length", type=click.IntRange(1, _MOST), help="How many bytes at most; all that follow unless told otherwise.")
+@click.option("--offset", type=click.IntRange(0, _MOST), default=0, help="The first byte to read.")
+@click.option("--length", type=click.IntRange(1, _MOST), help="The maximum number of bytes. By default the rest of the blob.")
 @click.option("--out", type=PATH, metavar="PATH", help="Write to a file instead of stdout.")
 @global_flags
 @click.pass_obj
@@ -124,20 +122,20 @@ def blob_get(
     length: int | None,
     out: Path | None,
 ) -> None:
-    """Print the bytes of a blob, as they are."""
+    """Print the bytes of a blob, unchanged."""
     end = None if length is None else offset + length
     if end is not None and end > _MOST:
         raise click.UsageError(f"--offset {offset} and --length {length} end beyond any blob")
     target = resolve(flags, "blob get", HISTORY, uri=uri, spelled="--uri")
-    with opened(target, mode="r") as graph:
+    with open_graph(target, mode="r") as graph:
         found = graph.blob(entity, type_, id_, property_, branch=_branch_of(branch, snapshot), at=snapshot)
         parts = _parts(found, offset, end)
         if out is None:
             for part in parts:
                 output.raw(part)
             return
-        first = next(parts)  # before the file is touched
-        with whole_file(out) as file:
+        first = next(parts)  # a failing read must leave an existing file as it is
+        with atomic_file(out) as file:
             file.write(first)
             for part in parts:
                 file.write(part)
@@ -160,10 +158,10 @@ def blob_stat(
     snapshot: str | None,
     as_json: bool,
 ) -> None:
-    """Print the size and the tag of a blob. No byte of it is read."""
+    """Print the size and the etag of a blob. The blob itself is not read."""
     target = resolve(flags, "blob stat", HISTORY, uri=uri, spelled="--uri")
     on = _branch_of(branch, snapshot)
-    with opened(target, mode="r") as graph:
+    with open_graph(target, mode="r") as graph:
         resolved = graph.snapshot(on, at=snapshot).commit_id
         found = graph.blob(entity, type_, id_, property_, branch=on, at=resolved)
     selector = {"entity": entity, "type": type_, "id": id_, "property": property_}
@@ -182,7 +180,7 @@ def _branch_of(branch: str | None, snapshot: str | None) -> str:
 
 
 def _parts(found: Blob, start: int, end: int | None) -> Iterator[bytes]:
-    """The bytes asked for, some megabytes a time; one part at least, which may be empty."""
+    """Yield the requested bytes in parts of 4 MiB. Yields at least one part, which may be empty."""
     stop = found.size if end is None else min(end, found.size)
     yield found.read(start, min(start + _BYTES_AT_ONCE, stop) if start < stop else None)
     for at in range(start + _BYTES_AT_ONCE, stop, _BYTES_AT_ONCE):

@@ -1,8 +1,8 @@
-"""The engine, loaded without pandas.
+"""Importing the engine -> the same modules, without pandas.
 
-pyarrow looks for pandas while Lance is imported, and if it is installed that takes as long as all the rest. No command shows a data
-frame; so here, in a process that is ours, pyarrow does not find it. What asks for pandas later gets it. Commands that run Spark leave
-things as they are.
+pyarrow imports pandas, if it is installed, while Lance is imported. That takes as long as the rest of the import. No command shows a
+data frame, so the command line hides pandas from pyarrow while it imports the engine. Later imports of pandas work. Commands that run
+Spark do not hide pandas.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 
-class _Hidden:
-    """An import of pandas fails as if it were not installed."""
+class _PandasBlocker:
+    """An import hook that makes `import pandas` fail as if pandas were not installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name == "pandas":
@@ -27,13 +27,13 @@ class _Hidden:
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Inside this block pyarrow may be imported, and finds no pandas."""
+    """Hide pandas inside this block. Does nothing if pyarrow or pandas is loaded already."""
     if "pyarrow" in sys.modules or "pandas" in sys.modules:
         yield
         return
-    hidden = _Hidden()
-    sys.meta_path.insert(0, hidden)
+    blocker = _PandasBlocker()
+    sys.meta_path.insert(0, blocker)
     try:
         yield
     finally:
-        sys.meta_path.remove(hidden)
+        sys.meta_path.remove(blocker)

@@ -1,4 +1,4 @@
-"""Paths given on the command line -> their text; and a file that replaces its path only when it is complete."""
+"""A path of the command line -> its text, and language errors drawn in that text; an output path -> a file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, LanguageError
 from omnigraph.ids import new_hex16
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def read_source(path: Path, *, what: str) -> Source:
-    """The text of a file, under the name the user gave it, without a byte order mark. `what` is what the file should hold."""
-    from omnigraph.lang import Source  # here: help must not load the compiler
+    """Read a text file. A byte order mark is removed. `what` is the noun for the file in messages."""
+    from omnigraph.lang import Source  # here: `--help` must not load the compiler
 
     try:
         return Source(path.read_text("utf-8-sig"), str(path))
@@ -36,8 +36,20 @@ def _unreadable(path: Path, what: str, why: str) -> InvalidInput:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to. It replaces `path` after all of it was flushed, and is removed when that fails."""
+def draw_errors(source: Source) -> Iterator[None]:
+    """Render language errors with their line of `source`, under the name that the user gave it."""
+    from omnigraph.lang import render
+
+    try:
+        yield
+    except LanguageError as error:
+        error.rendered = render(error, source)
+        raise
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path`. It replaces `path` after a flush, or is removed if the block fails."""
     staged = path.parent / f".{path.name}.{new_hex16()}.tmp"
     try:
         if path.is_dir():

@@ -1,11 +1,11 @@
-"""`omnigraph branch`, `commit` and `snapshot`: branches made, listed and removed; commits; what a branch shows, table by table."""
+"""`omnigraph branch`, `commit` and `snapshot`: a graph -> its branches, commits and table versions; branches created and deleted."""
 
 from __future__ import annotations
 
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.scope import DATA, HISTORY, Flags, Target, confirm, echo_write, global_flags, json_flag, opened, resolve
+from omnigraph.cli.scope import DATA, HISTORY, Flags, Target, confirm, echo_write, global_flags, json_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document
 
 _graph = click.option("--uri", metavar="URI", help="The graph.")
@@ -14,21 +14,21 @@ _graph = click.option("--uri", metavar="URI", help="The graph.")
 @click.group()
 @global_flags
 def branch() -> None:
-    """Make, list and remove branches."""
+    """Create, list and delete branches."""
 
 
 @branch.command("create")
 @click.argument("name")
-@click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch it starts as.")
+@click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
 @_graph
 @json_flag
 @global_flags
 @click.pass_obj
 def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
-    """Make a branch. Nothing is copied."""
+    """Create a branch. No data is copied."""
     target = _target(flags, uri)
     echo_write(target, "branch create")
-    with opened(target, mode="rw") as graph:
+    with open_graph(target, mode="rw") as graph:
         made = graph.branches.create(name, from_=from_)
     if as_json:
         output.document({"uri": target.uri, "from": from_, "name": made, "actor_id": flags.actor})
@@ -43,7 +43,7 @@ def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_js
 @click.pass_obj
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
-    with opened(_target(flags, uri), mode="r") as graph:
+    with open_graph(_target(flags, uri), mode="r") as graph:
         names = sorted(graph.branches.list())
     if as_json:
         output.document({"branches": names})
@@ -59,11 +59,11 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 @global_flags
 @click.pass_obj
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
-    """Remove a branch and the versions of tables that only it has."""
+    """Delete a branch and the table versions that only it uses."""
     target = _target(flags, uri)
     echo_write(target, "branch delete")
     confirm(target, "branch delete", as_json=as_json)
-    with opened(target, mode="rw") as graph:
+    with open_graph(target, mode="rw") as graph:
         graph.branches.delete(name)
     if as_json:
         output.document({"uri": target.uri, "name": name, "actor_id": flags.actor})
@@ -78,18 +78,18 @@ def _target(flags: Flags, uri: str | None) -> Target:
 @click.group()
 @global_flags
 def commit() -> None:
-    """Look at the history of a graph."""
+    """Show the history of a graph."""
 
 
 @commit.command("list")
 @click.argument("uri", required=False)
-@click.option("--branch", default="main", show_default=True, help="Whose history.")
+@click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
 @json_flag
 @global_flags
 @click.pass_obj
 def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Print the commits of a branch, the newest first."""
-    with opened(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
+    """Print the commits of a branch, newest first."""
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         commits = graph.commits(branch)
     if as_json:
         output.document({"commits": [commit_document(found) for found in commits]})
@@ -107,7 +107,7 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 @click.pass_obj
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
     """Print one commit, of any branch."""
-    with opened(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
         found = graph.commit(commit_id)
     if as_json:
         output.document(commit_document(found))
@@ -117,16 +117,16 @@ def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool)
 
 @click.command()
 @click.argument("uri", required=False)
-@click.option("--branch", default="main", show_default=True, help="The branch to look at.")
+@click.option("--branch", default="main", show_default=True, help="The branch to show.")
 @json_flag
 @global_flags
 @click.pass_obj
 def snapshot(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Print which version of every table a branch shows, and how much is in it."""
+    """Print the version and the row count of every table of a branch."""
     target = resolve(flags, "snapshot", DATA, uri=uri)
     from omnigraph.manifest.model import FORMAT
 
-    with opened(target, mode="r") as graph:
+    with open_graph(target, mode="r") as graph:
         found = snapshot_document(graph.snapshot(branch), format_number=FORMAT)
     if as_json:
         output.document(found)

@@ -1,4 +1,4 @@
-"""Arguments -> one command, its exit code, and errors as a line a person can act on. Imports nothing heavy."""
+"""Arguments -> one command, its exit code, and error messages. Imports neither the engine nor the compiler."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.history import branch, commit, snapshot
-from omnigraph.cli.lint import lint
 from omnigraph.cli.load import load
-from omnigraph.cli.mutate import mutate
-from omnigraph.cli.query import query
+from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
@@ -29,8 +27,8 @@ from omnigraph.store.leaving import wait_for_work
 
 INTERRUPTED = 130
 LEGEND = """\b
-What commands reach:
-  any     a graph, wherever it is   query, mutate, load, export, blob, schema,
+What commands access:
+  any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, commit, snapshot, ensure-indices,
                                     spark
   direct  a graph's storage         init, copy, info, verify, recovery
@@ -55,27 +53,27 @@ for _command in _COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and end the process with its exit code."""
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
-    except BaseException:  # noqa: BLE001  # not an error of ours nor a bug of ours: the interpreter's own words for it
+    except BaseException:  # noqa: BLE001  # neither our error nor a bug, such as SystemExit: print it as the interpreter does
         sys.excepthook(*sys.exc_info())
         code = 1
     _leave(code)
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process once everything is told and written, without taking the interpreter down.
+    """Run the exit handlers, flush the streams and end the process without finalizing the interpreter.
 
-    The threads of Lance and Arrow live as long as the process. One that meets an interpreter that goes down aborts it, after its
-    work. A read that ran out of time is not waited for either: whoever set a limit need not wait for it.
+    The threads of Lance and Arrow live as long as the process. A thread that calls into a finalizing interpreter aborts the process.
+    A read that exceeded its timeout is not awaited.
     """
     try:
         atexit.unregister(wait_for_work)
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
-                with suppress(OSError, ValueError):  # nobody listens any more: `run` has said so where it can be said
+                with suppress(OSError, ValueError):  # the reader is gone; `run` has reported it if it could
                     stream.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -84,9 +82,9 @@ def _leave(code: int) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """The edge: whatever happens below becomes an exit code and a message, never a traceback (unless --verbose)."""
+    """Run one command. Every failure becomes an exit code and a message. A traceback is printed only with --verbose."""
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("omnigraph").setLevel(logging.WARNING)  # our own are for who asked: an index that is damaged, say
+    logging.getLogger("omnigraph").setLevel(logging.WARNING)  # our warnings concern the user: a damaged index, for example
     as_json = "--json" in arguments
     try:
         _refuse_bytes(arguments)
@@ -100,21 +98,21 @@ def run(arguments: list[str]) -> int:
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code
-    except output.Unheard as lost:
-        output.unheard(lost)
+    except output.OutputError as failed:
+        output.output_failure(failed)
         return 1
     except OmniGraphError as error:
         log.debug("failed", exc_info=True)
         output.failure(error, as_json=as_json)
         return status_of(error).exit_code
-    except Exception as error:  # the edge: our own mistakes end here too
+    except Exception as error:  # a bug
         log.debug("failed", exc_info=True)
         output.unexpected(error)
         return 1
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:
-    """What is not text cannot be a name, an actor or a place; refused here, once, for all commands."""
+    """Refuse arguments that are not UTF-8 text, for all commands: names, actors and URIs are text."""
     for argument in arguments:
         try:
             argument.encode()

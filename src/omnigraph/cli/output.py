@@ -1,4 +1,4 @@
-"""Values -> text on stdout; notes and errors -> text (and one JSON object, when asked for) on stderr. Only this module prints results."""
+"""Values -> text on stdout; notes and errors -> text on stderr, and with --json one JSON object. Only this module prints results."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ from typing import Final
 from omnigraph.errors import Kind, LanguageError, OmniGraphError
 
 
-class Unheard(Exception):
-    """Stdout takes no more: a pipe that nobody reads, a full disk."""
+class OutputError(Exception):
+    """A write to stdout failed: the reader closed the pipe, or the disk is full."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(cause.strerror)
-        self.reader_left: Final = isinstance(cause, BrokenPipeError)
+        self.is_closed_pipe: Final = isinstance(cause, BrokenPipeError)
 
 
 def line(text: str) -> None:
-    _put(_in_alphabet(_plain(text)))
+    _put(_encodable(_escaped(text)))
 
 
 def fields(values: Mapping[str, object]) -> None:
-    """`key: value` lines; what is None is left out."""
+    """Print `key: value` lines. Values of None are omitted."""
     for key, value in values.items():
         if value is not None:
             line(f"{key}: {('no', 'yes')[value] if isinstance(value, bool) else value}")
 
 
 def document(value: Mapping[str, object]) -> None:
-    """One JSON document, indented, on stdout."""
+    """Print one JSON document, indented."""
     _put(json.dumps(value, indent=2, default=str))
 
 
 def raw(data: bytes) -> None:
-    """Bytes that are a result themselves: neither escaped nor put into a terminal's alphabet."""
-    with _heard():
+    """Write bytes to stdout, neither escaped nor encoded."""
+    with _wrap_output_errors():
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
 
 
 def lines(text: str) -> None:
-    """A text of several lines, each made plain."""
+    """Print a text of several lines, each escaped."""
     for one in text.splitlines():
         line(one)
 
 
 def compact(value: Mapping[str, object]) -> None:
-    """One JSON object on one line."""
+    """Print one JSON object on one line."""
     _put(json.dumps(value, separators=(",", ":"), default=str))
 
 
 def verbatim(text: str) -> None:
-    """A line for programs, whose bytes are their own: nothing is made plain."""
-    _put(_in_alphabet(text))
+    """Print a line for programs. Control characters are not escaped."""
+    _put(_encodable(text))
 
 
 def flush() -> None:
-    """Now, and not when the interpreter ends, where a failure could no longer be told."""
+    """Flush stdout. A failure at interpreter exit could not be reported."""
     if sys.stdout is not None:
-        with _heard():
+        with _wrap_output_errors():
             sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """For the person at the terminal: not a result."""
-    print(_plain(text), file=sys.stderr)
+    """Print a message to stderr. It is not a result."""
+    print(_escaped(text), file=sys.stderr)
 
 
 def ask(question: str) -> str:
-    """The answer of the person at the terminal; "" when there is none."""
-    print(_plain(question), end=" ", file=sys.stderr, flush=True)
+    """Print a question to stderr and read the answer from stdin. Returns "" at the end of input."""
+    print(_escaped(question), end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline()
 
 
@@ -82,7 +82,7 @@ def error(message: str) -> None:
 
 
 def failure(failed: OmniGraphError, *, as_json: bool) -> None:
-    """An error for a person, with the place in the text if it has one; and with --json for a program too."""
+    """Print an error, with its position in the text if it has one. With --json, print it as a JSON object as well."""
     error(str(failed))
     for added in getattr(failed, "__notes__", ()):
         note(f"  {added}")
@@ -91,35 +91,35 @@ def failure(failed: OmniGraphError, *, as_json: bool) -> None:
 
 
 def usage(message: str, *, as_json: bool) -> None:
-    """The command line itself was wrong, and a person has been told: with --json a program is told too."""
+    """Print a usage error as a JSON object. Click has printed the text."""
     if as_json:
         _machine_error(message, Kind.INVALID_ARGUMENT, {}, {})
 
 
 def unexpected(failed: Exception) -> None:
-    """A mistake of ours: no traceback for somebody who cannot mend it."""
+    """Report a bug. The traceback is printed only with --verbose."""
     error(f"unexpected {type(failed).__name__}: {failed}")
-    note("This is a bug in omnigraph. Please report it, with what --verbose says.")
+    note("This is a bug in omnigraph. Please report it, with the output of --verbose.")
 
 
-def unheard(lost: Unheard) -> None:
-    """The command was done. Behind `| head` nobody needs to be told."""
-    if not lost.reader_left:
-        error(f"done, but the result could not be written to stdout: {lost}")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter's last flush fails once more
+def output_failure(failed: OutputError) -> None:
+    """Report that the command succeeded and its result was not written. A closed pipe, as with `| head`, is not reported."""
+    if not failed.is_closed_pipe:
+        error(f"done, but the result could not be written to stdout: {failed}")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the flush at exit fails again
 
 
 def _put(text: str) -> None:
-    with _heard():
+    with _wrap_output_errors():
         print(text)
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def _wrap_output_errors() -> Iterator[None]:
     try:
         yield
     except OSError as failed:
-        raise Unheard(failed) from failed
+        raise OutputError(failed) from failed
 
 
 def _machine_error(message: str, kind: Kind, facts: Mapping[str, object], place: Mapping[str, object]) -> None:
@@ -127,33 +127,33 @@ def _machine_error(message: str, kind: Kind, facts: Mapping[str, object], place:
 
 
 def _place(failed: OmniGraphError) -> dict[str, object]:
-    """What a language error knows besides: the code of the language reference, and where the text is wrong."""
+    """Return the code and the position of a language error. Empty for other errors."""
     if not isinstance(failed, LanguageError):
         return {}
     line, column = failed.position or (None, None)
     return {"code": failed.code, "line": line, "column": column}
 
 
-def _plain(text: str) -> str:
-    """One line that moves no cursor, whatever somebody put into a name."""
+def _escaped(text: str) -> str:
+    """Escape control characters, so that a name in the data cannot control the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _in_alphabet(text: str) -> str:
-    """Stdout may not have all letters; stderr escapes those it lacks by itself."""
+def _encodable(text: str) -> str:
+    """Escape the characters that the encoding of stdout lacks. Python does this for stderr only."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 FORMATS: Final = ("table", "kv", "csv", "jsonl", "json")
 WIDEST: Final = 60
-"""A longer cell is cut in a table."""
+"""Tables truncate longer cells."""
 NARROWEST: Final = 8
 NO_ROWS: Final = "(no rows)"
 
 
-def printed(form: str, headline: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """The lines of `form`, which is `table`, `kv` or `csv`."""
+def format_rows(form: str, headline: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Yield the rows as lines of `form`, which is `table`, `kv` or `csv`."""
     if form == "csv":
         yield from _csv(columns, rows)
         return
@@ -167,7 +167,7 @@ def printed(form: str, headline: str, columns: Sequence[str], rows: Sequence[Seq
 
 
 def _cell(value: object) -> str:
-    """A text as it is, everything else as JSON spells it."""
+    """Return a text unchanged and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""How far long work is -> one line on stderr that is drawn over itself; nothing at all unless a person is watching."""
+"""The progress of a command -> one line on stderr that is drawn over itself. Nothing is drawn unless stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ERASE: Final = "\r\x1b[2K"
 
 
 class Line:
-    """A line of progress. It is erased when the work ends: results stand alone."""
+    """A line of progress. It is erased at the end of the block."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr is not None and sys.stderr.isatty()
@@ -31,7 +31,7 @@ class Line:
         return time.monotonic() - self._began
 
     def draw(self, text: str) -> None:
-        """Show this now, unless something was shown a moment ago."""
+        """Draw the text, at most ten times a second."""
         now = time.monotonic()
         if self._shown and now - self._drawn >= _SECONDS_BETWEEN:
             self._drawn = now

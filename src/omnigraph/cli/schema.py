@@ -1,4 +1,4 @@
-"""`omnigraph init` and `schema`: a schema file -> a new graph; the schema of a graph shown, checked, planned and changed."""
+"""`omnigraph init` and `schema`: a schema file -> a new graph, a check, a plan, or a changed schema; a graph -> its schema."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.engine import without_pandas
+from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.scope import (
-    BIRTH,
     DATA,
     DIRECT,
+    INIT,
     LOCAL,
     PATH,
     Flags,
@@ -21,7 +22,7 @@ from omnigraph.cli.scope import (
     echo_write,
     global_flags,
     json_flag,
-    opened,
+    open_graph,
     resolve,
 )
 
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import Step
 
 _uri = click.argument("uri", required=False)
-_file = click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The schema that is wanted (.pg).")
-_loss = click.option("--allow-data-loss", is_flag=True, help="What is dropped goes with its past, and cannot be read at older commits.")
-_branch = click.option("--branch", default="main", show_default=True, help="The branch whose schema it is.")
+_file = click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The new schema (.pg).")
+_loss = click.option("--allow-data-loss", is_flag=True, help="Delete dropped data at once. It cannot be read at older commits.")
+_branch = click.option("--branch", default="main", show_default=True, help="The branch that has the schema.")
 
 
 @click.group()
 @global_flags
 def schema() -> None:
-    """Look at schemas, and change the one of a graph."""
+    """Show, check and change schemas."""
 
 
 @schema.command("check")
@@ -47,7 +48,7 @@ def schema() -> None:
 @global_flags
 @click.pass_obj
 def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
-    """Say whether a schema file has a meaning, and if not, where it goes wrong."""
+    """Check a schema file, and print the position of an error."""
     admit(flags, "schema check", LOCAL)
     catalog = catalog_of(file)
     counts = {"interfaces": len(catalog.interfaces), "nodes": len(catalog.nodes), "edges": len(catalog.edges)}
@@ -64,8 +65,8 @@ def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
 @global_flags
 @click.pass_obj
 def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Print the accepted schema of a branch, as it was written."""
-    with opened(resolve(flags, "schema show", DATA, uri=uri), mode="r") as graph:
+    """Print the schema of a branch, as it was written."""
+    with open_graph(resolve(flags, "schema show", DATA, uri=uri), mode="r") as graph:
         text = graph.schema_of(branch)
     if as_json:
         output.document({"schema_source": text})
@@ -86,13 +87,10 @@ schema.add_command(schema_show, "get")
 @global_flags
 @click.pass_obj
 def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
-    """Say what it would take to get to a schema. Changes nothing."""
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.texts import shown_in
-
+    """Print the steps that lead to a new schema. Changes nothing."""
     target = resolve(flags, "schema plan", DIRECT, uri=uri)
     wanted = read_source(schema_file, what="schema file")
-    with opened(target, mode="r") as graph, shown_in(wanted):
+    with open_graph(target, mode="r") as graph, draw_errors(wanted):
         planned = graph.plan_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
     if as_json:
         output.document({"uri": target.uri, "supported": planned.supported, **_step_documents(planned.steps)})
@@ -111,16 +109,13 @@ def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_
 @global_flags
 @click.pass_obj
 def schema_apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
-    """Make a schema the accepted one of a branch, in one commit, or refuse and change nothing."""
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.texts import shown_in
-
+    """Change the schema of a branch, in one commit. An unsupported change is refused."""
     target = resolve(flags, "schema apply", DATA, uri=uri)
     wanted = read_source(schema_file, what="schema file")
     echo_write(target, "schema apply")
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
-    with opened(target, mode="rw") as graph, shown_in(wanted):
+    with open_graph(target, mode="rw") as graph, draw_errors(wanted):
         done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
     if as_json:
         facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}
@@ -132,9 +127,8 @@ def schema_apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data
 
 
 def catalog_of(file: Path) -> Catalog:
-    """The meaning of a schema file, or the error with its place drawn."""
-    from omnigraph.catalog import build_catalog  # here and below: the compiler is not needed to print help
-    from omnigraph.cli.files import read_source
+    """Compile a schema file. Errors are drawn with their position."""
+    from omnigraph.catalog import build_catalog  # here and below: `--help` must not load the compiler
     from omnigraph.ids import new_hex16
     from omnigraph.lang import located, parse_schema
 
@@ -166,16 +160,13 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
 @global_flags
 @click.pass_obj
 def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
-    """Make a graph at URI, a place that holds none."""
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.texts import shown_in
-
-    target = resolve(flags, "init", BIRTH, uri=uri)
+    """Create a graph at URI, a new or empty location."""
+    target = resolve(flags, "init", INIT, uri=uri)
     schema = read_source(schema_file, what="schema file")
     with without_pandas():
-        from omnigraph.graph import init as make  # after the cheap ways to fail
+        from omnigraph.graph import init as make  # after the cheap checks
 
-    with shown_in(schema):
+    with draw_errors(schema):
         graph = make(target.uri, schema=schema.text, storage_options=flags.storage_options)
     if as_json:
         output.document({"uri": target.uri, "graph_id": graph.info().graph_id})

@@ -1,4 +1,4 @@
-"""Flags at any level of the command line -> one frozen `Flags`; with the arguments -> the one graph a command works on."""
+"""Global flags, at any level of the command line -> one frozen `Flags`; flags and arguments -> the graph of a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATH: Final = click.Path(path_type=Path)
 
 
 class Flags(NamedTuple):
-    """What was said to the whole program. `None` is "not said", which is not the same as an empty text."""
+    """The global flags. None means that the flag was not given; an empty text is a value."""
 
     store: str | None = None
     actor: str | None = None
@@ -36,7 +36,7 @@ class Flags(NamedTuple):
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """A context inherits the flags of the one around it, so that a flag may stand at any level."""
+    """Store a flag in the context. A context inherits the flags of its parent, so a flag is accepted at any level."""
     name = str(parameter.name)
     if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
         context.obj = context.obj._replace(**{name: value})
@@ -62,24 +62,24 @@ def _flag(*spellings: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa:
 
 
 _GLOBAL: Final = (
-    _flag("--store", metavar="URI", help="The graph's storage: a folder, file:// or s3://bucket/prefix."),
-    _flag("--as", "actor", metavar="ACTOR", help="Who writes."),
+    _flag("--store", metavar="URI", help="The storage of the graph: a directory, file:// or s3://bucket/prefix."),
+    _flag("--as", "actor", metavar="ACTOR", help="The actor that is recorded in commits."),
     _flag(
         "--storage-option",
         "storage_options",
         metavar="KEY=VALUE",
         multiple=True,
         callback=_remember_options,
-        help="A setting of the object store, over the AWS_* variables. May be given many times.",
+        help="A setting of the object store. Overrides the AWS_* variables. May be repeated.",
     ),
-    _flag("--yes", is_flag=True, help="Consent to destructive work on a graph that is not on this machine."),
-    _flag("--quiet", is_flag=True, help="Do not say which graph is written to."),
-    _flag("--verbose", is_flag=True, callback=_be_verbose, help="Log what happens to stderr."),
+    _flag("--yes", is_flag=True, help="Confirm a destructive command on a remote graph."),
+    _flag("--quiet", is_flag=True, help="Do not print the graph that is written to."),
+    _flag("--verbose", is_flag=True, callback=_be_verbose, help="Log to stderr."),
 )
 
 
 def global_flags(command: F) -> F:
-    """Every group and command takes them all; `scope` refuses those that do not apply."""
+    """Add the global flags. Every group and command accepts them; `admit` refuses those that do not apply."""
     for option in reversed(_GLOBAL):
         command = option(command)
     return command
@@ -90,7 +90,7 @@ def json_flag(command: F) -> F:
 
 
 class Capability(NamedTuple):
-    """What a command reaches: its phrase in messages, the flags it takes, and a way out for one it does not take."""
+    """What a command accesses: its name in messages, the flags it takes, and a hint for a flag it does not take."""
 
     phrase: str
     takes: frozenset[str]
@@ -98,10 +98,10 @@ class Capability(NamedTuple):
 
 
 DATA: Final = Capability("data", frozenset({"--store", "--as", "--storage-option"}), "leave it out")
-HISTORY: Final = Capability("data", frozenset({"--store", "--storage-option"}), "reading has no actor: leave it out")
+HISTORY: Final = Capability("data", frozenset({"--store", "--storage-option"}), "a read has no actor: leave it out")
 DIRECT: Final = Capability("direct (storage-native)", frozenset({"--store", "--storage-option"}), "pass a storage URI")
-BIRTH: Final = Capability("direct (storage-native)", frozenset({"--storage-option"}), "pass a storage URI, as the argument")
-COPYING: Final = Capability(
+INIT: Final = Capability("direct (storage-native)", frozenset({"--storage-option"}), "pass a storage URI, as the argument")
+COPY: Final = Capability(
     "direct (storage-native)", frozenset({"--as", "--storage-option"}), "give both graphs as arguments, SOURCE and TARGET"
 )
 LOCAL: Final = Capability("local", frozenset(), "it does not address a graph: leave it out")
@@ -114,7 +114,7 @@ _ADDRESSES: Final = {
 
 
 class Target(NamedTuple):
-    """One graph, as it was addressed."""
+    """The graph of a command, and the global flags."""
 
     uri: str
     flags: Flags
@@ -125,10 +125,10 @@ class Target(NamedTuple):
 
 
 def admit(flags: Flags, command: str, capability: Capability) -> None:
-    """Refuse a flag that means nothing to a command, instead of leaving it unheard."""
+    """Refuse a flag that does not apply to a command. It is never ignored."""
     given = {"--store": flags.store is not None, "--as": flags.actor is not None, "--storage-option": bool(flags.storage_options)}
-    for flag, said in given.items():
-        if said and flag not in capability.takes:
+    for flag, present in given.items():
+        if present and flag not in capability.takes:
             raise InvalidInput(
                 Kind.INVALID_ARGUMENT,
                 f"{flag} ({_ADDRESSES[flag]}) does not apply to `{command}`, a {capability.phrase} command; {capability.hint}",
@@ -138,7 +138,7 @@ def admit(flags: Flags, command: str, capability: Capability) -> None:
 
 
 def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | None = None, spelled: str | None = "URI") -> Target:
-    """The graph a command works on. `uri` came with the command itself, in a place `spelled` so in its usage (None: nowhere)."""
+    """Return the graph of a command. `uri` is its own argument; `spelled` is the name of that argument (None if it has none)."""
     admit(flags, command, capability)
     if uri is not None and flags.store is not None:
         raise InvalidInput(
@@ -152,15 +152,15 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
             f"{place} is the address of a server (for --server, which this release does not have), and this needs direct storage access: "
-            "give a folder, file:// or s3://bucket/prefix",
+            "give a directory, file:// or s3://bucket/prefix",
             uri=place,
         )
     return Target(place, flags)
 
 
 @contextmanager
-def opened(target: Target, *, mode: Mode, for_spark: bool = False) -> Iterator[Graph]:
-    """The graph, open. An error that does not name it itself gets a note of which graph it was."""
+def open_graph(target: Target, *, mode: Mode, for_spark: bool = False) -> Iterator[Graph]:
+    """Open the graph. An error that does not name the graph gets a note that does."""
     with nullcontext() if for_spark else without_pandas():
         from omnigraph.graph import open_
 
@@ -173,19 +173,19 @@ def opened(target: Target, *, mode: Mode, for_spark: bool = False) -> Iterator[G
 
 
 def echo_write(target: Target, command: str) -> None:
-    """Say what is about to be written to: the wrong graph is the most expensive typing error."""
+    """Print the graph that is about to be written to, so that a wrong URI is noticed."""
     if not target.flags.quiet:
         output.note(f"omnigraph {command} → {target.uri} (direct, {'local' if target.is_local else 'remote'})")
 
 
 def confirm(target: Target, command: str, *, as_json: bool) -> None:
-    """Ask before destroying what others may use. Where nobody can answer, only `--yes` is an answer."""
+    """Ask before a destructive command on a remote graph. Without a terminal, require `--yes`."""
     if target.is_local or target.flags.yes:
         return
     if as_json or sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInput(
             Kind.INVALID_ARGUMENT, f"refusing destructive `{command}` on {target.uri} without consent; pass --yes", uri=target.uri
         )
-    answer = output.ask(f"`{command}` on {target.uri} cannot be undone. Go on? [y/N]")
+    answer = output.ask(f"`{command}` on {target.uri} cannot be undone. Continue? [y/N]")
     if answer.strip().lower() not in ("y", "yes"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"`{command}` on {target.uri} was not confirmed; nothing was done", uri=target.uri)

@@ -1,4 +1,4 @@
-"""What the engine returns -> the documents that `--json` prints: names and units that programs rely on."""
+"""Values of the engine -> the documents that `--json` prints. Programs rely on their names and units."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def microseconds(moment: datetime) -> int:
-    """Since 1970, exactly: a float would lose some."""
+    """Return the microseconds since 1970. Integer arithmetic is exact; a float is not."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def commit_document(commit: Commit) -> Document:
-    """`graph_branch` is null on main."""
+    """Return the document of a commit. `graph_branch` is null on main."""
     first, merged = (*commit.parents, None, None)[:2]
     return {
         "graph_commit_id": commit.id,

@@ -1,4 +1,4 @@
-"""`omnigraph spark`: loads and exports on Apache Spark. Messages of Spark itself go to a file, which is named when Spark fails."""
+"""`omnigraph spark`: loads and exports on Apache Spark. Spark logs to a file, which is named if Spark fails."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.load import Wanted, land, loading_flags
-from omnigraph.cli.scope import DATA, Flags, global_flags, json_flag, opened, resolve
-from omnigraph.cli.spark_session import spark_session
+from omnigraph.cli.load import LoadRequest, loading_flags, run_load, spark_session
+from omnigraph.cli.scope import DATA, Flags, global_flags, json_flag, open_graph, resolve
 
 
 @click.group()
 @global_flags
 def spark() -> None:
-    """Bulk work on Apache Spark. Needs the extra `spark` and Java 17 or newer."""
+    """Load and export on Apache Spark. Needs the extra `spark` and Java 17 or newer."""
 
 
 @spark.command("load")
@@ -25,8 +24,8 @@ def spark() -> None:
     required=True,
     multiple=True,
     metavar="FILE",
-    help="NDJSON (plain, gzip or zstd), as often as there are files, or TYPE=FILE for one type's Parquet or CSV, as often as there are "
-    "types. All executors must see them under these paths.",
+    help="NDJSON (plain, gzip or zstd), or TYPE=FILE for Parquet or CSV of one type. May be repeated. All executors must have access "
+    "to these paths.",
 )
 @loading_flags
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host. By default local[*].")
@@ -49,19 +48,17 @@ def spark_load(
 ) -> None:
     """Load files into a branch with Spark, in one commit."""
     target = resolve(flags, "spark load", DATA, uri=uri)
-    wanted = Wanted(data, mode, branch, from_, token, errors_file, report_errors, as_json, engine="spark", master=master)
-    land(flags, target, "spark load", wanted)
+    request = LoadRequest(data, mode, branch, from_, token, errors_file, report_errors, as_json, engine="spark", master=master)
+    run_load(flags, target, "spark load", request)
 
 
 @spark.command("export")
 @click.argument("uri", required=False)
-@click.option(
-    "--output", "folder", required=True, metavar="FOLDER", help="Where to write: empty, or not there yet; all executors reach it."
-)
-@click.option("--format", "format_", type=click.Choice(["ndjson", "parquet"]), default="ndjson", show_default=True, help="What to write.")
+@click.option("--output", "folder", required=True, metavar="FOLDER", help="A new or empty directory. All executors must have access to it.")
+@click.option("--format", "format_", type=click.Choice(["ndjson", "parquet"]), default="ndjson", show_default=True, help="The file format.")
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
-@click.option("--at", metavar="COMMIT_ID", help="This commit, of whatever branch, instead of the newest.")
-@click.option("--type", "types", multiple=True, metavar="NAME", help="Only the node and edge type of this name. May be given many times.")
+@click.option("--at", metavar="COMMIT_ID", help="The commit to export, of any branch. The default is the newest commit of the branch.")
+@click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, yarn. By default local[*].")
 @json_flag
 @global_flags
@@ -78,9 +75,9 @@ def spark_export(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Write one snapshot as a folder of files, one folder a type."""
+    """Write one snapshot to a directory, with one subdirectory for each type."""
     target = resolve(flags, "spark export", DATA, uri=uri)
-    with opened(target, mode="r", for_spark=True) as graph, spark_session(master) as running:
+    with open_graph(target, mode="r", for_spark=True) as graph, spark_session(master) as running:
         from omnigraph.spark import export as export_files
 
         options = flags.storage_options

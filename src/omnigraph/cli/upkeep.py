@@ -1,4 +1,4 @@
-"""`omnigraph ensure-indices`, `verify`, `recovery`, `info` and `version`: indexes built, a graph checked, and facts about it."""
+"""`omnigraph ensure-indices`, `verify`, `recovery`, `info` and `version`: a graph -> its indexes, findings, recoveries and facts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, echo_write, global_flags, json_flag, opened, resolve
+from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, echo_write, global_flags, json_flag, open_graph, resolve
 from omnigraph.cli.shapes import indexes_document, recovery_document
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @global_flags
 @click.pass_obj
 def ensure_indices(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Build the indexes that the schema asks for and the tables lack."""
+    """Build the indexes that the schema declares and the tables lack."""
     target = resolve(flags, "ensure-indices", DATA, uri=uri)
     echo_write(target, "ensure-indices")
-    with opened(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
         found = graph.ensure_indices(branch, on_progress=lambda progress: line.draw(_index_progress(progress)))
     if as_json:
         output.document({"uri": target.uri, **indexes_document(found)})
@@ -48,21 +48,21 @@ def _index_line(index: ColumnIndex) -> str:
     if index.reason is not None:
         return f"{line}: {index.reason.text}"
     if index.damage is not None:
-        return f"{line}: instead of a damaged one ({index.damage})"
+        return f"{line}: replaces a damaged index ({index.damage})"
     return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line
 
 
 @click.command()
 @click.argument("uri", required=False)
-@click.option("--deep", is_flag=True, help="Read every byte that a branch shows: rows, blobs, indexes, versions.")
+@click.option("--deep", is_flag=True, help="Read every byte that is visible on a branch: rows, blobs, indexes, versions.")
 @json_flag
 @global_flags
 @click.pass_context
 def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool) -> None:
-    """Check every branch and every table of a graph. Reads only."""
+    """Check every branch and every table of a graph. Writes nothing."""
     flags: Flags = context.obj
     target = resolve(flags, "verify", DIRECT, uri=uri)
-    with opened(target, mode="r") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="r") as graph, Line(quiet=flags.quiet) as line:
         findings = graph.verify(deep=deep, on_progress=lambda progress: line.draw(f"{progress.at} of {progress.of}: {progress.where}"))
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
@@ -79,7 +79,7 @@ def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool
 @click.group()
 @global_flags
 def recovery() -> None:
-    """Look at interrupted writes, and what became of them."""
+    """Show interrupted writes and how they were resolved."""
 
 
 @recovery.command("list")
@@ -88,8 +88,8 @@ def recovery() -> None:
 @global_flags
 @click.pass_obj
 def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
-    """Print the interrupted writes that somebody finished or undid, the newest first."""
-    with opened(resolve(flags, "recovery", DIRECT, uri=uri), mode="r") as graph:
+    """Print the interrupted writes that were completed or rolled back, newest first."""
+    with open_graph(resolve(flags, "recovery", DIRECT, uri=uri), mode="r") as graph:
         found = graph.recoveries()
     if as_json:
         output.document({"recoveries": [recovery_document(one) for one in found]})
@@ -110,8 +110,8 @@ def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 @global_flags
 @click.pass_obj
 def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
-    """Print where a graph is, its format, and how much it holds on main."""
-    with opened(resolve(flags, "info", DIRECT, uri=uri), mode="r") as graph:
+    """Print the location and format of a graph, and the row counts on main."""
+    with open_graph(resolve(flags, "info", DIRECT, uri=uri), mode="r") as graph:
         found = graph.info()
     facts = {
         "uri": found.uri,
@@ -129,11 +129,11 @@ def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     output.fields({**facts, **tables})
 
 
-STANDS_ON = ("pylance", "pyarrow", "obstore", "pyspark")
+DEPENDENCIES = ("pylance", "pyarrow", "obstore", "pyspark")
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the versions of what omnigraph stands on.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the versions of the dependencies.")
 @global_flags
 @click.pass_obj
 def version(flags: Flags, *, as_json: bool) -> None:
@@ -142,7 +142,7 @@ def version(flags: Flags, *, as_json: bool) -> None:
     if not as_json:
         output.line(f"omnigraph {__version__}")
         return
-    packages = {name: found for name in STANDS_ON if (found := _installed(name)) is not None}
+    packages = {name: found for name in DEPENDENCIES if (found := _installed(name)) is not None}
     output.document({"version": __version__, "python": platform.python_version(), "packages": packages})
 
 

@@ -1,8 +1,8 @@
 """Text -> tokens, for both languages, in one pass and linear time.
 
 Tokens are parallel lists rather than objects: a parser mostly compares kinds, and a query is parsed on every call.
-The kind of a punctuation mark is the mark itself. The lexer does not raise: what it cannot read becomes a last token
-of kind PROBLEM, so that the parser reports whichever error comes first in the text.
+The kind of a punctuation mark is the mark itself. The lexer does not raise. Text that is not a token becomes a last token
+of kind PROBLEM. The parser then reports whichever error comes first in the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LAST: Final = _KINDS.index(END)
 # Possessive quantifiers (`*+`) never give characters back, so that no input makes a match cost more than its length.
 _TOKEN: Final = re.compile(
     r"""
-    [ \t\r\n]*+ (?: (?: //[^\n]*+ | /\*(?s:.*?)\*/ ) [ \t\r\n]*+ )*+     # what may stand between tokens
+    [ \t\r\n]*+ (?: (?: //[^\n]*+ | /\*(?s:.*?)\*/ ) [ \t\r\n]*+ )*+     # whitespace and comments
     (?:
       ( [a-z_][A-Za-z0-9_]*+ )
     | ( -> | >= | <= | != | \.\. | [{}()\[\]:,.?<>=\-] )
@@ -73,7 +73,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 def lex(text: str) -> Tokens:
-    """Read tokens until the end of the text, or until something that is none."""
+    """Read tokens until the end of the text, or until a character that begins no token."""
     kinds: list[str] = []
     texts: list[str] = []
     starts: list[int] = []
@@ -90,13 +90,13 @@ def lex(text: str) -> Tokens:
             break
     if kinds[-1] == PROBLEM:
         return Tokens(kinds, texts, starts, ends, _problem(text, starts[-1]))
-    # What is missing at the end is shown right behind the last token, not below the file's last empty line.
+    # An error at the end points right behind the last token, not below the last empty line of the file.
     starts[-1] = ends[-1] = ends[-2] if len(ends) > 1 else 0
     return Tokens(kinds, texts, starts, ends, None)
 
 
 def _problem(text: str, start: int) -> Problem:
-    """What is wrong at a place where no token begins."""
+    """Describe the error at an offset where no token begins."""
     char = text[start]
     here = Span(start, start + 1)
     if char == '"':
@@ -117,7 +117,7 @@ _ESCAPES: Final = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def unescape(token: str, start: int) -> str | Problem:
-    """The value of a string token that stands at `start`, or what is wrong with its first bad escape."""
+    """The value of a string token at offset `start`, or the problem with its first unsupported escape."""
     if "\\" not in token:
         return token[1:-1]
     for match in _ESCAPE.finditer(token):

@@ -9,7 +9,7 @@ from omnigraph.lang.tree import Name, ParameterShape, Syntax
 
 
 class IntegerLiteral(Syntax, frozen=True):
-    """`7`, `-7`: within -2^63 .. 2^64 - 1. Above 2^63 - 1 it fits only U64, which is the checker's to say."""
+    """`7`, `-7`: within -2^63 .. 2^64 - 1. A value above 2^63 - 1 fits only U64; the checker enforces that."""
 
     value: int
 
@@ -45,7 +45,7 @@ class DateTimeLiteral(Syntax, frozen=True):
 
 
 class ListLiteral(Syntax, frozen=True):
-    """`[a, b]`, perhaps nested, perhaps of mixed types: the checker refuses those."""
+    """`[a, b]`. It may be nested or of mixed types; the checker rejects both."""
 
     items: tuple[Literal, ...] = ()
 
@@ -72,7 +72,7 @@ class Now(Syntax, frozen=True):
 
 
 Value = Literal | Variable | Now
-"""What a property may be matched with, compared with in a mutation, or set to."""
+"""A value that a property is matched with, compared with in a mutation, or set to."""
 
 
 class PropertyRef(Syntax, frozen=True):
@@ -103,7 +103,7 @@ class Bm25(Syntax, frozen=True):
 
 
 class Rrf(Syntax, frozen=True):
-    """`rrf(a, b, k)`: two rankings fused; without `k` the usual constant."""
+    """`rrf(a, b, k)`: two rankings fused. Without `k` the default constant is used."""
 
     first: Nearest | Bm25
     second: Nearest | Bm25
@@ -133,7 +133,7 @@ class MatchText(Syntax, frozen=True):
 
 
 TextSearch = Search | Fuzzy | MatchText
-"""The calls that may stand alone as a clause; compared with a Bool they are the left or right of a Filter."""
+"""The calls that may be a clause by themselves. Compared with a Bool they are one side of a Filter."""
 
 
 class AggregateFunction(StrEnum):
@@ -180,7 +180,7 @@ class PropertyMatch(Syntax, frozen=True):
 
 
 class Binding(Syntax, frozen=True):
-    """`$v: Type { matches }`; without matches there were no braces."""
+    """`$v: Type { matches }`. Without matches the braces are absent."""
 
     variable: Variable
     type_name: Name
@@ -188,14 +188,14 @@ class Binding(Syntax, frozen=True):
 
 
 class Hops(Syntax, frozen=True):
-    """`{low,high}` or `{low,}` after an edge: as written; which bounds are legal is the checker's to say."""
+    """`{low,high}` or `{low,}` after an edge, as written. The checker decides which bounds are legal."""
 
     low: int
     high: int | None = None
 
 
 class Traversal(Syntax, frozen=True):
-    """`$left $edge_variable:edge{hops} $right`, or `<edge>` when undirected. `edge` is spelled as written, case unfolded."""
+    """`$left $edge_variable:edge{hops} $right`, or `<edge>` when undirected. `edge` keeps its case as written."""
 
     left: Variable
     edge: Name
@@ -246,7 +246,7 @@ class Read(Syntax, frozen=True):
 
 
 class Assignment(Syntax, frozen=True):
-    """`property: value` in an insert or update. For edges `from` and `to` stand here too."""
+    """`property: value` in an insert or update. For edges, `from` and `to` are assignments too."""
 
     property: Name
     value: Value
@@ -300,7 +300,7 @@ class Parameter(Syntax, frozen=True):
 
 
 class Query(Syntax, frozen=True):
-    """`query name(parameters) @description("..") @instruction("..") { body }`. No parameter name comes twice."""
+    """`query name(parameters) @description("..") @instruction("..") { body }`. Parameter names are unique."""
 
     name: Name
     parameters: tuple[Parameter, ...]
@@ -310,13 +310,13 @@ class Query(Syntax, frozen=True):
 
 
 class QueryFile(Syntax, frozen=True):
-    """A whole file: its queries in textual order. No query name comes twice."""
+    """A whole file: its queries in textual order. Query names are unique."""
 
     queries: tuple[Query, ...] = ()
 
 
 def select_query(file: QueryFile, name: str | None) -> Query:
-    """The query of that name, or the only one when no name is given."""
+    """Return the query with that name, or the only query if `name` is None."""
     if name is None:
         if len(file.queries) == 1:
             return file.queries[0]

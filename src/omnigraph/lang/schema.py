@@ -6,7 +6,7 @@ from omnigraph.lang.tree import Name, PropertyShape, Syntax
 
 
 class Argument(Syntax, frozen=True):
-    """An annotation's argument. Its value is `text`, whatever the spelling; `quoted` says it was written as a string."""
+    """An annotation's argument. Its value is `text` in every spelling; `quoted` is true if it was written as a string."""
 
     text: str
     quoted: bool
@@ -20,7 +20,7 @@ class Option(Syntax, frozen=True):
 
 
 class Annotation(Syntax, frozen=True):
-    """`@name`, `@name(value)` or `@name(value, key=literal)`. Any name may stand here; meaning is the catalog's."""
+    """`@name`, `@name(value)` or `@name(value, key=literal)`. Any name is accepted; the catalog gives it a meaning."""
 
     name: str
     value: Argument | None = None
@@ -37,7 +37,7 @@ class Property(Syntax, frozen=True):
 
 
 class Key(Syntax, frozen=True):
-    """`@key(a, b)` in a body. Columns in the order written, perhaps repeated."""
+    """`@key(a, b)` in a body. Columns keep the order written and may repeat."""
 
     columns: tuple[Name, ...]
 
@@ -112,6 +112,6 @@ Declaration = InterfaceType | NodeType | EdgeType
 
 
 class Schema(Syntax, frozen=True):
-    """A whole file: its declarations in textual order. Duplicate names are the catalog's to refuse."""
+    """A whole file: its declarations in textual order. The catalog rejects duplicate names."""
 
     declarations: tuple[Declaration, ...] = ()

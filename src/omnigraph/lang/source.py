@@ -1,4 +1,4 @@
-"""A text with a name; offsets -> lines and columns; a language error -> the drawing a person reads."""
+"""A named text. Offsets -> lines and columns; a language error -> the excerpt with carets that a person reads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from omnigraph.errors import LanguageError, Position, Span
 
 SHOWN_COLUMNS: Final = 120
-"""How much of a long line is drawn around the caret; a file may be one line of a megabyte."""
+"""Characters of a long line that are shown around the caret. A file may be one line of a megabyte."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A text, and what to call it in messages (a path, usually)."""
+    """A text, and its name in messages (usually a path)."""
 
     text: str
     name: str
@@ -25,7 +25,7 @@ class Source(msgspec.Struct, frozen=True):
         return Position(self.text.count("\n", 0, offset) + 1, offset - self._line_start(offset) + 1)
 
     def line(self, offset: int) -> str:
-        """The whole line a character stands on, without its end."""
+        """The whole line that contains a character, without its line end."""
         end = self.text.find("\n", offset)
         return self.text[self._line_start(offset) : len(self.text) if end < 0 else end].removesuffix("\r")
 
@@ -35,7 +35,7 @@ class Source(msgspec.Struct, frozen=True):
 
 @contextmanager
 def located(source: Source) -> Iterator[None]:
-    """Give every language error that leaves this block its position and drawing in `source`."""
+    """Add the position and the rendered excerpt in `source` to every language error raised in this block."""
     try:
         yield
     except LanguageError as error:
@@ -46,7 +46,7 @@ def located(source: Source) -> Iterator[None]:
 
 
 def render(error: LanguageError, source: Source) -> str:
-    """`name:line:column: message`, the line it stands on, carets below it, and the hint."""
+    """`name:line:column: message`, then the line, the carets below it, and the hint."""
     if error.span is None:
         return error.message
     at = source.position(error.span.start)

@@ -1,8 +1,8 @@
-"""What both languages share: the base of every tree node, names, scalar types and type shapes.
+"""The parts that both languages share: the base of every tree node, names, scalar types and type shapes.
 
-Trees say what was written, not what it means: names are not resolved, columns keep their order, literals keep their
-spelling's type. Every node carries the `span` it was read from, and equality and hashing leave that span out, so two
-texts that differ only in layout give equal trees.
+A tree records the text as written, not its meaning: names are not resolved, columns keep their order, literals keep the
+type of their spelling. Every node carries the `span` it was read from. Equality and hashing ignore the span, so two texts
+that differ only in layout give equal trees.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOWHERE: Final = Span(0, 0)
 
 
 class Syntax(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="syntax"):
-    """The base of every node: `span` says where it stood, and is no part of what it is."""
+    """The base of every node. `span` is its place in the text and takes no part in equality."""
 
     span: Span = NOWHERE
 
@@ -77,7 +77,7 @@ class VectorType(Syntax, frozen=True):
 
 
 class EnumType(Syntax, frozen=True):
-    """`enum(a, b)`: the values as written, never twice the same. Schemas only."""
+    """`enum(a, b)`: the values as written, without duplicates. Schemas only."""
 
     values: tuple[str, ...]
 

@@ -1,9 +1,9 @@
-"""Guesses in milliseconds: following a link by lookups or by adjacency, and finding nodes by predicate or by id.
+"""A link, expected rows and statistics -> estimates in milliseconds and the cheapest route.
 
 Measured as CPU on two cores with warm files. A lookup in a BTREE takes about 1 ms, and 0.05 to 0.18 ms for each key; a scan of
-texts 30 ns a row, and 2 µs for each text it looks for. Building an adjacency of two million edges took 1.7 s between a hundred
-thousand nodes and 2.6 s between a million; mapping its file 2 ms; searching it 20 ns for each pair met. Only the proportions
-matter, and a wrong one costs time, never an answer.
+texts 30 ns a row, and 2 µs for each text in its filter. Building an adjacency of two million edges took 1.7 s between a hundred
+thousand nodes and 2.6 s between a million; mapping its file 2 ms; searching it 20 ns for each pair visited. Only the
+ratios matter. A wrong estimate costs time and never changes an answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.plan.ir import Compare, Link, OneOf, Predicate, Prefix, Scan
+from omnigraph.plan.ir import Compare, Link, LogicalScan, OneOf, Predicate, Prefix
 from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
 from omnigraph.plan.statistics import (
     MOST_HOPS,
@@ -30,24 +30,24 @@ _CALL_MS: Final = 1.0
 _KEY_MS: Final = 0.05
 _SCAN_ROW_MS: Final = 3e-5
 _MATCH_MS: Final = 2e-3
-"""Telling whether rows that were scanned have one of many texts, for each of those texts."""
+"""Testing scanned rows against a set of texts, for each text of the set."""
 _FEW: Final = 1_000
-"""So many texts fit into one filter, which an index answers if there is one."""
+"""The number of texts that fit into one filter. An index, if one exists, answers it."""
 _ID_MS: Final = 0.07
 _BUILD_EDGE_MS: Final = 7.5e-4
 """Reading both ends of an edge and sorting it into both directions."""
 _BUILD_NODE_MS: Final = 5e-4
 """Reading and sorting the id of a node, and a hash table over the ids of its type."""
 _EXTEND_EDGE_MS: Final = 5e-5
-"""Keeping an edge of an older adjacency: between 8 ns, when rows only came, and 0.2 µs, when some have moved or gone."""
+"""Keeping an edge of an older adjacency: 8 ns if rows were only added, 0.2 µs if some were moved or deleted."""
 _WALK_MS: Final = 2e-5
 _MEMORY_MS: Final = 0.05
 _FILE_MS: Final = 2.0
 
 
-def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool, far: Scan | None = None) -> RouteChoice:
-    """The cheapest route for the rows that are expected. An adjacency that has to be built costs its build, minus what
-    queries have already spent without it. `far` are the nodes that the link leads to, when they are not known otherwise.
+def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: bool, far: LogicalScan | None = None) -> RouteChoice:
+    """The cheapest route for the expected rows. An adjacency that must be built costs its build, minus the time that queries
+    have already spent without it. `far` is the scan of the nodes at the other end, or None if both ends are bound.
     """
     edge = statistics.edge(link.edge.id)
     costs = _costs(link, statistics, from_left=from_left, far=far)
@@ -60,7 +60,7 @@ def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: 
 
 
 def lookup_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
-    """What following a link from so many nodes costs without its adjacency."""
+    """The cost of following a link from `nodes` nodes without its adjacency."""
     total = 0.0
     for frontier in _frontiers(costs, nodes, hops):
         near = _found_ms(frontier, costs.key_ms, costs.pass_ms)
@@ -70,19 +70,19 @@ def lookup_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
 
 
 def lookup_route(costs: LinkCosts, nodes: float) -> Route:
-    """Whether an index or a scan is the better way to the edges of so many nodes. A few are always asked for by name."""
+    """The cheaper of index and scan for the edges of `nodes` nodes. A small number always uses the index."""
     if costs.key_ms is None:
         return Route.SCAN
     return Route.INDEX if nodes <= _FEW or costs.key_ms * nodes <= costs.pass_ms else Route.SCAN
 
 
 def walk_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
-    """What the same costs with an adjacency in memory."""
+    """The cost of following a link with its adjacency in memory."""
     return sum(_WALK_MS * frontier * max(costs.degree, 1.0) for frontier in _frontiers(costs, nodes, hops))
 
 
 def _frontiers(costs: LinkCosts, nodes: float, hops: int) -> list[float]:
-    """The nodes that each hop starts from."""
+    """The number of nodes that each hop starts from."""
     found = [max(nodes, 1.0)]
     while len(found) < hops:
         found.append(min(max(found[-1] * costs.degree, 1.0), costs.most))
@@ -90,12 +90,12 @@ def _frontiers(costs: LinkCosts, nodes: float, hops: int) -> list[float]:
 
 
 def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
-    """Finding the rows that have one of so many texts."""
+    """The cost of finding the rows that have one of `keys` texts."""
     scanned = pass_ms + _MATCH_MS * keys
     return _CALL_MS + (scanned if key_ms is None else min(key_ms * keys, scanned))
 
 
-def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: Scan | None) -> LinkCosts:
+def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
     edge = statistics.edge(link.edge.id)
     reached = None if far is None else statistics.node(far.type.id)
     far_rows = edge.ends / 2 if reached is None else reached.rows
@@ -112,7 +112,7 @@ def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: Scan | N
 
 
 def _ready_ms(edge: EdgeStatistics) -> float:
-    """What it takes to have the adjacency."""
+    """The time until the adjacency is ready."""
     match edge.adjacency:
         case Availability.MEMORY:
             return _MEMORY_MS
@@ -131,8 +131,8 @@ def _one_hop(link: Link) -> Link:
     return Link(link.edge, link.left, link.right, link.direction)
 
 
-def choose_restriction(target: Scan, reached: float, statistics: Statistics) -> Restrict:
-    """Whether it is cheaper to find the nodes that satisfy the predicates, or to look at those that were reached."""
+def choose_restriction(target: LogicalScan, reached: float, statistics: Statistics) -> Restrict:
+    """Whether it is cheaper to find the nodes that satisfy the predicates first, or to test the nodes that were reached."""
     if not target.where:
         return Restrict.NONE
     known = statistics.node(target.type.id)

@@ -1,4 +1,4 @@
-"""A physical plan -> what a person reads (an indented tree) and what a program reads (JSON)."""
+"""A physical plan -> an indented tree for a person, and JSON for a program."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class RouteTaken(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operator did: the rows that left it, and the time until the last, that of its inputs included.
+    """The measurements of an operator: its output rows and its time, including that of its inputs.
 
-    `adjacency_ms` is the time until the adjacency of its link could be walked: from memory, from the cache, or built.
+    `adjacency_ms` is the time until the adjacency of its link was ready: in memory, mapped from the cache, or built.
     """
 
     rows: int
@@ -33,13 +33,13 @@ class Measured(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 MeasuredOf = Callable[[ops.Op], Measured | None]
-"""An operator -> what it did, None if it did not run."""
+"""An operator -> its measurements, None if it did not run."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operator: its name, what there is to say of it, the rows expected of it, and the steps it draws from.
+    """One operator: its name, its facts, its estimated rows and its inputs.
 
-    `actual` is what it did when the plan ran.
+    `actual` are its measurements if the plan ran.
     """
 
     operator: str
@@ -50,7 +50,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan, explained. `text` is for people; `to_json` gives the same as data. `notes` say what keeps it from a better one."""
+    """A plan, explained. `text` is for people; `to_json` returns the same as data. `notes` name what prevents a better plan."""
 
     query: str
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def explain(plan: ops.ReadPlan, *, notes: Iterable[str] = (), measured: MeasuredOf = lambda _: None) -> Explanation:
-    """With `measured` the facts stand beside the guesses."""
+    """Explain a plan. With `measured`, measurements are shown beside the estimates."""
     root = _Steps(Speller(plan.bindings), measured).step(plan.root)
     return Explanation(plan.name, tuple(column.name for column in plan.columns), root, tuple(notes))
 
@@ -92,7 +92,7 @@ def _shown(value: object) -> str:
 
 
 class _Steps:
-    """Operators -> steps, with what they did if they ran."""
+    """Operators -> steps, with their measurements if they ran."""
 
     def __init__(self, spell: Speller, measured: MeasuredOf) -> None:
         self._spell: Final = spell
@@ -185,7 +185,7 @@ def _edge_facts(link: ir.Link, spell: Speller) -> dict[str, object]:
 
 
 def _route(choice: ops.RouteChoice) -> dict[str, object]:
-    """Which way, and why: the guesses side by side."""
+    """The chosen route, and the estimates it was chosen by."""
     guesses = f"{choice.lookup} ~{_ms(choice.lookup_ms)} ms, adjacency ({choice.adjacency}) ~{_ms(choice.adjacency_ms)} ms"
     return {"route": choice.route.value, "why": guesses}
 

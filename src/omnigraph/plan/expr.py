@@ -13,10 +13,10 @@ from omnigraph.lang.tree import Scalar
 
 Atom = bool | int | float | str
 Value = Atom | tuple[Atom, ...] | None
-"""A value at rest: a `Date` is its days, a `DateTime` its milliseconds since 1970, a list or vector a tuple."""
+"""A stored value: a `Date` as days, a `DateTime` as milliseconds since 1970, a list or vector as a tuple."""
 
 ID: Final = "id"
-"""The column that names a row. No property has this name, so a field of it is the whole node."""
+"""The column that identifies a row. No property has this name, so a field of it represents the whole node."""
 
 STRING: Final = Plain(Scalar.STRING)
 BOOL: Final = Plain(Scalar.BOOL)
@@ -43,7 +43,7 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="is"):
 
 
 class Field(msgspec.Struct, frozen=True, tag="field", tag_field="is"):
-    """A column of the entity bound to `binding`; the column `id` stands for the whole node."""
+    """A column of the entity bound to `binding`; the column `id` represents the whole node."""
 
     binding: int
     column: str

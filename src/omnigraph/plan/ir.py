@@ -1,7 +1,7 @@
 """Logical plans: a closed union of frozen operators over numbered bindings. Parameters and `now()` are values here.
 
-A row binds each number to one entity; executors may keep rows as integers and fetch columns where `Fetch` says. Every
-tuple of predicates is a conjunction, and a predicate that is null does not hold.
+A row binds each number to one entity. An executor may keep rows as integers and read columns at each `LogicalFetch`. Every
+tuple of predicates is a conjunction, and a predicate that is null does not hold. The physical operators are in `ops`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class TextMatch(_Struct, frozen=True):
 
 
 class Score(_Struct, frozen=True):
-    """What the `Rank` of that slot computed for the row; null where the ranked entity was no candidate."""
+    """The score that the rank operator of that slot computed for the row; null if the ranked entity was not a candidate."""
 
     slot: int
 
 
 class Cell(_Struct, frozen=True):
-    """The result column at `index` of the `Aggregate` below."""
+    """The result column at `index` of the aggregate below."""
 
     index: int
 
@@ -50,7 +50,7 @@ Expr = Constant | Field | TextMatch | Score
 
 
 class Compare(_Struct, frozen=True):
-    """By value, whatever the numeric types; strings by their UTF-8 bytes, `false` before `true`."""
+    """Compares by value across numeric types; strings by their UTF-8 bytes, `false` before `true`."""
 
     left: Expr
     operator: Comparison
@@ -72,34 +72,34 @@ class Includes(_Struct, frozen=True):
 
 
 class Substring(_Struct, frozen=True):
-    """`part` stands somewhere in `text`, case and all."""
+    """`text` contains `part`, case-sensitive."""
 
     text: Expr
     part: Expr
 
 
 class Prefix(_Struct, frozen=True):
-    """`text` begins with `prefix`, case and all."""
+    """`text` begins with `prefix`, case-sensitive."""
 
     text: Expr
     prefix: Expr
 
 
 class Matches(_Struct, frozen=True):
-    """The text match comes out as `wanted`."""
+    """The result of the text match is `wanted`."""
 
     text: TextMatch
     wanted: bool
 
 
 class NotNull(_Struct, frozen=True):
-    """What is left of a comparison that every value passes."""
+    """The field is not null: the rest of a comparison that every value passes."""
 
     field: Field
 
 
 class Never(_Struct, frozen=True):
-    """What is left of a comparison that no value passes."""
+    """False: the rest of a comparison that no value passes."""
 
 
 Predicate = Compare | OneOf | Includes | Substring | Prefix | Matches | NotNull | Never
@@ -108,14 +108,14 @@ Predicate = Compare | OneOf | Includes | Substring | Prefix | Matches | NotNull 
 
 
 class Nearest(_Struct, frozen=True):
-    """By cosine distance to a vector, or to the embedding of a text; null and zero vectors are no candidates."""
+    """By cosine distance to a vector, or to the embedding of a text; null and zero vectors are not candidates."""
 
     field: Field
     query: tuple[float, ...] | str
 
 
 class Bm25(_Struct, frozen=True):
-    """By BM25 score; a text without any token of the query is no candidate."""
+    """By BM25 score; a text without any token of the query is not a candidate."""
 
     field: Field
     query: str
@@ -135,7 +135,7 @@ Ranking = Nearest | Bm25 | Fusion
 # operators
 
 
-class Scan(_Struct, frozen=True):
+class LogicalScan(_Struct, frozen=True):
     """Bind every entity of a type for which `where` holds, and read `columns` of it."""
 
     binding: int
@@ -144,8 +144,8 @@ class Scan(_Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Argument(_Struct, frozen=True):
-    """The distinct rows of the outer plan, as far as these bindings go. The root inside an `AntiJoin`."""
+class LogicalArgument(_Struct, frozen=True):
+    """The distinct rows of the outer plan, restricted to these bindings. The root of the inner plan of an anti join."""
 
     bindings: tuple[int, ...]
 
@@ -167,63 +167,63 @@ class Link(_Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Pattern(_Struct, frozen=True):
-    """Scans and links joined in no order yet; `argument` are the bindings that come from outside."""
+class LogicalPattern(_Struct, frozen=True):
+    """Scans and links joined in no order yet; `argument` are the bindings of the outer plan."""
 
-    scans: tuple[Scan, ...]
+    scans: tuple[LogicalScan, ...]
     links: tuple[Link, ...]
     argument: tuple[int, ...] = ()
 
 
-class Expand(_Struct, frozen=True):
+class LogicalExpand(_Struct, frozen=True):
     """Follow a link from its bound end to the other, which `target` describes."""
 
-    input: Plan
+    input: LogicalPlan
     link: Link
     from_left: bool
-    target: Scan
+    target: LogicalScan
 
 
-class Connect(_Struct, frozen=True):
+class LogicalConnect(_Struct, frozen=True):
     """Keep rows whose two ends are linked; with an edge binding, one row per edge between them."""
 
-    input: Plan
+    input: LogicalPlan
     link: Link
 
 
-class CrossProduct(_Struct, frozen=True):
-    left: Plan
-    right: Plan
+class LogicalCrossProduct(_Struct, frozen=True):
+    left: LogicalPlan
+    right: LogicalPlan
 
 
-class Join(_Struct, frozen=True):
-    """Pairs of rows whose fields are equal, first of each pair on the left; a null equals nothing."""
+class LogicalJoin(_Struct, frozen=True):
+    """Pairs of rows whose fields are equal, first of each pair on the left; a null never matches."""
 
-    left: Plan
-    right: Plan
+    left: LogicalPlan
+    right: LogicalPlan
     on: tuple[tuple[Field, Field], ...]
 
 
-class Filter(_Struct, frozen=True):
-    input: Plan
+class LogicalFilter(_Struct, frozen=True):
+    input: LogicalPlan
     where: tuple[Predicate, ...]
 
 
-class AntiJoin(_Struct, frozen=True):
+class LogicalAntiJoin(_Struct, frozen=True):
     """Keep rows for which `inner`, started from their bindings `on`, has no row."""
 
-    input: Plan
-    inner: Plan
+    input: LogicalPlan
+    inner: LogicalPlan
     on: tuple[int, ...]
 
 
-class Rank(_Struct, frozen=True):
+class LogicalRank(_Struct, frozen=True):
     """Compute a score for the ranked entity of every row. `only_candidates` drops rows without one.
 
-    `top` says that no more than that many entities, best first, will be looked at.
+    With `top`, only that many of the best entities are needed.
     """
 
-    input: Plan
+    input: LogicalPlan
     slot: int
     ranking: Ranking
     only_candidates: bool
@@ -235,10 +235,10 @@ class Read(_Struct, frozen=True):
     columns: tuple[str, ...]
 
 
-class Fetch(_Struct, frozen=True):
-    """Read columns of entities that are bound already."""
+class LogicalFetch(_Struct, frozen=True):
+    """Read columns of bound entities."""
 
-    input: Plan
+    input: LogicalPlan
     reads: tuple[Read, ...]
 
 
@@ -250,15 +250,15 @@ class Call(_Struct, frozen=True):
     type: ValueType
 
 
-class Aggregate(_Struct, frozen=True):
-    """One row per group; the outputs that are no calls form the group key. Without a key, one row even of no rows."""
+class LogicalAggregate(_Struct, frozen=True):
+    """One row per group. The outputs that are not calls form the group key. Without a key there is always one row."""
 
-    input: Plan
+    input: LogicalPlan
     outputs: tuple[Field | Call, ...]
 
 
-class Project(_Struct, frozen=True):
-    input: Plan
+class LogicalProject(_Struct, frozen=True):
+    input: LogicalPlan
     outputs: tuple[Expr, ...]
 
 
@@ -269,45 +269,45 @@ class SortKey(_Struct, frozen=True):
     descending: bool = False
 
 
-class Order(_Struct, frozen=True):
+class LogicalOrder(_Struct, frozen=True):
     """By `keys`, then by the ids of the bindings in `ties`."""
 
-    input: Plan
+    input: LogicalPlan
     keys: tuple[SortKey, ...]
     ties: tuple[int, ...]
 
 
-class Limit(_Struct, frozen=True):
-    input: Plan
+class LogicalLimit(_Struct, frozen=True):
+    input: LogicalPlan
     count: int
 
 
-class Empty(_Struct, frozen=True):
+class LogicalEmpty(_Struct, frozen=True):
     """No rows."""
 
 
-Plan = (
-    Scan
-    | Argument
-    | Pattern
-    | Expand
-    | Connect
-    | CrossProduct
-    | Join
-    | Filter
-    | AntiJoin
-    | Rank
-    | Fetch
-    | Aggregate
-    | Project
-    | Order
-    | Limit
-    | Empty
+LogicalPlan = (
+    LogicalScan
+    | LogicalArgument
+    | LogicalPattern
+    | LogicalExpand
+    | LogicalConnect
+    | LogicalCrossProduct
+    | LogicalJoin
+    | LogicalFilter
+    | LogicalAntiJoin
+    | LogicalRank
+    | LogicalFetch
+    | LogicalAggregate
+    | LogicalProject
+    | LogicalOrder
+    | LogicalLimit
+    | LogicalEmpty
 )
 
 
 class Binding(_Struct, frozen=True):
-    """What a binding number stands for."""
+    """The variable behind a binding number."""
 
     name: str
     type: TypeRef
@@ -322,55 +322,74 @@ class Column(_Struct, frozen=True):
 
 
 class LogicalRead(_Struct, frozen=True):
-    """A whole read: its plan, what its bindings stand for and what its rows are called."""
+    """A whole read: its plan, its bindings and its result columns."""
 
     name: str
-    root: Plan
+    root: LogicalPlan
     bindings: tuple[Binding, ...]
     columns: tuple[Column, ...]
 
 
-EMPTY: Final = Empty()
+EMPTY: Final = LogicalEmpty()
 NEVER: Final = Never()
 
 
-def map_inputs(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
-    """The same operator over changed inputs; itself when none changed."""
-    match plan:  # most operators have one input, so they stand first
-        case Expand() | Connect() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) -> LogicalPlan:
+    """The operator with `change` applied to its inputs. Returns the same object if no input changed."""
+    match plan:  # most operators have one input, so they are matched first
+        case (
+            LogicalExpand()
+            | LogicalConnect()
+            | LogicalFilter()
+            | LogicalRank()
+            | LogicalFetch()
+            | LogicalAggregate()
+            | LogicalProject()
+            | LogicalOrder()
+            | LogicalLimit()
+        ):
             new = change(plan.input)
             return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
-        case Scan() | Argument() | Pattern() | Empty():
+        case LogicalScan() | LogicalArgument() | LogicalPattern() | LogicalEmpty():
             return plan
-        case CrossProduct(left, right) | Join(left, right):
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             new_left, new_right = change(left), change(right)
             return plan if new_left is left and new_right is right else msgspec.structs.replace(plan, left=new_left, right=new_right)
-        case AntiJoin(input_, inner, on):
+        case LogicalAntiJoin(input_, inner, on):
             new_input, new_inner = change(input_), change(inner)
-            return plan if new_input is input_ and new_inner is inner else AntiJoin(new_input, new_inner, on)
+            return plan if new_input is input_ and new_inner is inner else LogicalAntiJoin(new_input, new_inner, on)
         case _:
             assert_never(plan)
 
 
-def bound_by(plan: Plan) -> frozenset[int]:
-    """The bindings a row of this plan has."""
+def bound_by(plan: LogicalPlan) -> frozenset[int]:
+    """The bindings of the rows of this plan."""
     match plan:
-        case Scan(binding=binding):
+        case LogicalScan(binding=binding):
             return frozenset((binding,))
-        case Argument(bindings):
+        case LogicalArgument(bindings):
             return frozenset(bindings)
-        case Pattern(scans, links, argument):
+        case LogicalPattern(scans, links, argument):
             edges = (link.edge_binding for link in links if link.edge_binding is not None)
             return frozenset((*argument, *(scan.binding for scan in scans), *edges))
-        case Expand(input_, link, _, target):
+        case LogicalExpand(input_, link, _, target):
             return bound_by(input_) | _edge_of(link) | {target.binding}
-        case Connect(input_, link):
+        case LogicalConnect(input_, link):
             return bound_by(input_) | _edge_of(link)
-        case CrossProduct(left, right) | Join(left, right):
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             return bound_by(left) | bound_by(right)
-        case AntiJoin() | Filter() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+        case (
+            LogicalAntiJoin()
+            | LogicalFilter()
+            | LogicalRank()
+            | LogicalFetch()
+            | LogicalAggregate()
+            | LogicalProject()
+            | LogicalOrder()
+            | LogicalLimit()
+        ):
             return bound_by(plan.input)
-        case Empty():
+        case LogicalEmpty():
             return frozenset()
         case _:
             assert_never(plan)
@@ -410,5 +429,5 @@ def expr_fields(expr: Expr) -> tuple[Field, ...]:
 
 
 def reads_bindings(predicate: Predicate) -> frozenset[int]:
-    """The bindings a predicate is about."""
+    """The bindings that a predicate reads."""
     return frozenset(field.binding for field in fields_of(predicate))

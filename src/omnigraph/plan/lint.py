@@ -1,4 +1,4 @@
-"""A query file + a catalog -> a report: what does not parse or type, and what is easy to miss."""
+"""A query file + a catalog -> a report of syntax errors, type errors and probable omissions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_PARAMETERS = "mutation declares no params; hardcoded mutations are easy to mi
 
 
 class Severity(StrEnum):
-    """Gravest first: findings are sorted in this order."""
+    """Most severe first: findings are sorted in this order."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -63,7 +63,7 @@ class QueryResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LintReport(msgspec.Struct, frozen=True):
-    """The whole of it, in the shape that `lint --json` prints."""
+    """The whole report, in the form that `lint --json` prints."""
 
     status: Status
     schema_source: SchemaSource
@@ -77,7 +77,7 @@ class LintReport(msgspec.Struct, frozen=True):
 
 
 def lint(text: str, catalog: Catalog, *, query_path: str, schema_source: SchemaSource) -> LintReport:
-    """Every query is checked on its own; one that fails hides no other."""
+    """Check every query by itself. An error in one query does not hide errors in another."""
     results: list[QueryResult] = []
     valid: list[tuple[str, TypedQuery]] = []
     findings: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Typed query -> the description of it that lint reports and tools are built from: result, reads, writes."""
+"""Typed query -> its description for lint and tools: result columns, reads and writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from omnigraph.plan.typed import (
 
 
 class ResultColumn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Without an alias a column is declared by its property, variable or function, though rows call it `f.title`."""
+    """A column without an alias is named by its property, variable or function here, and `f.title` in rows."""
 
     name: str
     kind: str
@@ -48,7 +48,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def operation_of(query: TypedQuery, catalog: Catalog) -> Operation:
-    """What a query gives and touches. A mutation has no result columns."""
+    """The result columns of a query and the types it reads and writes. A mutation has no result columns."""
     tables = touched(query, catalog)
     result = tuple(_column(output, query) for output in query.outputs) if isinstance(query, TypedRead) else ()
     return Operation(result, _types(tables.reads), _types(tables.writes))

@@ -1,6 +1,7 @@
-"""Physical operators: what an executor runs, with every choice made and the guesses behind it. Closed union, frozen.
+"""Physical operators: the plan that an executor runs, with every choice made and its estimates. Closed union, frozen.
 
-`rows` is the number of rows expected to leave an operator. Expressions and predicates are those of the logical plan.
+`rows` is the estimated number of output rows. Expressions and predicates are those of the logical plan (`ir`), whose
+operators are called `LogicalScan`, `LogicalExpand` and so on.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class Route(StrEnum):
     """How a link is followed."""
 
     INDEX = "index"
-    """Ask the index on `src` or `dst` for the edges of the rows at hand."""
+    """Look up the edges of the input rows in the index on `src` or `dst`."""
     SCAN = "scan"
-    """Read the edge table once and keep the edges of the rows at hand."""
+    """Read the edge table once and keep the edges of the input rows."""
     ADJACENCY = "adjacency"
-    """Multiply with the adjacency of the whole edge type, built first if there is none."""
+    """Multiply with the adjacency of the whole edge type, which is built first if it does not exist."""
 
 
 class Restrict(StrEnum):
@@ -34,13 +35,13 @@ class Restrict(StrEnum):
 
     NONE = "none"
     BEFORE = "before"
-    """Find the nodes that satisfy them first, and end a walk only at those; on the way it may pass others."""
+    """Find the nodes that satisfy them first. A walk ends only at those; it may pass through others."""
     AFTER = "after"
-    """Walk, then look at the nodes where it ended."""
+    """Walk, then test the nodes where the walk ended."""
 
 
 class LinkCosts(_Op, frozen=True):
-    """What following a link costs, in milliseconds. The nodes it starts from are only counted when it runs."""
+    """What following a link costs, in milliseconds. The number of start nodes is known only at run time."""
 
     key_ms: float | None
     """The edges of one node, from an index; None without an index."""
@@ -52,15 +53,15 @@ class LinkCosts(_Op, frozen=True):
     degree: float
     directions: int
     most: float
-    """More nodes than this are never reached by a hop."""
+    """The greatest number of nodes that a hop reaches."""
     ready_ms: float
-    """Until the adjacency can be walked: building it, or mapping its file."""
+    """Time until the adjacency is ready: building it, or mapping its file."""
 
 
 class RouteChoice(_Op, frozen=True):
-    """The cheapest of the guesses, in milliseconds. `lookup` is the better way without an adjacency: an index or a scan.
+    """The route with the lowest estimate, in milliseconds. `lookup` is the cheaper route without an adjacency: index or scan.
 
-    The executor chooses again from `costs` when it knows the number of nodes.
+    The executor chooses again from `costs` once it knows the number of nodes.
     """
 
     route: Route
@@ -72,7 +73,7 @@ class RouteChoice(_Op, frozen=True):
 
 
 class Scan(_Op, frozen=True):
-    """Bind the entities of a type for which `where` holds; `index` is the column whose index leads there, if one does."""
+    """Bind the entities of a type for which `where` holds; `index` is the column whose index is used, or None."""
 
     binding: int
     type: TypeRef

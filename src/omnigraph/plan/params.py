@@ -21,9 +21,9 @@ class Numbers(StrEnum):
     """How numbers in JSON are read."""
 
     EXACT = "exact"
-    """`3.0` is no integer, and every integer is taken at its full width."""
+    """`3.0` is not an integer, and integers have their full range."""
     JAVASCRIPT = "javascript"
-    """`3.0` is an integer, and integers a double cannot hold must come as strings."""
+    """`3.0` is an integer, and integers that a double cannot hold must be passed as strings."""
 
 
 Bindings = Mapping[str, Value]
@@ -33,13 +33,13 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LONGEST_INTEGER: Final = 64
-"""Digits, zeros included: far above any range, far below what Python refuses to convert."""
+"""Digits, zeros included: far above any range, far below the limit of Python's conversion."""
 
 
 def bind_parameters(declared: Sequence[Parameter], given: object, *, numbers: Numbers = Numbers.EXACT) -> Bindings:
-    """The value of every declared parameter, or InvalidInput naming the first that does not fit.
+    """The value of every declared parameter, or InvalidInput with the first that does not fit.
 
-    Names that are not declared are ignored; an object is refused even there.
+    Undeclared names are ignored, except that an object is always rejected.
     """
     if given is None:
         given = {}
@@ -140,7 +140,7 @@ def _integer_text(text: str, what: str, scalar: Scalar) -> int:
 
 
 def _shown(number: int) -> str:
-    """The number, unless it is so long that Python will not write it out."""
+    """The number, or its length in bits if Python refuses to format it."""
     return str(number) if number.bit_length() < 1024 else f"of {number.bit_length()} bits"
 
 

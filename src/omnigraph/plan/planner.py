@@ -1,4 +1,4 @@
-"""Typed read -> physical plan. Pure: no clock, no files, no Lance; what it knows of the data comes as an argument."""
+"""Typed read -> physical plan. Pure: no clock, no files, no Lance; statistics of the data are an argument."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Final, assert_never
 
 from omnigraph.plan import ir, ops
 from omnigraph.plan.cost import choose_restriction, choose_route, index_for
-from omnigraph.plan.lower import lower
+from omnigraph.plan.lowering import lower
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules import optimize
 from omnigraph.plan.statistics import NO_STATISTICS, UNKNOWN_NODE, Statistics, fan_out, scanned_rows, selectivity
 from omnigraph.plan.typed import TypedRead
 
-# Shares of rows that nothing better is known about.
+# Default selectivities.
 _KEPT_BY_NEGATION: Final = 0.5
 _GROUPS: Final = 0.1
 _MATCHED_TEXTS: Final = 0.05
 _EQUAL_PAIRS: Final = 0.01
 
 _MOST_ROWS: Final = 1e18
-"""Guesses stop growing here, so that a chain of products stays a number."""
+"""The upper bound of estimates, so that a chain of products stays finite."""
 
 
 def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics: Statistics = NO_STATISTICS) -> ops.ReadPlan:
-    """The operators that answer a checked read. `now_ms` is the one instant that `now()` means in it."""
+    """The operators that answer a checked read. `now_ms` is the value of `now()`."""
     logical = lower(read, parameters, now_ms=now_ms)
     root = _Choices(statistics).op(optimize(logical.root, statistics))
     return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
@@ -35,73 +35,90 @@ class _Choices:
     def __init__(self, statistics: Statistics, *, outer_rows: float = 1.0) -> None:
         self._statistics = statistics
         self._outer_rows = outer_rows
-        """The rows that the inside of a negation starts from."""
+        """The number of rows that the inner plan of a negation starts from."""
 
-    def op(self, plan: ir.Plan) -> ops.Op:
+    def op(self, plan: ir.LogicalPlan) -> ops.Op:
         match plan:
-            case ir.Scan():
+            case ir.LogicalScan():
                 return self._scan(plan)
-            case ir.Argument(bindings):
+            case ir.LogicalArgument(bindings):
                 return ops.Argument(bindings, self._outer_rows)
-            case ir.Expand():
+            case ir.LogicalExpand():
                 return self._expand(plan)
-            case ir.Connect(input_, link):
+            case ir.LogicalConnect(input_, link):
                 below = self.op(input_)
                 share = min(1.0, fan_out(link, self._statistics, from_left=True))
                 return ops.Connect(below, link, choose_route(link, below.rows, self._statistics, from_left=True), below.rows * share)
-            case ir.CrossProduct(left, right):
+            case ir.LogicalCrossProduct(left, right):
                 first, second = self.op(left), self.op(right)
                 return ops.CrossProduct(first, second, min(first.rows * second.rows, _MOST_ROWS))
-            case ir.Join(left, right, on):
+            case ir.LogicalJoin(left, right, on):
                 first, second = self.op(left), self.op(right)
                 return ops.Join(first, second, on, min(first.rows * second.rows * _EQUAL_PAIRS, _MOST_ROWS))
-            case ir.AntiJoin(input_, inner, on):
+            case ir.LogicalAntiJoin(input_, inner, on):
                 below = self.op(input_)
                 inside = _Choices(self._statistics, outer_rows=below.rows).op(inner)
                 return ops.AntiJoin(below, inside, on, below.rows * _KEPT_BY_NEGATION)
-            case ir.Pattern():
+            case ir.LogicalPattern():
                 raise AssertionError("joins are ordered before operators are chosen")
-            case ir.Empty():
+            case ir.LogicalEmpty():
                 return ops.Empty()
-            case ir.Filter() | ir.Rank() | ir.Fetch() | ir.Aggregate() | ir.Project() | ir.Order() | ir.Limit():
+            case (
+                ir.LogicalFilter()
+                | ir.LogicalRank()
+                | ir.LogicalFetch()
+                | ir.LogicalAggregate()
+                | ir.LogicalProject()
+                | ir.LogicalOrder()
+                | ir.LogicalLimit()
+            ):
                 return self._above(plan)
             case _:
                 assert_never(plan)
 
-    def _above(self, plan: ir.Filter | ir.Rank | ir.Fetch | ir.Aggregate | ir.Project | ir.Order | ir.Limit) -> ops.Op:
-        """The operators that take the rows of the match further."""
-        if isinstance(plan, ir.Limit) and isinstance(plan.input, ir.Order):
+    def _above(
+        self,
+        plan: ir.LogicalFilter
+        | ir.LogicalRank
+        | ir.LogicalFetch
+        | ir.LogicalAggregate
+        | ir.LogicalProject
+        | ir.LogicalOrder
+        | ir.LogicalLimit,
+    ) -> ops.Op:
+        """The operators above the match."""
+        if isinstance(plan, ir.LogicalLimit) and isinstance(plan.input, ir.LogicalOrder):
             order = plan.input
             below = self.op(order.input)
             return ops.Sort(below, order.keys, order.ties, plan.count, min(below.rows, plan.count))
         below = self.op(plan.input)
         rows = below.rows
         match plan:
-            case ir.Filter(_, where):
+            case ir.LogicalFilter(_, where):
                 for predicate in where:
                     rows *= selectivity(predicate, UNKNOWN_NODE)
                 return ops.Filter(below, where, rows)
-            case ir.Rank(_, slot, ranking, only_candidates, top):
+            case ir.LogicalRank(_, slot, ranking, only_candidates, top):
                 return ops.Rank(below, slot, ranking, only_candidates, top, _ranked_rows(plan, rows))
-            case ir.Fetch(_, reads):
+            case ir.LogicalFetch(_, reads):
                 return ops.Fetch(below, reads, rows)
-            case ir.Aggregate(_, outputs):
+            case ir.LogicalAggregate(_, outputs):
                 grouped = any(not isinstance(output, ir.Call) for output in outputs)
                 return ops.Aggregate(below, outputs, max(1.0, rows * _GROUPS) if grouped else 1.0)
-            case ir.Project(_, outputs):
+            case ir.LogicalProject(_, outputs):
                 return ops.Project(below, outputs, rows)
-            case ir.Order(_, keys, ties):
+            case ir.LogicalOrder(_, keys, ties):
                 return ops.Sort(below, keys, ties, None, rows)
-            case ir.Limit(_, count):
+            case ir.LogicalLimit(_, count):
                 return ops.Limit(below, count, min(rows, count))
             case _:
                 assert_never(plan)
 
-    def _scan(self, plan: ir.Scan) -> ops.Scan:
+    def _scan(self, plan: ir.LogicalScan) -> ops.Scan:
         index = index_for(plan.where, self._statistics.node(plan.type.id))
         return ops.Scan(plan.binding, plan.type, plan.where, plan.columns, index, scanned_rows(plan, self._statistics))
 
-    def _expand(self, plan: ir.Expand) -> ops.Expand:
+    def _expand(self, plan: ir.LogicalExpand) -> ops.Expand:
         below = self.op(plan.input)
         target = self._scan(plan.target)
         total = max(self._statistics.node(plan.target.type.id).rows, 1)
@@ -117,7 +134,7 @@ class _Choices:
         )
 
 
-def _ranked_rows(plan: ir.Rank, rows: float) -> float:
+def _ranked_rows(plan: ir.LogicalRank, rows: float) -> float:
     if plan.top is not None:
         return min(rows, plan.top)
     return rows * _MATCHED_TEXTS if plan.only_candidates and isinstance(plan.ranking, ir.Bm25) else rows

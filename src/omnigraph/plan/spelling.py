@@ -13,7 +13,7 @@ _SHOWN_ITEMS = 8
 
 
 class Speller:
-    """Knows the names of the bindings."""
+    """Formats the parts of a plan with the names of its bindings."""
 
     def __init__(self, bindings: tuple[ir.Binding, ...]) -> None:
         self._bindings = bindings

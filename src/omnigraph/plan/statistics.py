@@ -1,4 +1,4 @@
-"""What a planner may know about the data, and what it guesses from that."""
+"""Row counts and indexes of a snapshot -> statistics, and the planner's estimates from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.ids import TypeId
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import ID, Field
-from omnigraph.plan.ir import Compare, Includes, Link, Matches, Never, NotNull, OneOf, Predicate, Prefix, Scan, Substring
+from omnigraph.plan.ir import Compare, Includes, Link, LogicalScan, Matches, Never, NotNull, OneOf, Predicate, Prefix, Substring
 from omnigraph.plan.typed import Direction
 
 
@@ -27,7 +27,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 
 
 class Availability(StrEnum):
-    """Where an adjacency is."""
+    """Where an adjacency can be read from."""
 
     MEMORY = "in memory"
     CACHE = "in the cache"
@@ -37,8 +37,8 @@ class Availability(StrEnum):
 class EdgeStatistics(msgspec.Struct, frozen=True):
     """Degrees are averages over the nodes of that end; `ends` is how many nodes both ends have together.
 
-    `indexed`: both ends have an index; without one, asking for the edges of a node reads them all. `spent_ms`: what queries
-    have spent without an adjacency. `adjacency_known`: how many edges an older adjacency shares, so that they need not be read.
+    `indexed`: both ends have an index; without one, finding the edges of a node reads them all. `spent_ms`: the time that
+    queries have spent without an adjacency. `adjacency_known`: how many edges an older adjacency shares, so that they need not be read.
     """
 
     rows: int = 1000
@@ -52,7 +52,7 @@ class EdgeStatistics(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """By type identity; a type that is missing is taken to be of modest size and without indexes."""
+    """By type identity; a missing type has the default size and no indexes."""
 
     nodes: Mapping[TypeId, NodeStatistics] = {}
     edges: Mapping[TypeId, EdgeStatistics] = {}
@@ -69,13 +69,13 @@ UNKNOWN_NODE: Final = NodeStatistics()
 UNKNOWN_EDGE: Final = EdgeStatistics()
 NO_STATISTICS: Final = Statistics()
 
-# How many rows a predicate keeps, when nothing better is known.
+# Default selectivities of predicates.
 _EQUAL: Final = 0.1
 _RANGE: Final = 0.3
 _TEXT: Final = 0.05
 
 MOST_HOPS: Final = 8
-"""Beyond these a walk has seen what it will see; more would only make a guess absurd."""
+"""Estimates ignore hops beyond these: a longer walk rarely reaches more, and the estimate would grow without bound."""
 
 
 def statistics_of(
@@ -87,7 +87,7 @@ def statistics_of(
     spent_ms: Mapping[TypeId, float] = {},
     known: Mapping[TypeId, int] = {},
 ) -> Statistics:
-    """Statistics from what a snapshot tells for free: row counts, built indexes, and where adjacencies are."""
+    """Statistics from facts that a snapshot has without a scan: row counts, built indexes, available adjacencies."""
     nodes: dict[TypeId, NodeStatistics] = {}
     for node in catalog.nodes:
         single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
@@ -104,7 +104,7 @@ def statistics_of(
     return Statistics(nodes, edges)
 
 
-def scanned_rows(scan: Scan, statistics: Statistics) -> float:
+def scanned_rows(scan: LogicalScan, statistics: Statistics) -> float:
     """How many rows of a scan are expected."""
     known = statistics.node(scan.type.id)
     rows = float(known.rows)
@@ -154,7 +154,7 @@ def _equal(field: Field, known: NodeStatistics) -> float:
 
 
 def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
-    """How many rows one row becomes when a link is followed from that end, before anything is said of the target."""
+    """How many rows one row becomes when a link is followed from that end, before the predicates of the target."""
     edge = statistics.edge(link.edge.id)
     match link.direction:
         case Direction.BOTH:

@@ -24,7 +24,7 @@ from omnigraph.plan.typed import (
 
 
 class Touched(msgspec.Struct, frozen=True):
-    """Nodes before edges, each by name and once. What is not in `writes` a query cannot change."""
+    """Nodes before edges, sorted by name, without duplicates. A query cannot change a type outside `writes`."""
 
     reads: tuple[TypeRef, ...]
     writes: tuple[TypeRef, ...]
@@ -60,7 +60,7 @@ def _ends(edge: EdgeType, catalog: Catalog) -> Iterable[NodeType]:
 def _read_by(statement: Statement, catalog: Catalog) -> Iterable[EntityType]:
     yield from _written_by(statement)
     if isinstance(statement, InsertEdge):
-        yield from _ends(statement.edge, catalog)  # to see that they exist
+        yield from _ends(statement.edge, catalog)  # to check that they exist
 
 
 def _written_by(statement: Statement) -> tuple[EntityType, ...]:

@@ -1,7 +1,7 @@
 """What the checker makes of a query: names resolved to types and slots, directions inferred, result columns known.
 
 Variables are numbered: `TypedRead.variables[i]` is the variable that `Field(binding=i)` reads. Parameters and `now()` are
-still open; `omnigraph.plan.lower` and `omnigraph.plan.writes` fill them.
+still open; `omnigraph.plan.lowering` and `omnigraph.plan.writes` fill them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NowCall(msgspec.Struct, frozen=True):
 
 
 Operand = Constant | Parameter | NowCall
-"""What is known once parameters are bound."""
+"""A value that is known once parameters are bound."""
 
 
 class TextMode(StrEnum):
@@ -116,7 +116,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A match block or the inside of a `not`. `nodes` are the slots born here, in order; `declared` those with a binding.
+    """A match block or the inside of a `not`. `nodes` are the slots first bound here, in order; `declared` those with a binding.
 
     `outer` are the slots of the blocks around it that it mentions, itself or further inside.
     """
@@ -152,15 +152,15 @@ class OutputKey(msgspec.Struct, frozen=True):
     index: int
 
 
-class Unorderable(msgspec.Struct, frozen=True):
-    """A sort key that types but cannot be run: refused when the query is planned, as the language says."""
+class UnsupportedOrder(msgspec.Struct, frozen=True):
+    """A sort key that passes the type check and cannot run. The language rejects it when the query is planned."""
 
     message: str
     span: Span
 
 
 class OrderKey(msgspec.Struct, frozen=True):
-    key: Field | Ranking | OutputKey | Unorderable
+    key: Field | Ranking | OutputKey | UnsupportedOrder
     descending: bool = False
 
 
@@ -180,8 +180,8 @@ class TypedRead(msgspec.Struct, frozen=True):
         return any(isinstance(output.expr, AggregateCall) for output in self.outputs)
 
 
-class Assigned(msgspec.Struct, frozen=True):
-    """A property and what it is set to."""
+class PropertyValue(msgspec.Struct, frozen=True):
+    """A property and its new value."""
 
     property: str
     type: ValueType
@@ -191,24 +191,24 @@ class Assigned(msgspec.Struct, frozen=True):
 
 class InsertNode(msgspec.Struct, frozen=True):
     node: NodeType
-    values: tuple[Assigned, ...]
+    values: tuple[PropertyValue, ...]
 
 
 class InsertEdge(msgspec.Struct, frozen=True):
     edge: EdgeType
     source: Operand
     target: Operand
-    values: tuple[Assigned, ...]
+    values: tuple[PropertyValue, ...]
 
 
 class UpdateNodes(msgspec.Struct, frozen=True):
     node: NodeType
-    values: tuple[Assigned, ...]
+    values: tuple[PropertyValue, ...]
     where: Condition
 
 
 class DeleteNodes(msgspec.Struct, frozen=True):
-    """`cascades` are the edge types whose edges go with the nodes, in name order."""
+    """`cascades` are the edge types whose edges are deleted with the nodes, in name order."""
 
     node: NodeType
     where: Condition

@@ -1,4 +1,4 @@
-"""Literals -> typed constants, and values -> what a column can store. Raises ValueError with the message; callers add the place."""
+"""Values -> values that a column can store, and the test whether two types are compatible. Callers add the place to a ValueError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARROW_NAMES: Final = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UI
 
 
 def compatible(left: ValueType, right: ValueType) -> bool:
-    """The language's one test of types: same list-ness, and the same scalar or both numeric. Nullability plays no part."""
+    """Whether two types are compatible: both lists or neither, and the same scalar or both numeric. Nullability is ignored."""
     match left, right:
         case VectorOf(a), VectorOf(b):
             return a == b
@@ -50,7 +50,7 @@ def narrowed(value: float) -> float:
 def stored(value: Value, type_: ValueType) -> Value:
     """`value`, whose type is compatible with `type_`, as a column of `type_` holds it, or ValueError. Null stays null.
 
-    An integer widens into a float; nothing else changes kind, and nothing is cut off.
+    An integer widens into a float; no other conversion happens, and no value is truncated.
     """
     if value is None:
         return None
@@ -97,5 +97,5 @@ def _stored_integer(value: float, scalar: Scalar) -> int:
 
 
 def described(type_: ValueType) -> str:
-    """A type as messages quote it."""
+    """A type as quoted in messages."""
     return f"`{display(type_)}`"

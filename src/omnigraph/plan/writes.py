@@ -10,7 +10,7 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.plan import typed
 from omnigraph.plan.expr import TypeRef, Value, type_ref
 from omnigraph.plan.ir import Predicate
-from omnigraph.plan.lower import Filler, predicate
+from omnigraph.plan.lowering import Filler, predicate
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules.type_literals import typed_predicate
 from omnigraph.plan.values import stored
@@ -21,7 +21,7 @@ class _Write(msgspec.Struct, frozen=True, tag=True, tag_field="write"):
 
 
 class InsertNode(_Write, frozen=True):
-    """Properties that are not among `values` become null. A key that exists is replaced whole."""
+    """Properties that are not among `values` become null. A node with an existing key is replaced as a whole."""
 
     type: TypeRef
     values: dict[str, Value]
@@ -45,7 +45,7 @@ class UpdateNodes(_Write, frozen=True):
 
 
 class Cascade(_Write, frozen=True):
-    """Edges that go with a deleted node: those that leave it, those that reach it, or both."""
+    """Edges that are deleted with a node: outgoing ones, incoming ones, or both."""
 
     type: TypeRef
     at_source: bool
@@ -53,7 +53,7 @@ class Cascade(_Write, frozen=True):
 
 
 class DeleteNodes(_Write, frozen=True):
-    """Delete the nodes for which `where` is true, and their edges. A predicate that is null hides a row from nobody."""
+    """Delete the nodes for which `where` is true, and their edges. A row for which `where` is null is kept."""
 
     type: TypeRef
     where: Predicate
@@ -78,7 +78,7 @@ class MutationPlan(_Write, frozen=True):
 
 
 def plan_mutation(mutation: typed.TypedMutation, parameters: Bindings, *, now_ms: int) -> MutationPlan:
-    """`now_ms` is the one instant that `now()` means in every statement."""
+    """Fill a checked mutation. `now_ms` is the value of `now()` in every statement."""
     filler = Filler(parameters, now_ms)
     return MutationPlan(mutation.name, tuple(_write(statement, filler) for statement in mutation.statements))
 
@@ -113,11 +113,11 @@ def _endpoint(operand: typed.Operand, end: str, filler: Filler) -> str:
     return value
 
 
-def _values(values: tuple[typed.Assigned, ...], filler: Filler, *, key: tuple[str, ...] = ()) -> dict[str, Value]:
+def _values(values: tuple[typed.PropertyValue, ...], filler: Filler, *, key: tuple[str, ...] = ()) -> dict[str, Value]:
     return {assigned.property: _value(assigned, filler, key) for assigned in values}
 
 
-def _value(assigned: typed.Assigned, filler: Filler, key: tuple[str, ...]) -> Value:
+def _value(assigned: typed.PropertyValue, filler: Filler, key: tuple[str, ...]) -> Value:
     name = assigned.property
     given = filler.value(assigned.value).value
     if given is None and name in key:

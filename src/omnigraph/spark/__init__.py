@@ -1,4 +1,4 @@
-"""Bulk work on Apache Spark: the same loads and exports, the same rules, one commit. Needs the extra `spark` and Java 17 or newer."""
+"""Loads, exports and data frames on Apache Spark, with the rules of `Graph.load`. Needs the extra `spark` and Java 17 or newer."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ _MODULES: Final = {"GraphLoad": "load", "export": "exports", "register": "sessio
 
 
 def __getattr__(name: str) -> object:
-    """Loaded when asked for: executors need only what they run."""
+    """Import a name at its first use: executors import only what they run."""
     if name in _MODULES:
         return getattr(import_module(f"omnigraph.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'omnigraph.spark' has no attribute {name!r}")

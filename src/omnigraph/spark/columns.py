@@ -1,4 +1,4 @@
-"""A type of the graph -> the columns that Spark sees; and Arrow batches of its table -> batches of exactly those columns.
+"""A type of the graph -> its Spark columns; Arrow batches of its table -> batches of exactly those columns.
 
 | property | Spark | why |
 |---|---|---|
@@ -6,7 +6,7 @@
 | `U64` | `decimal(20,0)` | the only exact type that holds all of them |
 | `DateTime` | `timestamp` | milliseconds in UTC, shown in the session's time zone |
 | `Vector(n)` | `array<float>` | Spark has no arrays of a fixed length |
-| `Blob` | `binary` | only when asked for by name: there is no column pruning that would leave it unread |
+| `Blob` | `binary` | only if it is requested by name: Spark prunes no columns here, so every read would include it |
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from omnigraph.lang.tree import Scalar
 
 
 def spark_schema(entity: EntityType, columns: Sequence[str] | None = None) -> StructType:
-    """The columns of a type, or those named, in that order. All means: all but blobs."""
+    """Return the named columns, in that order. By default all columns except blobs."""
     fields = {name: StructField(name, StringType(), nullable=False) for name in identity_columns(entity)}
     fields |= {
         property_.name: StructField(property_.name, spark_type(property_.type), nullable=property_.nullable)
@@ -53,14 +53,14 @@ def spark_schema(entity: EntityType, columns: Sequence[str] | None = None) -> St
     for name in wanted:
         if name not in fields:
             known = ", ".join(fields)
-            raise _wrong(f"{entity.kind} type '{entity.name}' has no column {name!r}; it has {known}", entity, name)
+            raise _invalid(f"{entity.kind} type '{entity.name}' has no column {name!r}; it has {known}", entity, name)
         if list(wanted).count(name) > 1:
-            raise _wrong(f"the column {name!r} is named twice", entity, name)
+            raise _invalid(f"the column {name!r} is named twice", entity, name)
     return StructType([fields[name] for name in wanted])
 
 
 def spark_type(type_: ValueType) -> DataType:
-    """What Spark calls a type."""
+    """Return the Spark type of a property type."""
     match type_:
         case Plain(scalar):
             return _scalar(scalar)
@@ -75,11 +75,11 @@ def spark_type(type_: ValueType) -> DataType:
 
 
 def as_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the Arrow types that Spark wants for its own."""
+    """Cast a batch to the Arrow types of a Spark schema."""
     try:
         return pa.RecordBatch.from_arrays([pc.cast(batch.column(field.name), field.type) for field in schema], schema=schema)
     except pa.ArrowInvalid as error:
-        # The one value that does not fit: Spark counts microseconds in 64 bits, and we milliseconds.
+        # Only a DateTime can fail: Spark counts microseconds in 64 bits, and we count milliseconds.
         raise InvalidInput(Kind.VALIDATION, f"a DateTime is beyond the years that Spark's timestamps can hold: {error}") from error
 
 
@@ -109,5 +109,5 @@ def _scalar(scalar: Scalar) -> DataType:
             assert_never(scalar)
 
 
-def _wrong(message: str, entity: EntityType, column: str) -> InvalidInput:
+def _invalid(message: str, entity: EntityType, column: str) -> InvalidInput:
     return InvalidInput(Kind.INVALID_ARGUMENT, message, type=entity.name, column=column)

@@ -1,7 +1,7 @@
-"""One snapshot -> a folder of NDJSON or Parquet files, one folder a type, written by executors; there when all of it is.
+"""One snapshot -> a directory of NDJSON or Parquet files, with one subdirectory for each type, written by executors.
 
-On a disk the files are written beside the folder, which gets its name at the end. An object store has no renames: there the export is
-whole when `_SUCCESS` is there. That file lies in both: it names the commit and every file.
+On a disk the files are written to a temporary directory, which is renamed at the end. An object store has no renames: there the export
+is complete if `_SUCCESS` exists. Both have that file. It names the commit and every file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.history.export import chosen_types
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, new_hex16
-from omnigraph.spark.messages import Format, Place, Unload, Unloaded, UnloadPart, results
-from omnigraph.spark.options import At, opened
+from omnigraph.spark.messages import Format, Place, Unload, UnloadedPart, UnloadPart, results
+from omnigraph.spark.options import At, open_for_reading
 from omnigraph.spark.runner import Runner
 from omnigraph.store.fragments import groups
 from omnigraph.store.objects import Objects, open_objects, wrap_os_error
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 SUCCESS: Final = "_SUCCESS"
 
 
-class Exported(msgspec.Struct, frozen=True):
-    """What was written, and where; `_SUCCESS` holds it as JSON. `files` are relative to the folder."""
+class ExportReceipt(msgspec.Struct, frozen=True):
+    """The result of an export. `_SUCCESS` holds it as JSON. `files` are relative to the directory."""
 
     folder: str
     format: Format
@@ -46,22 +46,22 @@ def export(
     graph: str | os.PathLike[str] | Graph,
     folder: str | os.PathLike[str],
     *,
-    format: str = "ndjson",  # noqa: A002 - as Spark calls it
+    format: str = "ndjson",  # noqa: A002 - Spark's name
     branch: str = MAIN,
     at: At | None = None,
     types: Iterable[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-) -> Exported:
-    """Write a snapshot to `folder`, which must be empty or not there, as `nodes/Person/part-....ndjson` and so on.
+) -> ExportReceipt:
+    """Write a snapshot to `folder`, a new or empty directory, as files such as `nodes/Person/part-....ndjson`.
 
-    The lines are those of `Graph.export`, in the order of the tables and not of ids. The folder must be a place that all executors reach
-    under this name; `storage_options` are for it and, unless `graph` is open already, for the graph.
+    The lines are those of `Graph.export`, in the order of the tables and not sorted by id. All executors must have access to the
+    directory under this name. `storage_options` apply to it, and to the graph unless `graph` is an open graph.
     """
     try:
         chosen = Format(format)
     except ValueError:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"format {format!r} is none of {', '.join(Format)}", format=format) from None
-    from_ = opened(graph, storage_options)
+    from_ = open_for_reading(graph, storage_options)
     snapshot = from_.engine.snapshot(branch, at)
     catalog = from_.engine.catalog(snapshot)
     found = chosen_types(snapshot, catalog, None if types is None else list(types))
@@ -70,12 +70,12 @@ def export(
     root = from_.engine.root
     job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
     try:
-        done = sorted(results(Runner(spark).on_parts(job), Unloaded), key=lambda one: one.part)
+        done = sorted(results(Runner(spark).on_parts(job), UnloadedPart), key=lambda one: one.part)
         counts = {
             f"{entity.kind}:{entity.name}": sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found
         }
         files = tuple(name for one in done for name in one.files)
-        result = Exported(target.folder, chosen, snapshot.branch.name, snapshot.commit, counts, files)
+        result = ExportReceipt(target.folder, chosen, snapshot.branch.name, snapshot.commit, counts, files)
         target.finish(result)
     except BaseException:
         target.clear()
@@ -84,19 +84,19 @@ def export(
 
 
 class _Target:
-    """The folder of an export: where files are put first, and how they become the export."""
+    """The directory of an export, and the temporary directory that is renamed to it."""
 
     def __init__(self, folder: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> None:
         final = open_objects(os.fspath(folder), storage_options=storage_options)
         self.folder: Final = final.uri
         if final.list(""):
-            told = f"{final.uri} is not empty; an export needs a folder of its own"
-            raise InvalidInput(Kind.NOT_EMPTY, told, path=final.uri)
+            message = f"{final.uri} is not empty; an export needs a directory of its own"
+            raise InvalidInput(Kind.NOT_EMPTY, message, path=final.uri)
         self.staged: Final = f"{final.uri}.{new_hex16()}.tmp" if final.is_local else final.uri
         self._objects: Final[Objects] = open_objects(self.staged, storage_options=storage_options)
 
-    def finish(self, result: Exported) -> None:
-        """Only files of attempts that count stay; then the mark; then, on a disk, the name."""
+    def finish(self, result: ExportReceipt) -> None:
+        """Delete the files of other task attempts, write `_SUCCESS` and, on a disk, rename the directory."""
         kept = set(result.files)
         for top in self._objects.list(""):
             for type_ in self._objects.list(top.rstrip("/")):
@@ -106,7 +106,7 @@ class _Target:
         self._objects.put(SUCCESS, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
         if self._objects.is_local:
             try:
-                os.rename(self.staged, self.folder)  # replaces an empty folder, and no other
+                os.rename(self.staged, self.folder)  # fails unless the directory is empty or missing
             except OSError as error:
                 raise wrap_os_error(error, doing="name", path=self.folder) from error
 

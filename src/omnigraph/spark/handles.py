@@ -1,4 +1,4 @@
-"""A place or an encoded schema -> its tables or its catalog, kept open from task to task of one process."""
+"""A location or an encoded schema -> its tables or its catalog, cached for the tasks of one process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from omnigraph.store.tables import Tables
 
 
 def tables_of(place: Place) -> Tables:
-    """The tables of a graph."""
+    """Return the tables of a graph."""
     return _tables(place.uri, tuple(sorted(place.storage_options.items())))
 
 
 @lru_cache(maxsize=4)
 def catalog_of(stored: bytes) -> Catalog:
-    """The schema that a job carries, decoded."""
+    """Decode the schema of a job."""
     return decode(stored)
 
 

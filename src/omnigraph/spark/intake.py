@@ -1,7 +1,7 @@
-"""NDJSON files, tables (Parquet, CSV) and data frames -> the rows of a load, read by executors, one task a part.
+"""NDJSON files, tables (Parquet, CSV) and data frames -> the rows of a load, read by executors, with one task for each part.
 
-The checks that need all rows at once are those of every load and run on the driver, on the key columns of the files that the tasks
-wrote. Problems are reported as a load in one process reports them: in the same order, with the same places and counts.
+The checks that need all rows are those of every load. They run on the driver, on the key columns of the files that the tasks wrote.
+Problems are reported as by a load in one process: in the same order, with the same positions and counts.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BLOCKS_AT_ONCE: Final = 16
-"""How many blocks with problems are asked about in one job. Mostly the first one fills the report."""
+"""The number of blocks with problems that one job reads. The first block usually fills the report."""
 
 
 class FilesIntake:
-    """NDJSON files, cut into parts."""
+    """The intake of NDJSON files, which are split into parts."""
 
     def __init__(self, runner: PartRunner, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
         self._runner = runner
@@ -73,7 +73,7 @@ class FilesIntake:
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
 
-        staged_parts = taken(self._runner.on_parts(StageLines(job, tuple(parts)), on_done=on_done), staging, catalog)
+        staged_parts = take_parts(self._runner.on_parts(StageLines(job, tuple(parts)), on_done=on_done), staging, catalog)
         lines = FirstLines(self._runner, parts)
         for staged in staging.types.values():
             staged.places = LinePlaces(self._runner, job, lines, staged_parts, staged.entity.id)
@@ -81,7 +81,7 @@ class FilesIntake:
         self._report(job, lines, [parts[done.part] for done in staged_parts if done.refused], report)
 
     def _report(self, job: Job, lines: FirstLines, refused: Sequence[Part], report: Report) -> None:
-        """Read the blocks with problems once more, the first ones first, now with the numbers of their lines."""
+        """Read the blocks with problems again, in order, now with their line numbers."""
         blocks = list(dict.fromkeys(block for part in refused for block in blocks_of(part)))
         for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = tuple(map(lines.numbered, blocks[at : at + _BLOCKS_AT_ONCE]))
@@ -93,7 +93,7 @@ class FilesIntake:
 
 
 class FramesIntake:
-    """Data frames, one a type."""
+    """The intake of data frames, one for each type."""
 
     def __init__(self, runner: Runner, root: Root, frames: Mapping[str, DataFrame]) -> None:
         self._runner = runner
@@ -107,8 +107,8 @@ class FramesIntake:
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         for name, frame in self._frames.items():
             entity = entity_named(name, catalog)
-            if self._suits(name, frame, catalog, report):
-                # Once anything is wrong nothing will land: the rest is read for its problems alone.
+            if self._columns_match(name, frame, catalog, report):
+                # After the first problem the load is refused: the rest is read only for its problems.
                 job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not report.problems)
                 replies = self._runner.on_rows(StageFrame(job, name, report.limit), frame)
                 take_frame(staging, catalog, entity, replies, report)
@@ -116,8 +116,8 @@ class FramesIntake:
             if report.full:
                 return
 
-    def _suits(self, name: str, frame: DataFrame, catalog: Catalog, report: Report) -> bool:
-        """Whether the columns are those of the type: a wrong column is reported once, and not by every task."""
+    def _columns_match(self, name: str, frame: DataFrame, catalog: Catalog, report: Report) -> bool:
+        """Check the columns on the driver, so that a wrong column is reported once and not by every task."""
         before = len(report.problems)
         for _ in read_batches({name: frame.limit(0).toArrow()}, catalog, report):
             pass
@@ -125,7 +125,7 @@ class FramesIntake:
 
 
 class FirstLines:
-    """The numbers of the first lines of parts, counted by one job a file when the first of them is asked for."""
+    """The numbers of the first lines of parts. One job for each file counts them, at the first request."""
 
     def __init__(self, runner: PartRunner, parts: Sequence[Part]) -> None:
         self._runner = runner
@@ -133,7 +133,7 @@ class FirstLines:
         self._firsts: dict[str, dict[int, int]] = {}
 
     def numbered(self, part: Part) -> Part:
-        """A part with the number of its first line. Where it begins, a part or a block of one begins."""
+        """Return the part with the number of its first line. It must start where a part or a block starts."""
         if part.start == 0:
             return part
         if part.path not in self._firsts:
@@ -152,7 +152,7 @@ class FirstLines:
 
 
 class LinePlaces:
-    """The lines of rows that tasks wrote. Only a refusal needs them; the parts that have the rows are then read once more."""
+    """The lines of rows that tasks wrote. Only a refusal needs them. The parts that hold the rows are then read again."""
 
     def __init__(self, runner: PartRunner, job: Job, lines: FirstLines, parts: Sequence[StagedPart], type_id: TypeId) -> None:
         self._runner = runner
@@ -179,7 +179,7 @@ class LinePlaces:
 
 
 class FramePlaces(msgspec.Struct, frozen=True):
-    """The records of a data frame are numbered in the order of its partitions."""
+    """The positions of rows of a data frame. Records are numbered in the order of the partitions."""
 
     source: str
 
@@ -193,14 +193,14 @@ def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
     return Job(Place(root.uri, root.storage_options), encode(catalog), targets)
 
 
-def taken(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[StagedPart]:
-    """Name the files that tasks wrote, in the order of their parts, which is that of the records; then raise the first failure."""
-    named(replies, staging, catalog)
+def take_parts(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[StagedPart]:
+    """Record the files that tasks wrote, in the order of their parts, which is that of the records. Then raise the first failure."""
+    record_files(replies, staging, catalog)
     return sorted(results(replies, StagedPart), key=lambda part: part.part)
 
 
-def named(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> None:
-    """Name the files that tasks wrote: from now on the load removes them when it is refused."""
+def record_files(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> None:
+    """Record the files that tasks wrote in `staging`. From now on the load removes them if it is refused."""
     for part in sorted((reply for reply in replies if isinstance(reply, StagedPart)), key=lambda part: part.part):
         for type_id, wrote in part.types:
             entity = catalog.by_id(type_id)
@@ -214,33 +214,33 @@ def named(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> None:
 
 
 def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: Sequence[Reply], report: Report) -> None:
-    """Name the files of one data frame, and report its problems with records numbered in the order of its partitions."""
+    """Record the files of one data frame, and report its problems. Records are numbered in the order of the partitions."""
     before = 0
-    for part in taken(replies, staging, catalog):
+    for part in take_parts(replies, staging, catalog):
         report.add(
             msgspec.structs.replace(problem, record=problem.record + before) if problem.record is not None else problem
             for problem in part.problems
         )
         report.more += part.more
         before += part.records
-    staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")  # a frame without rows names its type all the same
+    staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")  # also for a frame without rows
 
 
-# -- Parquet and CSV: a task reads whole slices, and their problems are put together in the order of the slices
+# -- Parquet and CSV: a task reads whole slices, and problems are reported in the order of the slices
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """One file: its type, and its parts, or why its columns do not suit the type."""
+    """One file: its type, and its parts or the problems of its columns."""
 
     entity: EntityType
     name: str
     size: int
     parts: tuple[TablePart, ...]
-    wrong: tuple[Problem, ...]
+    column_problems: tuple[Problem, ...]
 
 
 class TablesIntake:
-    """Tables, cut into parts where they can be."""
+    """The intake of tables, which are split into parts where the format allows it."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class TablesIntake:
         return True
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
-        tables = [self._opened(name, path, catalog) for name, path in self._tables.items()]
+        tables = [self._open(name, path, catalog) for name, path in self._tables.items()]
         total = sum(table.size for table in tables)
         advance(0, total, 0)
         parts = tuple(TypePart(label(table.entity), part) for table in tables for part in table.parts)
@@ -270,17 +270,17 @@ class TablesIntake:
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
 
-        # Once anything is wrong nothing will land: the rest is read for its problems alone.
-        job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not any(table.wrong for table in tables))
+        # After the first problem the load is refused: the rest is read only for its problems.
+        job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not any(table.column_problems for table in tables))
         replies = self._runner.on_parts(StageTables(job, parts, report.limit), on_done=on_done)
-        named(replies, staging, catalog)
+        record_files(replies, staging, catalog)
         advance(total, total, sum(staged.rows for staged in staging.types.values()))
         _report_tables(tables, replies, report)
         for staged in staging.types.values():
             staged.places = TablePlaces(_sources(staged.entity, tables, replies))
 
-    def _opened(self, name: str, path: str, catalog: Catalog) -> _Table:
-        """A wrong column is reported once, and not by every task."""
+    def _open(self, name: str, path: str, catalog: Catalog) -> _Table:
+        """Check the columns on the driver, so that a wrong column is reported once and not by every task."""
         entity = entity_named(name, catalog)
         parts = table_parts(path, part_bytes=self._part_bytes, slice_rows=self._slice_rows)
         opened = open_table(parts[0])
@@ -290,7 +290,7 @@ class TablesIntake:
 
 
 class TablePlaces:
-    """Rows are numbered through the tables of their type, mostly one. In a load that is not refused none is passed over."""
+    """The positions of rows of tables. Rows are numbered across the tables of their type, usually one."""
 
     def __init__(self, tables: Sequence[tuple[str, int]]) -> None:
         self._names = [name for name, _ in tables]
@@ -305,25 +305,25 @@ class TablePlaces:
 
 
 def _report_tables(tables: Sequence[_Table], replies: Sequence[Reply], report: Report) -> None:
-    """Report problems in the order of the tables until the report is full. A failed task is raised at its place in that order."""
-    for found in _found(tables, replies):
+    """Report problems in the order of the tables until the report is full. A failed task is raised at its position in that order."""
+    for found in _slices(tables, replies):
         report.add(found.problems)
         report.more += found.more
         if report.full:
             return
 
 
-def _found(tables: Sequence[_Table], replies: Sequence[Reply]) -> Iterator[SliceProblems]:
+def _slices(tables: Sequence[_Table], replies: Sequence[Reply]) -> Iterator[SliceProblems]:
     for table, of_table in _by_table(tables, replies):
-        if table.wrong:
-            yield SliceProblems(table.wrong, 0)
+        if table.column_problems:
+            yield SliceProblems(table.column_problems, 0)
         for reply in of_table:
             for part in results([reply], StagedPart):
                 yield from part.slices
 
 
 def _sources(entity: EntityType, tables: Sequence[_Table], replies: Sequence[Reply]) -> list[tuple[str, int]]:
-    """The tables of a type, and how many rows each has."""
+    """Return the tables of a type with their row counts."""
     return [
         (table.name, sum(wrote.rows for reply in of_table if isinstance(reply, StagedPart) for _, wrote in reply.types))
         for table, of_table in _by_table(tables, replies)
@@ -332,7 +332,7 @@ def _sources(entity: EntityType, tables: Sequence[_Table], replies: Sequence[Rep
 
 
 def _by_table(tables: Sequence[_Table], replies: Sequence[Reply]) -> Iterator[tuple[_Table, Sequence[Reply]]]:
-    """Each table with the replies of its tasks: replies come in the order of the parts."""
+    """Yield each table with the replies of its tasks. Replies are in the order of the parts."""
     at = 0
     for table in tables:
         yield table, replies[at : at + len(table.parts)]

@@ -1,4 +1,4 @@
-"""Data frames, records or tables, and a graph -> one commit, the work done by Spark: the rules, receipts and errors of `Graph.load`."""
+"""Data frames, NDJSON files or tables, and a graph -> one commit by Spark, with the rules, receipts and errors of `Graph.load`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GraphLoad:
-    """A load on Spark: name a data frame or a table of each type, or files of records, then `commit`. Nothing happens before."""
+    """A load on Spark. Add a data frame or a table of each type, or NDJSON files, then call `commit`. Nothing is read before `commit`."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class GraphLoad:
         self._tables: dict[str, str] = {}
 
     def nodes(self, type_: str, frame: DataFrame) -> Self:
-        """Rows of a node type: a column a property, and `id` if rows bring theirs."""
+        """Add rows of a node type: a column for each property, and optionally `id`."""
         return self._add(f"node:{type_}", frame)
 
     def edges(self, type_: str, frame: DataFrame) -> Self:
-        """Rows of an edge type: `from` and `to` (or `src` and `dst`), a column a property, and `id` if rows bring theirs."""
+        """Add rows of an edge type: `from` and `to` (or `src` and `dst`), a column for each property, and optionally `id`."""
         return self._add(f"edge:{type_}", frame)
 
     def ndjson(self, *paths: str | os.PathLike[str]) -> Self:
-        """Files of records, as `Graph.load` takes them; all executors must see them under these paths."""
+        """Add NDJSON files, as for `Graph.load`. All executors must have access to these paths."""
         self._files += [os.fspath(path) for path in paths]
         return self
 
     def tables(self, tables: Mapping[str, str | os.PathLike[str]]) -> Self:
-        """A `.parquet` or `.csv` file a type, `{"Person": "people.parquet"}`, as `Graph.load` takes them; all executors must see them."""
+        """Add a `.parquet` or `.csv` file for each type, as `{"Person": "people.parquet"}`. All executors must have access to them."""
         for type_, path in tables.items():
             if not isinstance(path, str | os.PathLike):
                 what = f"the table of {type_} is a {type(path).__name__}; give the path of a file, or a data frame to nodes or edges"
@@ -70,7 +70,7 @@ class GraphLoad:
         return self
 
     def commit(self, *, report_errors: int = REPORTED, on_progress: OnProgress | None = None) -> LoadReceipt:
-        """Read, check and write everything, then land it as one commit, or refuse it and land nothing."""
+        """Read, check and write all rows, in one commit. If a check fails, nothing is committed."""
         return self._graph.load_intake(
             self._intake(),
             self._mode,
@@ -84,7 +84,7 @@ class GraphLoad:
 
     def _intake(self) -> Intake:
         if [bool(self._frames), bool(self._files), bool(self._tables)].count(True) != 1:
-            one = "a Spark load takes data frames (nodes, edges), files of records (ndjson) or tables: one of the three"
+            one = "a Spark load takes data frames (nodes, edges), NDJSON files (ndjson) or tables: give exactly one of the three"
             raise InvalidInput(Kind.INVALID_ARGUMENT, one)
         runner, root = Runner(self._spark), self._graph.engine.root
         if self._frames:

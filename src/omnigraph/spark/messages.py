@@ -1,6 +1,6 @@
-"""What the driver and the tasks of a Spark job say to each other: a task out, a reply back. Plain data, encoded on both ways.
+"""Messages between the driver and the tasks of a Spark job: a task -> bytes, and a reply -> JSON text, and back.
 
-Both directions are closed unions with a tag, so that a message names what it is.
+Both directions are closed, tagged unions.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from omnigraph.store.tables import TableRef
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a graph or an export lies, and the options of its storage."""
+    """The location of a graph or an export, and the options of its storage."""
 
     uri: str
     storage_options: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"Place({self.uri!r})"  # the options may hold secrets, and a repr may end in a log
+        return f"Place({self.uri!r})"  # the options may hold secrets, and a repr may be logged
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What every task of a load knows: the graph, its schema, where the files of each type go, and whether files are written."""
+    """The common part of all tasks of a load: the graph, its schema, the target of the files of each type, and whether to write files."""
 
     place: Place
     catalog: bytes
@@ -40,7 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     writes: bool = True
 
 
-# -- tasks: one message a job. A task of it works on the part whose number it gets.
+# -- tasks: one message for each job. Each Spark task gets the number of its part.
 
 
 class StageLines(msgspec.Struct, frozen=True, tag=True):
@@ -65,7 +65,7 @@ class FindProblems(msgspec.Struct, frozen=True, tag=True):
 
 
 class FindLines(msgspec.Struct, frozen=True, tag=True):
-    """Report the lines of some rows of one type; `rows` holds their numbers, part by part."""
+    """Report the lines of some rows of one type. `rows` holds their numbers, part by part."""
 
     job: Job
     parts: tuple[Part, ...]
@@ -89,7 +89,7 @@ class StageTables(msgspec.Struct, frozen=True, tag=True):
 
 
 class StageFrame(msgspec.Struct, frozen=True, tag=True):
-    """Check and write the rows of a data frame, one task a partition of it."""
+    """Check and write the rows of a data frame, with one task for each partition."""
 
     job: Job
     type_name: str
@@ -97,7 +97,7 @@ class StageFrame(msgspec.Struct, frozen=True, tag=True):
 
 
 class Format(StrEnum):
-    """What an export is written as."""
+    """The file format of an export."""
 
     NDJSON = "ndjson"
     PARQUET = "parquet"
@@ -126,7 +126,7 @@ Task = PartTask | StageFrame
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """A task, and how often Spark tries it, if that is known."""
+    """A task, and the maximum number of attempts of Spark, if it is known."""
 
     task: Task
     attempts: int | None = None
@@ -152,14 +152,14 @@ class TypeRows(msgspec.Struct, frozen=True):
 
 
 class SliceProblems(msgspec.Struct, frozen=True):
-    """The problems of the records in one slice of a table, and how many more it has."""
+    """The problems of the records in one slice of a table, and the number of further problems."""
 
     problems: tuple[Problem, ...]
     more: int
 
 
 class StagedPart(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """What a task wrote, by type, in the order in which the types came first; or nothing, because records are `refused`."""
+    """The files that a task wrote, by type, in the order in which the types first appear. No files if records are `refused`."""
 
     part: int
     types: tuple[tuple[TypeId, TypeRows], ...] = ()
@@ -176,7 +176,7 @@ class LineNumbers(msgspec.Struct, frozen=True, tag=True):
     lines: tuple[int, ...]
 
 
-class Unloaded(msgspec.Struct, frozen=True, tag=True):
+class UnloadedPart(msgspec.Struct, frozen=True, tag=True):
     """The rows that a task of an export wrote, and the names of its files."""
 
     part: int
@@ -197,7 +197,7 @@ class OtherRelease(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
-    """A typed error, on its way from an executor to the driver."""
+    """A typed error of an executor."""
 
     error: str
     kind: str
@@ -209,8 +209,8 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
         facts = {name: fact for name, fact in error.facts.items() if fact is None or isinstance(fact, str | int | float | bool)}
         return cls(type(error).__name__, error.kind.value, error.message, facts)
 
-    def raised(self) -> OmniGraphError:
-        """The same error on this side."""
+    def to_error(self) -> OmniGraphError:
+        """Return the same error on the driver."""
         class_: type[OmniGraphError] = getattr(errors, self.error)
         kind, facts = Kind(self.kind), dict(self.facts)
         if issubclass(class_, StorageError | RecoveryRequired):
@@ -218,9 +218,9 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
         return class_(kind, self.message, **facts)
 
 
-Result = StagedPart | LineNumbers | Unloaded
+Result = StagedPart | LineNumbers | UnloadedPart
 Reply = Result | Failure | MissingModule | OtherRelease
-R = TypeVar("R", StagedPart, LineNumbers, Unloaded)
+R = TypeVar("R", StagedPart, LineNumbers, UnloadedPart)
 
 
 def encode_reply(reply: Reply) -> str:
@@ -228,16 +228,16 @@ def encode_reply(reply: Reply) -> str:
 
 
 def decode_reply(text: str) -> Reply:
-    reply: Reply = msgspec.json.decode(text, type=Reply)  # a union is no class: msgspec types its result as Any
+    reply: Reply = msgspec.json.decode(text, type=Reply)  # a union is not a class, so msgspec types the result as Any
     return reply
 
 
 def results(replies: Iterable[Reply], kind: type[R]) -> list[R]:
-    """The replies as results of one kind. The first failure among them is raised: its files, if any, are the caller's to remove."""
+    """Return the replies as results of one kind. Raises the first failure. The caller removes the files of the other tasks."""
     found: list[R] = []
     for reply in replies:
         if isinstance(reply, Failure):
-            raise reply.raised()
-        assert isinstance(reply, kind), f"a task replied {type(reply).__name__} where {kind.__name__} was due"
+            raise reply.to_error()
+        assert isinstance(reply, kind), f"a task replied {type(reply).__name__} instead of {kind.__name__}"
         found.append(reply)
     return found

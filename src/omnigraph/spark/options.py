@@ -1,4 +1,4 @@
-"""Options of `spark.read` and `spark.write` -> what is to be read or written, checked; a wrong option -> one line that says so."""
+"""Options of `spark.read` and `spark.write` -> checked `ReadOptions` or `WriteOptions`, or an error of one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from omnigraph.ids import COMMIT_ID_LENGTH, MAIN
 from omnigraph.spark.messages import Place
 
 STORAGE: Final = "storage."
-"""What comes before the name of a storage option: `storage.aws_region`."""
+"""The prefix of storage options, as in `storage.aws_region`."""
 
 _READ: Final = ("graph", "type", "branch", "at", "columns")
 _WRITE: Final = ("graph", "type", "branch", "mode", "actor", "token", "message")
@@ -27,7 +27,7 @@ At = str | int | datetime
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """Which rows: one type, on a branch now or at a moment of the past; all columns when none is named."""
+    """The rows to read: one type, on a branch or at a commit, version or time. None for `columns` means all columns."""
 
     place: Place
     type: str
@@ -37,7 +37,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """Where rows go, and what becomes of rows whose ids are there already."""
+    """The target of the rows, and the mode for ids that exist."""
 
     place: Place
     type: str
@@ -49,12 +49,12 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a read."""
+    """Parse the options of a read."""
     given = _known(options, _READ, doing="read")
     if "branch" in given and "at" in given:
         raise _invalid(
             "give the option 'branch' or the option 'at', not both: a commit id names its branch, a version or a time is main's "
-            "(for another branch take the commit id that graph.snapshot(branch, at=...) shows)"
+            "(for another branch use the commit id of graph.snapshot(branch, at=...))"
         )
     columns = tuple(name.strip() for name in given["columns"].split(",")) if "columns" in given else None
     at = parse_at(given["at"]) if "at" in given else None
@@ -62,7 +62,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
-    """The options of a write. `overwrite` is Spark's own mode; the option `mode` adds merge, which Spark has no word for."""
+    """Parse the options of a write. `overwrite` is the mode of Spark. The option `mode` adds merge, which Spark lacks."""
     given = _known(options, _WRITE, doing="write")
     plain = LoadMode.OVERWRITE if overwrite else LoadMode.APPEND
     try:
@@ -76,7 +76,7 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
 
 
 def parse_at(text: str) -> At:
-    """A commit id, a manifest version in digits, or a time in ISO 8601 with its zone."""
+    """Parse a commit id, a manifest version in digits, or a time in ISO 8601 with its zone."""
     if len(text) == COMMIT_ID_LENGTH and text.isalnum():
         return text
     if text.isascii() and text.isdigit():
@@ -87,13 +87,13 @@ def parse_at(text: str) -> At:
         raise _invalid(f"'at' is {text!r}, which is no commit id, manifest version or time such as 2026-01-31T12:00:00Z") from None
 
 
-def opened(graph: str | os.PathLike[str] | Graph, storage_options: Mapping[str, str] | None = None) -> Graph:
-    """A graph to read from."""
+def open_for_reading(graph: str | os.PathLike[str] | Graph, storage_options: Mapping[str, str] | None = None) -> Graph:
+    """Open a graph for reading, or return the open graph."""
     return graph if isinstance(graph, Graph) else open_(graph, mode="r", storage_options=storage_options)
 
 
 def _known(options: Mapping[str, str], names: tuple[str, ...], *, doing: str) -> dict[str, str]:
-    """The options that are not for the storage. `load(uri)` and `save(uri)` tell the graph as `path`."""
+    """Return the options other than storage options. `load(uri)` and `save(uri)` pass the graph as `path`."""
     given = {name: value for name, value in options.items() if not name.startswith(STORAGE)}
     if "path" in given:
         path = given.pop("path")
@@ -122,9 +122,9 @@ def _invalid(message: str) -> InvalidInput:
 
 @contextmanager
 def without_traceback() -> Iterator[None]:
-    """Make Spark show an error of ours as one line, without the traceback through this package.
+    """Make Spark print our errors as one line, without a traceback.
 
-    Spark starts a process to plan or to commit one read or write; it ends with it, so that no other error is shortened.
+    Spark starts a process to plan or to commit one read or write. The setting ends with that process, so it affects no other error.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""A Spark session and a task -> the replies of all parts; failures of Spark itself as typed errors. Stops the tasks at an interrupt."""
+"""A Spark session and a task -> the replies of all parts, or a failure of Spark as a typed error. An interrupt cancels the tasks."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ if TYPE_CHECKING:
 
 _REMEDY: Final = "install omnigraph[spark] in the Python that they run (PYSPARK_PYTHON)"
 _ATTEMPTS: Final = "4"
-"""Spark's own default."""
+"""The default of Spark."""
 _SECONDS_BETWEEN: Final = 0.2
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
 
 OnDone = Callable[[int], None]
-"""Called with the number of tasks that are done."""
+"""Called with the number of completed tasks."""
 
 
 class PartRunner(Protocol):
     """Runs a task over its parts."""
 
     def on_parts(self, task: PartTask, *, on_done: OnDone | None = None) -> list[Reply]:
-        """One reply a part, in the order of the parts. A reply may be a `Failure`: see `messages.results`."""
+        """Return one reply for each part, in the order of the parts. A reply may be a `Failure`: see `messages.results`."""
         ...
 
 
 class Runner:
-    """Runs tasks on one session. The package is shipped to executors that turn out not to have it."""
+    """Runs tasks on one session. Sends the package to executors that lack it."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark import cloudpickle
 
-        cloudpickle.register_pickle_by_value(shipped)  # type: ignore[no-untyped-call]  # pyspark types nothing here
+        cloudpickle.register_pickle_by_value(shipped)  # type: ignore[no-untyped-call]  # pyspark has no types here
         self._spark = spark
         self._attempts: Final = attempts_of(spark)
         self._shipped = False
@@ -66,16 +66,16 @@ class Runner:
         count = len(task.parts)
         if not count:
             return []
-        # A range is cut evenly: each number is a partition of its own, and nothing is shuffled.
+        # A range is split evenly: each number is a partition of its own, without a shuffle.
         frame = self._spark.range(0, count, 1, count)
         return self._replies(frame, shipped.for_parts(self._encoded(task), omnigraph.__version__), on_done)
 
     def on_rows(self, task: StageFrame, frame: DataFrame) -> list[Reply]:
-        """One reply a partition of the frame."""
+        """Return one reply for each partition of the frame."""
         return self._replies(frame, shipped.for_rows(self._encoded(task), omnigraph.__version__), None)
 
     def _encoded(self, task: Task) -> bytes:
-        # A failed export removes its whole folder, so its tasks may raise at every attempt.
+        # A failed export removes its whole directory, so its tasks may raise at every attempt.
         return encode_assignment(Assignment(task, None if isinstance(task, Unload) else self._attempts))
 
     def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
@@ -93,66 +93,66 @@ class Runner:
 
     def _run(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         try:
-            rows = collected(self._spark, frame.mapInArrow(task, shipped.SCHEMA), on_done)
+            rows = collect_rows(self._spark, frame.mapInArrow(task, shipped.SCHEMA), on_done)
         except OmniGraphError:
             raise
-        except Exception as error:  # whatever Spark, Java or a socket raises becomes one typed error
-            raise _error(error) from error
+        except Exception as error:  # any error of Spark, Java or a socket becomes one typed error
+            raise _typed_error(error) from error
         return [decode_reply(row[shipped.COLUMN]) for row in rows]
 
     def _ship(self) -> None:
-        """Send our own source after the tasks. What it needs besides must be there: those are compiled packages."""
+        """Send our source to the executors. They must have its dependencies, which are compiled packages."""
         self._spark.addArtifacts(_archive(), pyfile=True)
         self._shipped = True
 
 
 @functools.cache
 def _archive() -> str:
-    """Our source as one file. It stays until this process ends: Spark's driver hands it out whenever an executor asks for it."""
+    """Return our source as one zip file. It is kept until this process ends: an executor may request it at any time."""
     folder = tempfile.mkdtemp(prefix="omnigraph-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(omnigraph.__file__).parent
     return shutil.make_archive(f"{folder}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
 
 
-def _error(error: Exception) -> OmniGraphError:
-    """Spark's words as ours: a data frame that cannot be computed is the caller's to mend, all else is not."""
+def _typed_error(error: Exception) -> OmniGraphError:
+    """Convert an error of Spark. A data frame that cannot be computed is an input error. All others are storage errors."""
     from pyspark.errors import PySparkException, PythonException
 
     text = str(error)
     if missing := re.search(r"No module named '([\w.]+)'", text):
         return Unsupported(Kind.UNSUPPORTED, f"the executors have no module {missing[1]!r}; {_REMEDY}", module=missing[1])
     if isinstance(error, PythonException):
-        return StorageError(Kind.STORAGE, f"Spark gave up: {_raised(text)}; nothing was written")
-    said = _JAVA_CLASS.sub("", next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__))
+        return StorageError(Kind.STORAGE, f"Spark failed: {_exception_line(text)}; nothing was written")
+    first = _JAVA_CLASS.sub("", next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__))
     if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
-        return InvalidInput(Kind.VALIDATION, f"Spark cannot compute the rows: {said}; nothing was written", condition=condition)
-    return StorageError(Kind.STORAGE, f"Spark gave up: {said}; nothing was written")
+        return InvalidInput(Kind.VALIDATION, f"Spark cannot compute the rows: {first}; nothing was written", condition=condition)
+    return StorageError(Kind.STORAGE, f"Spark failed: {first}; nothing was written")
 
 
-def _raised(text: str) -> str:
-    """What was raised on an executor: the line that ends a Python traceback, before the way through Java begins."""
+def _exception_line(text: str) -> str:
+    """Return the last line of the Python traceback of an executor, without the Java traceback that follows."""
     _, _, trace = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in trace.partition("SQLSTATE")[0].splitlines() if line and not line[0].isspace()]
     return lines[-1] if lines else text.partition("\n")[0]
 
 
 def attempts_of(spark: SparkSession) -> int:
-    """How often Spark tries a task: `local[n]` once, `local[n,f]` f times, a cluster as often as it is told."""
+    """Return the maximum number of attempts: 1 for `local[n]`, f for `local[n,f]`, and `spark.task.maxFailures` on a cluster."""
     master = spark.conf.get("spark.master", "") or ""
     if master.startswith("local") and not master.startswith("local-cluster"):
-        told = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
-        return int(told[1]) if told is not None else 1
+        match = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
+        return int(match[1]) if match is not None else 1
     return int(spark.conf.get("spark.task.maxFailures", _ATTEMPTS) or _ATTEMPTS)
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """A session of Spark Connect has no JVM here: no context, no status tracker."""
+    """Return whether this is a session of Spark Connect, which has neither a context nor a status tracker."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def collected(spark: SparkSession, frame: DataFrame, on_done: OnDone | None) -> list[Any]:
-    """The rows of a frame. The work runs on a thread of its own, so that this one can count tasks, and stop them at an interrupt."""
+def collect_rows(spark: SparkSession, frame: DataFrame, on_done: OnDone | None) -> list[Any]:
+    """Collect the rows of a frame on another thread, so that this thread can count tasks and cancel them at an interrupt."""
     from pyspark import InheritableThread
 
     tag, rows, failed = f"omnigraph-{new_ulid()}", [], []
@@ -163,7 +163,7 @@ def collected(spark: SparkSession, frame: DataFrame, on_done: OnDone | None) -> 
             if not is_connect(spark):
                 spark.sparkContext.setJobGroup(tag, "omnigraph")
             rows.extend(frame.collect())
-        except BaseException as error:  # noqa: BLE001  # it is raised again in the thread that waits
+        except BaseException as error:  # noqa: BLE001  # raised again in the waiting thread
             failed.append(error)
 
     thread = InheritableThread(target=work, session=spark)
@@ -172,7 +172,7 @@ def collected(spark: SparkSession, frame: DataFrame, on_done: OnDone | None) -> 
         while thread.is_alive():
             thread.join(_SECONDS_BETWEEN)
             if on_done is not None and not is_connect(spark):
-                on_done(_done(spark, tag))
+                on_done(_completed_tasks(spark, tag))
     except BaseException:
         spark.interruptTag(tag)
         raise
@@ -181,8 +181,8 @@ def collected(spark: SparkSession, frame: DataFrame, on_done: OnDone | None) -> 
     return rows
 
 
-def _done(spark: SparkSession, group: str) -> int:
-    """How many tasks of the last stages are done, as far as Spark remembers."""
+def _completed_tasks(spark: SparkSession, group: str) -> int:
+    """Return the number of completed tasks of the last stages that Spark remembers."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(max(job.stageIds)) for job in jobs if job is not None and job.stageIds]

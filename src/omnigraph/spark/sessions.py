@@ -1,4 +1,4 @@
-"""Settings -> a Spark session on which our jobs run: the executors' Python is ours, nothing listens to the network that need not."""
+"""Settings -> a Spark session for our jobs. Executors use our Python, and Spark opens no unneeded network ports."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL_SETTINGS: Final = {
-    "spark.sessions.bindAddress": "127.0.0.1",
-    "spark.sessions.host": "127.0.0.1",
-    "spark.sessions.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
-"""Executors of a cluster must reach the driver; those of one process need no network. Nobody waits for single answers of a bulk job, and
-the collector that pauses least costs a quarter more (docs/design/load.md)."""
+"""Executors of a cluster must reach the driver; those of one process need no network. A bulk job needs throughput, not latency: the
+collector with the shortest pauses costs a quarter more (docs/design/load.md)."""
 _MASTER: Final = re.compile(r"local|yarn$|(?:spark|k8s|sc)://")
 _PORTS: Final = {"spark": 7077, "sc": 15002}
 _ANSWER_SECONDS: Final = 10.0
@@ -52,23 +52,23 @@ def session(
     settings: Mapping[str, str] | None = None,
     log_file: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session to run our jobs on, or the one that is there.
+    """Return the active session, or start one.
 
-    `master` is what Spark calls so, or `sc://host` for a Spark Connect server. Unless given it is what `spark-submit` or SPARK_REMOTE
-    say, else `local[*]`.
+    `master` is the master URL of Spark, or `sc://host` for a Spark Connect server. The default is that of `spark-submit` or
+    SPARK_REMOTE, otherwise `local[*]`.
 
-    `log_file` takes what Spark says while it starts and runs; without it that goes to standard error.
+    `log_file` receives the log of Spark. Without it Spark logs to standard error.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        missing = "Spark jobs need the packages of the extra: pip install 'omnigraph[spark]'"
+        missing = "Spark jobs need pyspark: pip install 'omnigraph[spark]'"
         raise Unsupported(Kind.UNSUPPORTED, missing, package="pyspark") from error
     if master is not None and not (isinstance(master, str) and _MASTER.match(master)):
         message = f"master is where Spark runs: local[2], spark://host:7077, yarn, k8s://... or sc://host, not {master!r}"
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, master=str(master))
     if (active := SparkSession.getActiveSession()) is not None:
-        with suppress(Unsupported):  # loads and exports run there all the same
+        with suppress(Unsupported):  # loads and exports need no registration
             register(active)
         return active
     if master is None and not _submitted():
@@ -83,42 +83,42 @@ def session(
     if master is not None:
         builder = builder.remote(master) if remote else builder.master(master)
     local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
-    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.sessions.memory": memory}), **(settings or {})}.items():
+    for key, value in {**_SETTINGS, **local, **({} if remote else {"spark.driver.memory": memory}), **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _said_to(log_file), warnings.catch_warnings():
-        # Spark forks to become Java, which knows nothing of Lance.
+    with _redirect_stderr(log_file), warnings.catch_warnings():
+        # Spark forks and executes Java, which does not use Lance.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
         try:
             made: SparkSession = builder.getOrCreate()
-        except Exception as error:  # whatever Spark, Java or a socket says
-            raise _not_started(master, error) from error
+        except Exception as error:  # any error of Spark, Java or a socket
+            raise _start_error(master, error) from error
     register(made)
     return made
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "omnigraph" known to a session that `session` did not make; `omnigraph.spark.source` says what it can do.
+    """Register the format "omnigraph" with a session that `session` did not start. See `omnigraph.spark.source`.
 
-    Where the session does not push filters to Python sources, they are judged by Spark, after the rows were read.
+    If the session does not push filters to Python sources, Spark evaluates them after the rows are read.
     """
     from pyspark.errors import AnalysisException
 
-    from omnigraph.spark.source import OmniGraphSource, PushingSource  # defines subclasses of pyspark's, which may be missing
+    from omnigraph.spark.source import OmniGraphSource, PushingSource  # here: it subclasses classes of pyspark, which may not be installed
 
     pushes = (spark.conf.get(PUSHDOWN, "false") or "").lower() == "true"
     if not pushes:
-        log.warning("filters on omnigraph data frames are judged after the rows are read; to push them down set %s=true first", PUSHDOWN)
+        log.warning("filters on omnigraph data frames are evaluated after the rows are read; to push them down set %s=true first", PUSHDOWN)
     try:
         spark.dataSource.register(PushingSource if pushes else OmniGraphSource)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        another = "only one session of a Spark application can know a Python data source, and another one knows ours already; use that one"
+        another = "only one session of a Spark application can register a Python data source, and another session has; use that session"
         raise Unsupported(Kind.UNSUPPORTED, another) from error
 
 
-def _not_started(master: str | None, error: Exception) -> Unsupported:
-    """Of a page of Java's words those that say what is wrong."""
+def _start_error(master: str | None, error: Exception) -> Unsupported:
+    """Return the error with the message of the Java exception, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     said = next((found[1] for line in lines if (found := re.match(r": [\w.$]+(?:Exception|Error): (.+)", line))), lines[0])
     where = "as spark-submit says" if master is None else f"with master {master!r}"
@@ -126,20 +126,20 @@ def _not_started(master: str | None, error: Exception) -> Unsupported:
 
 
 def _submitted() -> bool:
-    """Whether `spark-submit` started us and knows the master."""
+    """Return whether `spark-submit` started this process and sets the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
 
 
 @contextmanager
-def _said_to(file: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Java inherits our standard error and keeps what it got; ours comes back. Nothing else keeps its first lines off the screen."""
+def _redirect_stderr(file: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Redirect standard error to a file while Java starts, and restore it. Java inherits the file. No setting covers its first lines."""
     if file is None:
         yield
         return
     sys.stderr.flush()
-    with open(file, "ab") as opened:
+    with open(file, "ab") as log_file:
         ours = os.dup(2)
-        os.dup2(opened.fileno(), 2)
+        os.dup2(log_file.fileno(), 2)
         try:
             yield
         finally:
@@ -149,26 +149,26 @@ def _said_to(file: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def require_java() -> None:
-    """Spark would fail with a page of Java's own words."""
+    """Raise an error unless a suitable Java is installed. The error of Spark itself would be a Java stack trace."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     remedy = "install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     if java is None or not os.path.exists(java):
-        raise Unsupported(Kind.UNSUPPORTED, f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java here; {remedy}", java=java)
+        raise Unsupported(Kind.UNSUPPORTED, f"Spark needs Java {OLDEST_JAVA} or newer, and java is not installed; {remedy}", java=java)
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(\d+)', said.stderr + said.stdout)
     if found is None or int(found[1]) < OLDEST_JAVA:
-        is_ = f"Java {found[1]}" if found is not None else "no Java that tells its version"
+        is_ = f"Java {found[1]}" if found is not None else "no Java that prints its version"
         raise Unsupported(Kind.UNSUPPORTED, f"Spark needs Java {OLDEST_JAVA} or newer, {java} is {is_}; {remedy}", java=java)
 
 
 def require_answer(master: str) -> None:
-    """Spark tries for one to ten minutes to reach a cluster that is not there."""
+    """Raise an error unless the master accepts a connection. Spark itself retries for one to ten minutes."""
     scheme, _, rest = master.partition("://")
     if scheme not in _PORTS:
         return
     for place in re.split("[/;]", rest)[0].split(","):
-        with suppress(OSError, ValueError, OverflowError):  # no such host, no such port, nobody there
+        with suppress(OSError, ValueError, OverflowError):  # unknown host, invalid port, or connection refused
             found = urlsplit(f"//{place}")
             with socket.create_connection((found.hostname or "", found.port or _PORTS[scheme]), timeout=_ANSWER_SECONDS):
                 return

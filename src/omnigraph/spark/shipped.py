@@ -1,6 +1,6 @@
-"""The functions that Spark pickles by value and sends to its executors: they import the package there, or reply what is missing.
+"""An encoded assignment -> a function that Spark pickles by value and runs on executors. It replies what is missing there.
 
-This module imports nothing of the package at the top, so that it also runs where the package is not installed.
+This module imports nothing of the package at the top, so it also runs where the package is not installed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 COLUMN = "reply"
 SCHEMA = f"{COLUMN} string"
-"""The schema of what comes back: one JSON text a reply."""
+"""The schema of the replies: one JSON text each."""
 
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def for_parts(assignment: bytes, version: str) -> Task:
-    """A task over numbers of parts: each is handed to `omnigraph.spark.tasks.run_part` with the assignment."""
+    """Return a task over numbers of parts. It calls `omnigraph.spark.tasks.run_part` for each."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -33,7 +33,7 @@ def _run_part(assignment: bytes, number: int, tasks: Any) -> str:
 
 
 def for_rows(assignment: bytes, version: str) -> Task:
-    """A task over the rows of one partition of a data frame."""
+    """Return a task over the rows of one partition of a data frame."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         yield _reply(version, lambda tasks: tasks.run_rows(assignment, batches))
@@ -42,9 +42,9 @@ def for_rows(assignment: bytes, version: str) -> Task:
 
 
 def _reply(version: str, work: Callable[[Any], str]) -> Any:
-    """The reply of a task; or that the package is missing here, or is another release, whose messages might be misread.
+    """Return the reply of a task, or a reply that the package is missing or another release, which may misread messages.
 
-    The two replies are written out by hand: without the package there is no encoder for them (`messages.MissingModule`, `OtherRelease`).
+    The last two are encoded by hand: without the package their encoder is missing (`messages.MissingModule`, `OtherRelease`).
     """
     import json
 

@@ -1,7 +1,7 @@
-"""`spark.read.format("omnigraph")`, `df.write.format("omnigraph")` and views: one type of a graph as a data frame, and back in one commit.
+"""`spark.read.format("omnigraph")`, `df.write.format("omnigraph")` and views: one type of a graph -> a data frame, and back in one commit.
 
-Spark makes one of these objects in a Python process of its own when `load` is called; that process opens the graph and pins the version
-that every task will read, whatever is committed meanwhile. It then travels, pickled, to the process that plans and to the executors.
+At `load`, Spark creates the data source in a separate Python process. That process opens the graph and pins the table version that all
+tasks read; later commits do not affect the read. The data source is then pickled to the process that plans and to the executors.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from omnigraph.exec.load.tabular import entity_named
 from omnigraph.graph import Graph, open_
 from omnigraph.ids import MAIN
 from omnigraph.spark.columns import as_spark, spark_schema
-from omnigraph.spark.filters import pushed
+from omnigraph.spark.filters import push_down
 from omnigraph.spark.handles import tables_of
 from omnigraph.spark.messages import Place
-from omnigraph.spark.options import STORAGE, At, opened, read_options, without_traceback, write_options
+from omnigraph.spark.options import STORAGE, At, open_for_reading, read_options, without_traceback, write_options
 from omnigraph.spark.writer import TypeWriter, writer_of
 from omnigraph.store.fragments import FragmentGroup, groups
 from omnigraph.store.tables import TableRef
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 NAME: Final = "omnigraph"
 BATCH_ROWS: Final = 32_768
 BLOB_BATCH_ROWS: Final = 64
-"""Rows of a batch: few when they carry blobs, which may be large."""
+"""Rows of a batch with blobs, which may be large."""
 
 
-class Pinned(msgspec.Struct, frozen=True):
-    """What is read: one table at one version, and the type that its columns had then."""
+class PinnedTable(msgspec.Struct, frozen=True):
+    """One table at one version, and its type at that version."""
 
     place: Place
     entity: EntityType
     ref: TableRef
 
 
-class Rows(InputPartition):
-    """What one task reads."""
+class FragmentPartition(InputPartition):
+    """The fragments that one task reads."""
 
     def __init__(self, group: FragmentGroup) -> None:
         super().__init__(group.ids)
@@ -58,32 +58,34 @@ class Rows(InputPartition):
 
 
 class OmniGraphSource(DataSource):
-    """One type of a graph. All filters are judged by Spark: it runs on sessions that do not push filters to Python sources."""
+    """One type of a graph, for sessions that do not push filters to Python sources. Spark evaluates all filters."""
 
-    _pinned: Pinned | None = None
+    _pinned: PinnedTable | None = None
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> StructType:
-        """Opens the graph and pins what will be read: called once, by `load`."""
+        """Open the graph and pin the table version. Called once, by `load`."""
         with without_traceback():
-            asked = read_options(self.options)
-            graph = open_(asked.place.uri, mode="r", storage_options=asked.place.storage_options)
-            snapshot = graph.engine.snapshot(asked.branch, asked.at)
-            entity = entity_named(asked.type, graph.engine.catalog(snapshot))
-            self._pinned = Pinned(Place(graph.uri, asked.place.storage_options), entity, snapshot.table_of(entity.id, name=entity.name).ref)
-            return spark_schema(entity, asked.columns)
+            wanted = read_options(self.options)
+            graph = open_(wanted.place.uri, mode="r", storage_options=wanted.place.storage_options)
+            snapshot = graph.engine.snapshot(wanted.branch, wanted.at)
+            entity = entity_named(wanted.type, graph.engine.catalog(snapshot))
+            self._pinned = PinnedTable(
+                Place(graph.uri, wanted.place.storage_options), entity, snapshot.table_of(entity.id, name=entity.name).ref
+            )
+            return spark_schema(entity, wanted.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TypeReader(self._what(), schema)
+        return TypeReader(self._require_pinned(), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> TypeWriter:  # noqa: FBT001 - Spark calls it
+    def writer(self, schema: StructType, overwrite: bool) -> TypeWriter:  # noqa: FBT001 - Spark's signature
         with without_traceback():
             return writer_of(write_options(self.options, overwrite=overwrite), schema)
 
-    def _what(self) -> Pinned:
+    def _require_pinned(self) -> PinnedTable:
         with without_traceback():
             if self._pinned is None:
                 given = "a graph has its own schema: leave .schema(...) out, and name columns with .option('columns', 'a,b')"
@@ -92,27 +94,27 @@ class OmniGraphSource(DataSource):
 
 
 class PushingSource(OmniGraphSource):
-    """The same, with filters judged by Lance where both would judge alike. Spark wants it allowed by the session."""
+    """One type of a graph, for sessions that allow filter pushdown. Lance evaluates the filters that mean the same in both."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return PushingReader(self._what(), schema)
+        return PushingReader(self._require_pinned(), schema)
 
 
 class TypeReader(DataSourceReader):
-    """Reads the pinned table, a group of fragments a task."""
+    """Reads the pinned table, with one task for each group of fragments."""
 
-    def __init__(self, pinned: Pinned, schema: StructType) -> None:
+    def __init__(self, pinned: PinnedTable, schema: StructType) -> None:
         self._pinned = pinned
         self._schema = schema
         self._where: str | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         with without_traceback():
-            return [Rows(group) for group in groups(tables_of(self._pinned.place).open(self._pinned.ref))]
+            return [FragmentPartition(group) for group in groups(tables_of(self._pinned.place).open(self._pinned.ref))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: Arrow batches of exactly the columns that Spark was told of."""
-        assert isinstance(partition, Rows)
+        """Yield Arrow batches of exactly the columns of `schema`. Runs on an executor."""
+        assert isinstance(partition, FragmentPartition)
         pinned, names = self._pinned, self._schema.fieldNames()
         if not partition.group.ids:
             return
@@ -125,10 +127,10 @@ class TypeReader(DataSourceReader):
 
 
 class PushingReader(TypeReader):
-    """A reader that takes over what filters it can."""
+    """A reader that pushes filters down to Lance."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        self._where, left = pushed(filters, self._pinned.entity)
+        self._where, left = push_down(filters, self._pinned.entity)
         return left
 
 
@@ -143,12 +145,12 @@ def register_views(
     at: At | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Make a view of every type; the answer says what each is called: `{"node:Person": "Person"}`.
+    """Create a view of every type. Returns the names of the views by type: `{"node:Person": "Person"}`.
 
-    A node and an edge type of one name, which Spark would not tell apart, become `Likes_node` and `Likes_edge`. All views show one
-    snapshot; later commits do not reach them until this is called again.
+    A node type and an edge type of the same name become `Likes_node` and `Likes_edge`. All views show one snapshot. Later commits are
+    not visible until this is called again.
     """
-    from_ = opened(graph, storage_options)
+    from_ = open_for_reading(graph, storage_options)
     snapshot = from_.engine.snapshot(branch, at)
     names = view_names(from_.engine.catalog(snapshot))
     for alias, name in names.items():
@@ -160,7 +162,7 @@ def register_views(
 
 
 def view_names(catalog: Catalog) -> dict[str, str]:
-    """What the view of each type is called, by alias. Spark folds the case of names, so only what is left then tells two apart."""
+    """Return the name of the view of each type, by alias. Spark ignores case, so names must differ in more than case."""
     entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
     times = Counter(entity.name.lower() for entity in entities)
     names = {
@@ -171,6 +173,7 @@ def view_names(catalog: Catalog) -> dict[str, str]:
     for alias, name in names.items():
         if folded[name.lower()] > 1:
             raise InvalidInput(
-                Kind.INVALID_ARGUMENT, f"Spark cannot tell the view of {alias} from another one called {name}; read the types one by one"
+                Kind.INVALID_ARGUMENT,
+                f"Spark cannot distinguish the view of {alias} from another one called {name}; read the types one by one",
             )
     return names

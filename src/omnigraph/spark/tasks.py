@@ -1,10 +1,10 @@
-"""An assignment and the number of a part -> a reply, as bytes and text: what `shipped` calls on an executor.
+"""An assignment (bytes) and the number of a part -> a reply (text). `shipped` calls this on an executor.
 
-A task reads its part of the input with the reader of every load, checks each row with the validation of every load, and writes data
-files that no commit names yet. Only the reply of the attempt that Spark counts reaches the driver, so files of other attempts stay unnamed.
+A task reads and checks its part with the reader and the validation of every load, and writes data files that no commit refers to yet.
+Only the reply of the successful attempt reaches the driver, so no commit refers to the files of other attempts.
 
-Spark tries a failed task again. A task therefore raises while an attempt is left and the error may go away, and otherwise replies with
-the failure, so that the driver can raise the same error.
+Spark retries a failed task. A task therefore raises an error that a retry may fix while attempts are left. Otherwise it replies with the
+failure, so that the driver can raise the same error.
 """
 
 from __future__ import annotations
@@ -53,32 +53,32 @@ from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
 
 
 def run_part(assignment: bytes, number: int) -> str:
-    """The reply of one task over a part."""
-    told = decode_assignment(assignment)
-    task = told.task
+    """Run a task over one part and return the reply."""
+    assigned = decode_assignment(assignment)
+    task = assigned.task
     assert not isinstance(task, StageFrame), "a data frame has partitions, not parts"
-    return _replied(told.attempts, lambda: _run(task, number))
+    return _reply(assigned.attempts, lambda: _run(task, number))
 
 
 def run_rows(assignment: bytes, batches: Iterator[pa.RecordBatch]) -> str:
-    """The reply of one task over the rows of one partition of a data frame."""
+    """Run a task over the rows of one partition of a data frame and return the reply."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None, "Spark runs this"
     number = context.partitionId()
-    told = decode_assignment(assignment)
-    task = told.task
+    assigned = decode_assignment(assignment)
+    task = assigned.task
     assert isinstance(task, StageFrame), "only a data frame has rows"
-    return _replied(told.attempts, lambda: _written(stage_rows(task, number, batches)))
+    return _reply(assigned.attempts, lambda: _after_write(stage_rows(task, number, batches)))
 
 
 def _run(task: PartTask, number: int) -> Result:
     match task:
         case StageLines(job, parts):
-            return _written(stage_lines(job, number, parts[number]))
+            return _after_write(stage_lines(job, number, parts[number]))
         case StageTables(job, parts, limit):
-            return _written(stage_table(job, number, parts[number], limit=limit))
+            return _after_write(stage_table(job, number, parts[number], limit=limit))
         case CountLines(parts):
             return LineNumbers(tuple(map(count_lines, pieces_of(parts[number]))))
         case FindProblems(job, parts, limit):
@@ -95,10 +95,10 @@ def _run(task: PartTask, number: int) -> Result:
 
 
 def stage_lines(job: Job, number: int, part: Part) -> StagedPart:
-    """Read, check and write one part of a file. The first problem ends it: the driver asks for all of them when lines have numbers."""
+    """Read, check and write one part of a file. Stops at the first problem: the driver requests all of them once it has line numbers."""
     report = Report(1)
     staging = _staging(job)
-    with _discarded_on_failure(staging):
+    with _discard_on_failure(staging):
         for batch in read_batches(part, catalog_of(job.catalog), report, check=check_values):
             if not report.problems:
                 staging.add(batch)
@@ -110,12 +110,12 @@ def stage_lines(job: Job, number: int, part: Part) -> StagedPart:
 
 
 def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedPart:
-    """Check and write one part of a table. Problems are reported slice by slice, so that the driver can stop at the slice where a
-    reader of the whole table would.
+    """Check and write one part of a table. Problems are reported slice by slice, so that the driver can stop at the same slice as a
+    reader of the whole table.
     """
     report, slices = Report(limit), list[SliceProblems]()
     staging = _staging(job)
-    with _discarded_on_failure(staging):
+    with _discard_on_failure(staging):
         for batch in read_batches({what.type_: what.part}, catalog_of(job.catalog), report, check=check_values):
             if report.problems:
                 slices.append(_since(report, slices))
@@ -123,23 +123,23 @@ def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedP
                 staging.add(batch)
         if report.problems:
             staging.discard()
-            slices.append(_since(report, slices))  # columns that do not suit have no batch
+            slices.append(_since(report, slices))  # problems of columns come without a batch
             return StagedPart(number, refused=True, slices=tuple(slices))
         staging.finish()
     return StagedPart(number, _type_rows(staging))
 
 
 def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch]) -> StagedPart:
-    """Check and write the rows of one partition of a data frame. All are read, and all problems counted."""
+    """Check and write the rows of one partition of a data frame. All rows are read and all problems counted."""
     job, catalog, whole = task.job, catalog_of(task.job.catalog), Report(task.limit)
     staging, records = _staging(job), 0
-    with _discarded_on_failure(staging):
+    with _discard_on_failure(staging):
         for rows in batches:
             report = Report(task.limit)
             for batch in read_batches({task.type_name: rows}, catalog, report, check=check_values):
                 if job.writes and not report.problems and not whole.problems:
                     staging.add(batch)
-            whole.add(_moved(report.problems, by=records))
+            whole.add(_shifted(report.problems, by=records))
             whole.more += report.more
             records += rows.num_rows
         if whole.problems:
@@ -150,7 +150,7 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
 
 
 def problems_of(job: Job, block: Part, *, limit: int) -> StagedPart:
-    """The problems of the records in a block, now that the number of its first line is known."""
+    """Return the problems of the records in a block, with their line numbers."""
     report = Report(limit)
     for _ in read_batches(block, catalog_of(job.catalog), report, check=check_values):
         pass
@@ -158,7 +158,7 @@ def problems_of(job: Job, block: Part, *, limit: int) -> StagedPart:
 
 
 def lines_of(job: Job, part: Part, type_id: TypeId, rows: Sequence[int]) -> list[int]:
-    """The lines of some rows of one type, by their numbers in the part from 0, in ascending order."""
+    """Return the lines of some rows of one type. `rows` are their numbers in the part, from 0, ascending."""
     found: list[int] = []
     before = 0
     for batch in read_batches(part, catalog_of(job.catalog), Report()):
@@ -169,7 +169,7 @@ def lines_of(job: Job, part: Part, type_id: TypeId, rows: Sequence[int]) -> list
 
 
 def discard(job: Job, parts: Iterable[StagedPart]) -> None:
-    """Remove what tasks wrote: no commit will name it."""
+    """Remove the files that tasks wrote. No commit refers to them."""
     for part in parts:
         for type_id, wrote in part.types:
             target = job.targets[type_id]
@@ -184,23 +184,23 @@ def _lines(batch: Batch, rows: Sequence[int]) -> list[int]:
 
 
 def _since(report: Report, slices: Sequence[SliceProblems]) -> SliceProblems:
-    """What a report has beyond the problems of the slices before."""
+    """Return the problems of the report that the earlier slices do not have."""
     reported, more = sum(len(before.problems) for before in slices), sum(before.more for before in slices)
     return SliceProblems(tuple(report.problems[reported:]), report.more - more)
 
 
-def _moved(problems: Iterable[Problem], *, by: int) -> list[Problem]:
-    """The same problems, their records so many later."""
+def _shifted(problems: Iterable[Problem], *, by: int) -> list[Problem]:
+    """Return the problems with their record numbers increased by `by`."""
     return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
 
 
 @contextmanager
-def _discarded_on_failure(staging: Staging) -> Iterator[None]:
-    """Remove what was written when the work in here fails. The files of a killed task stay until cleanup: no commit names them."""
+def _discard_on_failure(staging: Staging) -> Iterator[None]:
+    """Remove the written files if the block fails. The files of a killed task remain until cleanup. No commit refers to them."""
     try:
         yield
     except Exception:
-        with suppress(OmniGraphError):  # the storage that failed may fail again; the first failure is the one to report
+        with suppress(OmniGraphError):  # the storage may fail again; the first failure is reported
             staging.discard()
         raise
 
@@ -223,21 +223,21 @@ def _type_rows(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:
 # -- replies
 
 
-def _written(part: StagedPart) -> StagedPart:
-    if not _attempt():  # another attempt of the same task, in a process where the point is armed again, must be able to pass
+def _after_write(part: StagedPart) -> StagedPart:
+    if not _attempt():  # a retry, in a process where the fault point is armed again, must pass
         reach(Fault.SPARK_TASK_WRITTEN)
     return part
 
 
-def _replied(attempts: int | None, work: Callable[[], Result]) -> str:
+def _reply(attempts: int | None, work: Callable[[], Result]) -> str:
     last = attempts is not None and _attempt() + 1 >= attempts
     try:
         reply: Reply = work()
     except StorageError as error:
         if not last:
-            raise  # Spark tries the task again, here or elsewhere
+            raise  # Spark retries the task
         reply = Failure.of(error)
-    except OmniGraphError as error:  # trying again would not mend it
+    except OmniGraphError as error:  # a retry would not help
         reply = Failure.of(_on_executor(error))
     except Exception as error:
         if not last:
@@ -254,7 +254,7 @@ def _attempt() -> int:
 
 
 def _on_executor(error: OmniGraphError) -> OmniGraphError:
-    """The driver could read the file, or there would be no task."""
+    """Name the host in the message of a missing file. The driver could read the file, so this executor lacks access."""
     if isinstance(error, NotFound | InvalidInput) and "path" in error.facts:
         where = f"{error.message} on {socket.gethostname()}: all executors must see the files under the same paths"
         return type(error)(error.kind, f"{where}; nothing was written", **error.facts)

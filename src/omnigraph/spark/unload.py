@@ -1,4 +1,4 @@
-"""Some fragments of a table -> files of NDJSON or Parquet: what one task of an export does."""
+"""Some fragments of a table -> NDJSON or Parquet files. One task of an export runs this."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.history.json_lines import json_lines
 from omnigraph.ids import new_hex16
 from omnigraph.spark.handles import catalog_of, tables_of
-from omnigraph.spark.messages import Format, Unload, Unloaded, UnloadPart
+from omnigraph.spark.messages import Format, Unload, UnloadedPart, UnloadPart
 from omnigraph.store.objects import open_objects
 
 FILE_BYTES: Final = 64 << 20
-"""A file is put when its rows have about this many bytes in memory."""
+"""A file is written when its rows have about this many bytes in memory."""
 BATCH_ROWS: Final = 32_768
 BLOB_BATCH_ROWS: Final = 64
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
 
-def unload_part(job: Unload, number: int) -> Unloaded:
-    """Write one part. The names of files are this attempt's own, so that two attempts at one part do not meet."""
+def unload_part(job: Unload, number: int) -> UnloadedPart:
+    """Write one part. File names are unique to the attempt, so two attempts at one part do not collide."""
     part = job.parts[number]
     entity = catalog_of(job.catalog).by_id(part.type_id)
     assert entity is not None, "the driver had the same schema"
@@ -39,11 +39,11 @@ def unload_part(job: Unload, number: int) -> Unloaded:
         target.put(name, _encoded(entity, table, job.format))
         rows += table.num_rows
         files.append(name)
-    return Unloaded(number, rows, tuple(files))
+    return UnloadedPart(number, rows, tuple(files))
 
 
 def _tables(job: Unload, part: UnloadPart, entity: EntityType) -> Iterator[pa.Table]:
-    """The rows in portions of a file; at least one, so that an empty type has a file that tells its columns."""
+    """Yield the rows of each file. Yields at least one table, so that an empty type has a file with its columns."""
     schema = table_schema(entity)
     waiting: list[pa.RecordBatch] = []
     held, put = 0, False
@@ -74,7 +74,7 @@ def _encoded(entity: EntityType, rows: pa.Table, format_: Format) -> bytes:
 
 
 def _portable(rows: pa.Table) -> pa.Table:
-    """Times as Parquet knows them: it would cut a `date64` down to its day."""
+    """Cast `date64` to timestamps: Parquet would truncate it to the day."""
     fields = [field.with_type(_portable_type(field.type)).remove_metadata() for field in rows.schema]
     return pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(rows.columns, fields, strict=True)], schema=pa.schema(fields)

@@ -1,8 +1,8 @@
-"""A data frame of one type -> data files written by tasks, and one commit of them: a load whose rows Spark brings.
+"""A data frame of one type -> data files written by tasks, and one commit that refers to them.
 
-The three parts run in three processes. The first decides where files go; tasks check their rows, write them, and reply with the names of
-the files; the last hands those to the same `Load` as any other load, which checks keys and endpoints and runs the write protocol. If the
-branch moved meanwhile, it checks again; nothing is written twice.
+The work runs in three kinds of processes. The first chooses the targets of the files. Tasks check and write their rows, and reply with
+the names of the files. The last passes these to the `Load` of every load, which checks keys and endpoints and runs the write protocol.
+If the branch has moved, it checks again without rewriting the files.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class TaskMessage(WriterCommitMessage):
 
 
 class StagedIntake:
-    """Rows that tasks have written already. The files lie where `job` said."""
+    """The intake of rows that tasks have written. `job` has the targets of the files."""
 
     def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply]) -> None:
         self._job = job
         self._entity = entity
         self._replies = replies
         self.taken = False
-        """Whether a load has named the files, and clears them when it is refused."""
+        """Whether a load owns the files and removes them if it is refused."""
 
     @property
     def rereadable(self) -> bool:
@@ -52,7 +52,7 @@ class StagedIntake:
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         if encode(catalog) != self._job.catalog:
-            changed = "the schema was changed while this was written; nothing was committed, try again"
+            changed = "the schema changed during the write; nothing was committed, try again"
             raise ConflictError(Kind.SCHEMA_CHANGED, changed, type=self._entity.name)
         self.taken = True
         staging.aim(self._entity, self._job.targets[self._entity.id])
@@ -61,7 +61,7 @@ class StagedIntake:
 
 
 class TypeWriter(DataSourceArrowWriter):
-    """Writes one type. Made on the driver, copied to every task, and once more to the process that commits."""
+    """Writes one type. Created on the driver, and pickled to every task and to the process that commits."""
 
     def __init__(self, options: WriteOptions, job: Job, entity: EntityType) -> None:
         self._options = options
@@ -69,12 +69,12 @@ class TypeWriter(DataSourceArrowWriter):
         self._entity = entity
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: check and write the rows of one partition. Problems travel in the reply, for one report of them all."""
+        """Check and write the rows of one partition, on an executor. The reply has the problems, so that all are reported together."""
         task = StageFrame(self._job, f"{self._entity.kind}:{self._entity.name}", REPORTED)
         return TaskMessage(run_rows(encode_assignment(Assignment(task)), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when every task has answered: the rows land, whole or not at all."""
+        """Commit the rows of all tasks, atomically. Runs on the driver after every task has replied."""
         with without_traceback():
             replies = _replies(messages)
             intake = StagedIntake(self._job, self._entity, replies)
@@ -92,12 +92,12 @@ class TypeWriter(DataSourceArrowWriter):
                     on_progress=None,
                 )
             finally:
-                if not intake.taken:  # the token had landed before, or the schema is another
+                if not intake.taken:  # an earlier load has the token, or the schema changed
                     self._discard(replies)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Clear what tasks wrote, if one of them failed. When all have answered a commit was tried, and Spark does not say what became
-        of it: it has cleared its files itself, or they are part of the graph.
+        """Remove the files of the tasks if a task failed. If all tasks replied, a commit was attempted. It has removed its files
+        or the graph refers to them, and Spark does not say which, so they are left alone.
         """
         if None in messages:
             self._discard(_replies(messages))
@@ -107,7 +107,7 @@ class TypeWriter(DataSourceArrowWriter):
 
 
 def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
-    """A writer for rows of this schema, or what is wrong with it: before any task runs."""
+    """Return a writer for rows of this schema. Raises an error for wrong columns before any task runs."""
     graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
     snapshot = graph.engine.snapshot(options.branch)
     catalog = graph.engine.catalog(snapshot)

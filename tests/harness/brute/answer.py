@@ -26,9 +26,9 @@ from omnigraph.lang.query import (
     Variable,
 )
 from omnigraph.plan.check import check_read
-from omnigraph.plan.codes import NOW_PARAMETER
 from omnigraph.plan.expr import F64, I64, Value
 from omnigraph.plan.params import bind_parameters
+from omnigraph.plan.type_codes import NOW_PARAMETER
 from tests.harness.brute.data import Data, shown_value
 from tests.harness.brute.match import Bound, Matcher, typed_parameters
 from tests.harness.brute.text import bm25, distances, fused

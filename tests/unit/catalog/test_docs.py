@@ -9,9 +9,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from omnigraph.catalog.codes import SchemaCode
 from omnigraph.catalog.evolve import SchemaPlan, Step, describe, plan_schema
 from omnigraph.catalog.evolve.steps import MigrationCode
+from omnigraph.catalog.schema_codes import SchemaCode
 from omnigraph.lang import parse_schema
 from tests.unit.catalog.schemas import catalog_of, counting
 

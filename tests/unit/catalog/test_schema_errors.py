@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from omnigraph.catalog import build_catalog
-from omnigraph.catalog.codes import PARSER_CODES, SchemaCode
+from omnigraph.catalog.schema_codes import PARSER_CODES, SchemaCode
 from omnigraph.errors import Kind, LanguageError
 from omnigraph.lang import parse_schema
 from tests.unit.catalog.schemas import counting

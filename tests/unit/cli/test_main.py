@@ -108,7 +108,8 @@ def test_a_mistake_of_ours_asks_for_a_report_and_shows_no_traceback() -> None:
     done = mistaken("bad")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "Error: unexpected ZeroDivisionError: division by zero\nThis is a bug in omnigraph. Please report it, with what --verbose says.\n"
+        "Error: unexpected ZeroDivisionError: division by zero\n"
+        "This is a bug in omnigraph. Please report it, with the output of --verbose.\n"
     )
 
 

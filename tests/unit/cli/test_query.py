@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnigraph.cli.output import printed
+from omnigraph.cli.output import format_rows
 from tests.unit.cli.calls import Call
 
 PEOPLE = "query people() { match { $p: Person } return { $p.name as name, $p.born } order { name } }"
@@ -40,14 +40,19 @@ def test_every_format(graph: str, call: Call) -> None:
 
 def test_cells_are_cut_quoted_and_kept_on_their_line() -> None:
     rows: list[list[object]] = [["x" * 80, 'a "b", c'], ["two\nlines", None], [[1, "é"], 1.5]]
-    table = list(printed("table", "3 rows", ["long name", "b"], rows))
+    table = list(format_rows("table", "3 rows", ["long name", "b"], rows))
     assert table[1].startswith("long name ")
     assert table[3] == f"{'x' * 59}… | " + 'a "b", c'
     assert table[4].startswith("two\\nlines ")
     assert table[5].startswith('[1, "é"] ')
-    assert list(printed("csv", "", ["a,b", "b"], rows)) == ['"a,b",b', f'{"x" * 80},"a ""b"", c"', '"two\nlines",null', '"[1, ""é""]",1.5']
-    assert list(printed("kv", "0 rows", ["a"], [])) == ["0 rows", "(no rows)"]
-    assert list(printed("table", "0 rows", ["a"], [])) == ["0 rows", "a", "--------"]
+    assert list(format_rows("csv", "", ["a,b", "b"], rows)) == [
+        '"a,b",b',
+        f'{"x" * 80},"a ""b"", c"',
+        '"two\nlines",null',
+        '"[1, ""é""]",1.5',
+    ]
+    assert list(format_rows("kv", "0 rows", ["a"], [])) == ["0 rows", "(no rows)"]
+    assert list(format_rows("table", "0 rows", ["a"], [])) == ["0 rows", "a", "--------"]
 
 
 def test_the_past_is_named_by_commit_version_or_moment(graph: str, call: Call) -> None:
@@ -99,7 +104,7 @@ def test_parameters_and_names(graph: str, call: Call) -> None:
         (("query", "-e", PEOPLE, "--query", "people.gq", "--store", "g.omni"), 2, "mutually exclusive"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--format", "xml"), 2, "is not one of"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--branch", "nope"), 1, "nope"),
-        (("query", "-e", PEOPLE, "--store", "g.omni", "--as", "me"), 1, "reading has no actor"),
+        (("query", "-e", PEOPLE, "--store", "g.omni", "--as", "me"), 1, "a read has no actor"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--timeout", "-1"), 1, "above zero"),
         (("query", "-e", 'query m() { insert Person { name: "x" } }', "--store", "g.omni"), 1, "read-query API"),
     ],

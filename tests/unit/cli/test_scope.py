@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from omnigraph.cli.scope import BIRTH, DATA, DIRECT, HISTORY, LOCAL, Capability, Flags, Target, admit, confirm, echo_write, resolve
+from omnigraph.cli.scope import DATA, DIRECT, HISTORY, INIT, LOCAL, Capability, Flags, Target, admit, confirm, echo_write, resolve
 from omnigraph.errors import InvalidInput
 from tests.unit.cli.calls import Call
 
@@ -41,8 +41,8 @@ def test_a_server_is_not_storage(uri: str) -> None:
 @pytest.mark.parametrize(
     ("command", "capability", "flags", "flag"),
     [
-        ("init", BIRTH, Flags(store="g"), "--store"),
-        ("init", BIRTH, Flags(actor="me"), "--as"),
+        ("init", INIT, Flags(store="g"), "--store"),
+        ("init", INIT, Flags(actor="me"), "--as"),
         ("commit", HISTORY, Flags(actor="me"), "--as"),
         ("verify", DIRECT, Flags(actor="me"), "--as"),
         ("version", LOCAL, Flags(store="g", actor="me"), "--store"),

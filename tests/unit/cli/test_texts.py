@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.files import read_source
-from omnigraph.cli.texts import query_named, read_params
+from omnigraph.cli.queries import query_named, read_params
 from omnigraph.errors import InvalidInput, LanguageError
 from omnigraph.lang import Source
 
@@ -65,7 +65,7 @@ def test_parameters_come_as_text_or_from_a_file(tmp_path: Path) -> None:
         ('{\n"a": 1,}', "--params:2:"),
         ("", "--params:1:1: invalid JSON: Expecting value"),
         ("[1]", "--params: params must be a JSON object"),
-        ('{"a": NaN}', "--params: invalid JSON: NaN is no JSON number"),
+        ('{"a": NaN}', "--params: invalid JSON: NaN is not a JSON number"),
         ('{"a": ' + "9" * 5000 + "}", "--params: invalid JSON: "),
         ("[" * 100_000, "--params: invalid JSON: it is nested too deeply"),
     ],

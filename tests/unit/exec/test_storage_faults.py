@@ -11,9 +11,11 @@ from omnigraph.errors import Kind, StorageError
 from omnigraph.ids import BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.birth import open_graph
-from omnigraph.manifest.branches import create_branch
+from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.registry import list_branches
 from omnigraph.store.objects import open_objects
+from omnigraph.store.paths import Names
 from omnigraph.store.root import Root
 from tests.counting import CountingObjects
 from tests.graphs import COMPANY, PERSON, ids_in, make, note, reopen
@@ -94,3 +96,61 @@ def test_a_look_that_fails_for_a_moment_is_repeated_by_the_publisher(flaky: tupl
     assert caught.value.kind is Kind.STORAGE_UNAVAILABLE
     objects.fail({})
     assert manifest.commits(WORK)[0].message == "through"
+
+
+class Forgetful(Flaky):
+    """Objects that apply one conditional put and lose the answer: it looks lost to another writer, or raises `error`."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.lose: bytes | None = None
+        self.error: StorageError | None = None
+
+    def put_if_match(self, path: str, data: bytes, token: str, *, sync: bool = False) -> str | None:
+        applied = super().put_if_match(path, data, token, sync=sync)
+        if self.lose is None or self.lose not in data:
+            return applied
+        self.lose = None
+        if self.error is not None:
+            raise self.error
+        return None
+
+
+def test_a_branch_whose_answer_was_lost_is_made(tmp_path: Path) -> None:
+    """RT-58: the object holds the native name that its maker chose, so the maker recognizes it."""
+    objects = Forgetful(make(tmp_path / "g", PERSON).root.uri)
+    manifest = open_graph(Root(objects))
+    objects.lose = b'"native"'
+    create_branch(manifest, WORK)
+    assert objects.lose is None
+    assert ids_in(manifest, branch=WORK) == set()
+
+
+def test_a_delete_whose_answer_was_lost_is_settled_by_another_look(tmp_path: Path) -> None:
+    """B-19: the object no longer holds the branch, so the branch is deleted."""
+    objects = Forgetful(make(tmp_path / "g", PERSON).root.uri)
+    manifest = open_graph(Root(objects))
+    create_branch(manifest, WORK)
+    objects.lose, objects.error = b"{}", StorageError(Kind.STORAGE_UNAVAILABLE, "the store did not answer")
+    delete_branch(manifest, WORK)
+    assert objects.lose is None
+    assert list_branches(objects) == []
+
+
+class Vanishing(Flaky):
+    """Objects whose intents are removed between a listing and the reads that follow it."""
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Names:
+        found = super().list(prefix, limit=limit)
+        for path in found:
+            self.delete(path)
+        return found
+
+
+def test_an_intent_that_vanishes_while_it_is_read_was_finished_by_its_writer(flaky: tuple[Flaky, Manifest]) -> None:
+    """REC-26: a file that a listing named and a read does not find is no error, and no intent."""
+    objects, manifest = flaky
+    objects.fail({"delete": 1})
+    put(manifest, both("new"))
+    assert len(intents.pending(objects)) == 1
+    assert intents.pending(Vanishing(manifest.root.uri)) == []

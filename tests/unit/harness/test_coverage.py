@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.catalog.codes import PARSER_CODES, SchemaCode
 from omnigraph.catalog.evolve.steps import MigrationCode
-from omnigraph.lang.grammar.query import GRAMMAR_CODE
-from omnigraph.plan.codes import Code
+from omnigraph.catalog.schema_codes import PARSER_CODES, SchemaCode
+from omnigraph.lang.grammar.query_file import GRAMMAR_CODE
 from omnigraph.plan.lint import COVERAGE_CODE
+from omnigraph.plan.type_codes import Code
 from tests.harness import expect
 from tests.harness.cases import Case
 from tests.harness.files import cases_of, spec_files

@@ -11,7 +11,7 @@ from tests.harness.cases import Case, read_cases
 from tests.harness.expectations import EXPECTATIONS
 from tests.harness.runner import Passed, Pending, run_case
 
-PAGE = (Path(__file__).parents[3] / "docs/dev/testing-spec-files.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/dev/testing.md").read_text("utf-8")
 ACTIONS = ("query", "mutation", "load append", "load merge", "load overwrite", "export", "apply", "wanted", "lint", "explain", "params")
 
 

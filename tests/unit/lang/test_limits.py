@@ -9,12 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from omnigraph.errors import LanguageError, ResourceLimitExceeded
-from omnigraph.lang import parse_queries, print_queries
+from omnigraph.lang import parse_queries
 from omnigraph.lang.grammar.cursor import MAX_NESTING, Cursor
-from omnigraph.lang.grammar.query import query_file
-from omnigraph.lang.grammar.schema import schema
+from omnigraph.lang.grammar.query_file import query_file
+from omnigraph.lang.grammar.schema_file import schema
 from omnigraph.lang.query import Read
 from omnigraph.lang.source import Source
+from tests.harness.printer import print_queries
 
 HEAD = "query q() { match { $f: Film "
 DEEP = {

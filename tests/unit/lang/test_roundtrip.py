@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import LanguageError, ResourceLimitExceeded, Span
-from omnigraph.lang import parse_queries, parse_schema, print_queries, print_schema
+from omnigraph.lang import parse_queries, parse_schema
 from omnigraph.lang.query import Aggregate, Filter, PropertyRef, QueryFile, Read
 from omnigraph.lang.schema import Schema
+from tests.harness.printer import print_queries, print_schema
 from tests.unit.lang.strategies import query_files, schemas
 from tests.unit.lang.texts import QUERIES, SCHEMA
 

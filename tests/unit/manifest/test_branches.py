@@ -171,7 +171,7 @@ def test_a_branch_with_children_cannot_be_deleted_before_them(graph: Manifest) -
 
 
 def test_a_branch_made_again_shares_nothing_with_the_old_one(graph: Manifest) -> None:
-    """B-21, B-10: neither rows, nor handles, nor head."""
+    """INV-7, B-21, B-10: neither rows, nor handles, nor head."""
     create_branch(graph, "work")
     other = reopen(graph.root.uri)
     fork(graph, WORK, "old")

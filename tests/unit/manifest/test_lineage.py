@@ -129,8 +129,8 @@ def born(name: str) -> Commit:
 BROKEN = {
     "no head": (of(born("a")), "b", "is not in the history"),
     "no parent": (of(commit("b", "a")), "b", "names a parent a that is not in the history"),
-    "no birth": (of(commit("a")), "a", "is not the birth"),
-    "two births": (of(born("a"), commit("x"), commit("b", "a", "x", version=2)), "b", "is not the birth"),
+    "no birth": (of(commit("a")), "a", "is not the genesis commit"),
+    "two births": (of(born("a"), commit("x"), commit("b", "a", "x", version=2)), "b", "is not the genesis commit"),
     "its own parent": (of(born("a"), commit("b", "b", version=2)), "b", "ancestors of themselves"),
     "a circle": (of(born("a"), commit("b", "d", version=2), commit("c", "b", version=3), commit("d", "c", version=4)), "d", "3 commits"),
     "a circle behind a merge": (of(born("a"), commit("b", "b"), commit("c", "a", "b", version=3)), "c", "ancestors of themselves"),

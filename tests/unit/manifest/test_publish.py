@@ -30,7 +30,7 @@ def moved(manifest: Manifest, alias: str = PERSON, *, by: int = 1):  # type: ign
 
 
 def test_a_publish_is_one_version_one_commit_and_the_child_of_the_head(graph: Manifest) -> None:
-    """C-10, W-45: lineage and table versions land in the same step."""
+    """INV-1, C-10, W-45: lineage and table versions land in the same step."""
     before = graph.snapshot()
     done = publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph),), actor="ada", message="hello"))
     after = graph.snapshot()
@@ -235,7 +235,7 @@ def test_contention_without_a_lock_is_bounded_and_typed(graph: Manifest) -> None
 
 
 def test_a_snapshot_keeps_its_rows_while_others_publish(graph: Manifest) -> None:
-    """C-25"""
+    """INV-3, C-25"""
     add(graph, "a")
     held = graph.snapshot()
     add(graph, "b")

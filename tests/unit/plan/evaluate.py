@@ -39,52 +39,52 @@ class _Evaluator:
 
     # rows that bind
 
-    def rows(self, plan: ir.Plan, outer: Row) -> list[Row]:
+    def rows(self, plan: ir.LogicalPlan, outer: Row) -> list[Row]:
         match plan:
-            case ir.Scan():
+            case ir.LogicalScan():
                 return [{plan.binding: id_} for id_ in self.scanned(plan)]
-            case ir.Argument(bindings):
+            case ir.LogicalArgument(bindings):
                 return [{binding: outer[binding] for binding in bindings}]
-            case ir.Pattern():
+            case ir.LogicalPattern():
                 return self.pattern(plan, outer)
-            case ir.Expand(input_, link, from_left, target):
+            case ir.LogicalExpand(input_, link, from_left, target):
                 allowed = self.scanned(target)
                 end = link.right if from_left else link.left
                 return [found for row in self.rows(input_, outer) for id_ in allowed for found in self.linked(link, {**row, end: id_})]
-            case ir.Connect(input_, link):
+            case ir.LogicalConnect(input_, link):
                 return [found for row in self.rows(input_, outer) for found in self.linked(link, row)]
-            case ir.CrossProduct(left, right):
+            case ir.LogicalCrossProduct(left, right):
                 return [{**a, **b} for a, b in product(self.rows(left, outer), self.rows(right, outer))]
-            case ir.Join(left, right, on):
+            case ir.LogicalJoin(left, right, on):
                 pairs = product(self.rows(left, outer), self.rows(right, outer))
                 return [{**a, **b} for a, b in pairs if all(self.joined(x, y, {**a, **b}) for x, y in on)]
-            case ir.Filter(input_, where):
+            case ir.LogicalFilter(input_, where):
                 return [row for row in self.rows(input_, outer) if self.all_hold(where, row)]
-            case ir.AntiJoin(input_, inner, on):
+            case ir.LogicalAntiJoin(input_, inner, on):
                 return [row for row in self.rows(input_, outer) if not self.rows(inner, {binding: row[binding] for binding in on})]
-            case ir.Rank():
+            case ir.LogicalRank():
                 return self.ranked(plan, self.rows(plan.input, outer))
-            case ir.Fetch(input_):
+            case ir.LogicalFetch(input_):
                 return self.rows(input_, outer)
-            case ir.Order(input_, keys, ties):
+            case ir.LogicalOrder(input_, keys, ties):
                 return self.ordered(self.rows(input_, outer), keys, ties)
-            case ir.Limit(input_, count):
+            case ir.LogicalLimit(input_, count):
                 return self.rows(input_, outer)[:count]
-            case ir.Empty():
+            case ir.LogicalEmpty():
                 return []
-            case ir.Aggregate() | ir.Project():
+            case ir.LogicalAggregate() | ir.LogicalProject():
                 raise AssertionError("results, not rows")
             case _:
                 assert_never(plan)
 
-    def scanned(self, scan: ir.Scan) -> list[str]:
+    def scanned(self, scan: ir.LogicalScan) -> list[str]:
         return [id_ for id_ in self.graph.nodes[scan.type.name] if self.all_hold(scan.where, {scan.binding: id_})]
 
     def joined(self, left: Field, right: Field, row: Row) -> bool:
         value = self.value(left, row)
         return value is not None and value == self.value(right, row)
 
-    def pattern(self, plan: ir.Pattern, outer: Row) -> list[Row]:
+    def pattern(self, plan: ir.LogicalPattern, outer: Row) -> list[Row]:
         rows: list[Row] = [{binding: outer[binding] for binding in plan.argument}]
         for scan in plan.scans:
             rows = [{**row, scan.binding: id_} for row in rows for id_ in self.scanned(scan)]
@@ -143,7 +143,7 @@ class _Evaluator:
 
     # rankings
 
-    def ranked(self, plan: ir.Rank, rows: list[Row]) -> list[Row]:
+    def ranked(self, plan: ir.LogicalRank, rows: list[Row]) -> list[Row]:
         binding = _ranked(plan.ranking).binding
         scores = self.scores(plan.ranking, {row[binding] for row in rows})
         if plan.top is not None:
@@ -221,22 +221,22 @@ class _Evaluator:
 
     # results
 
-    def results(self, plan: ir.Plan) -> list[tuple[Any, ...]]:
+    def results(self, plan: ir.LogicalPlan) -> list[tuple[Any, ...]]:
         match plan:
-            case ir.Project(input_, outputs):
+            case ir.LogicalProject(input_, outputs):
                 return [tuple(self.value(output, row) for output in outputs) for row in self.rows(input_, {})]
-            case ir.Aggregate(input_, outputs):
+            case ir.LogicalAggregate(input_, outputs):
                 return self.grouped(self.rows(input_, {}), outputs)
-            case ir.Order(input_, keys):
+            case ir.LogicalOrder(input_, keys):
                 results = self.results(input_)
                 for key in reversed(keys):
                     assert isinstance(key.key, ir.Cell)
                     index = key.key.index
                     results = sorted(results, key=partial(_cell_key, index), reverse=key.descending)
                 return results
-            case ir.Limit(input_, count):
+            case ir.LogicalLimit(input_, count):
                 return self.results(input_)[:count]
-            case ir.Empty():
+            case ir.LogicalEmpty():
                 return []
             case _:
                 raise AssertionError(plan)

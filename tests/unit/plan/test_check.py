@@ -20,7 +20,7 @@ from omnigraph.plan.typed import (
     NowCall,
     OutputKey,
     Parameter,
-    Unorderable,
+    UnsupportedOrder,
     UpdateNodes,
 )
 from tests.unit.catalog.schemas import catalog_of
@@ -133,7 +133,7 @@ def test_aggregate_columns() -> None:
 )
 def test_bad_sort_keys_pass_the_check_and_wait_for_planning(tail: str, message: str) -> None:
     key = read_of(f"match {{ $f: Film }} return {tail}").order[-1].key
-    assert isinstance(key, Unorderable)
+    assert isinstance(key, UnsupportedOrder)
     assert key.message == message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError, ResourceLimitExceeded
-from omnigraph.plan.codes import Code
+from omnigraph.plan.type_codes import Code
 from tests.unit.plan.cinema import checked, mutation_of, read_of, wrapped
 
 FILM = "match { $f: Film } return "

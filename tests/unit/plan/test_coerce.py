@@ -15,7 +15,7 @@ from omnigraph.ids import TypeId
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
-from omnigraph.plan.coerce import against, as_item, comparison, one_of
+from omnigraph.plan.coercion import against, as_item, comparison, one_of
 from omnigraph.plan.expr import BOOL, DATE, F64, I64, STRING, Constant, Field, TypeRef
 from omnigraph.plan.ir import NEVER, Compare, Matches, NotNull, OneOf, TextMatch
 from omnigraph.plan.rules.fold_constants import known

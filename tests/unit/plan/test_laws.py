@@ -15,7 +15,7 @@ from omnigraph.plan import ir
 from omnigraph.plan.check import check, check_read
 from omnigraph.plan.explain import explain
 from omnigraph.plan.expr import Field
-from omnigraph.plan.lower import lower
+from omnigraph.plan.lowering import lower
 from omnigraph.plan.operation import operation_of
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
@@ -192,35 +192,45 @@ def test_every_column_is_delivered_before_it_is_needed(query: tuple[str, bool], 
     _require_delivered(root, frozenset())
 
 
-def _require_delivered(plan: ir.Plan, outer: frozenset[tuple[int, str]]) -> None:
+def _require_delivered(plan: ir.LogicalPlan, outer: frozenset[tuple[int, str]]) -> None:
     """`outer` are the columns that come with the argument of a negation."""
     match plan:
-        case ir.Scan() | ir.Argument() | ir.Pattern() | ir.Empty():
+        case ir.LogicalScan() | ir.LogicalArgument() | ir.LogicalPattern() | ir.LogicalEmpty():
             return
-        case ir.CrossProduct(left, right) | ir.Join(left, right):
+        case ir.LogicalCrossProduct(left, right) | ir.LogicalJoin(left, right):
             _require_delivered(left, outer)
             _require_delivered(right, outer)
-            fields = [field for pair in plan.on for field in pair] if isinstance(plan, ir.Join) else []
+            fields = [field for pair in plan.on for field in pair] if isinstance(plan, ir.LogicalJoin) else []
             assert _columns_of(fields) <= delivered(left) | delivered(right) | outer
-        case ir.AntiJoin(input_, inner):
+        case ir.LogicalAntiJoin(input_, inner):
             _require_delivered(input_, outer)
             _require_delivered(inner, outer | delivered(input_))
-        case ir.Expand() | ir.Connect() | ir.Filter() | ir.Rank() | ir.Fetch() | ir.Aggregate() | ir.Project() | ir.Order() | ir.Limit():
+        case (
+            ir.LogicalExpand()
+            | ir.LogicalConnect()
+            | ir.LogicalFilter()
+            | ir.LogicalRank()
+            | ir.LogicalFetch()
+            | ir.LogicalAggregate()
+            | ir.LogicalProject()
+            | ir.LogicalOrder()
+            | ir.LogicalLimit()
+        ):
             _require_delivered(plan.input, outer)
             assert _columns_of(_fields_needed(plan)) <= delivered(plan.input) | outer
         case _:
             assert_never(plan)
 
 
-def _fields_needed(plan: ir.Plan) -> list[Field]:
+def _fields_needed(plan: ir.LogicalPlan) -> list[Field]:
     match plan:
-        case ir.Filter(_, where):
+        case ir.LogicalFilter(_, where):
             return [field for predicate in where for field in ir.fields_of(predicate)]
-        case ir.Project(_, outputs):
+        case ir.LogicalProject(_, outputs):
             return [field for output in outputs for field in ir.expr_fields(output)]
-        case ir.Aggregate(_, outputs):
+        case ir.LogicalAggregate(_, outputs):
             return [field for output in outputs for field in ir.expr_fields(output.argument if isinstance(output, ir.Call) else output)]
-        case ir.Order(_, keys):
+        case ir.LogicalOrder(_, keys):
             return [field for key in keys if not isinstance(key.key, ir.Cell) for field in ir.expr_fields(key.key)]
         case _:
             return []

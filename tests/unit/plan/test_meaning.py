@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.errors import LanguageError
 from omnigraph.plan import ir
-from omnigraph.plan.lower import lower
+from omnigraph.plan.lowering import lower
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.rules import RULES
 from omnigraph.plan.statistics import NO_STATISTICS

@@ -33,7 +33,7 @@ def test_java_that_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("says", "told"),
-    [('openjdk version "11.0.2" 2019-01-15', "is Java 11"), ('java version "1.8.0_401"', "is Java 1"), ("hello", "no Java that tells")],
+    [('openjdk version "11.0.2" 2019-01-15', "is Java 11"), ('java version "1.8.0_401"', "is Java 1"), ("hello", "no Java that prints")],
 )
 def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, told: str) -> None:
     monkeypatch.setenv("PATH", f"{java(tmp_path, says).parent}:/usr/bin:/bin")
@@ -47,13 +47,13 @@ def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unsupported, match="no java here"):
+    with pytest.raises(Unsupported, match="java is not installed"):
         require_java()
 
 
 def test_a_java_home_counts_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(Unsupported, match="no java here"):
+    with pytest.raises(Unsupported, match="java is not installed"):
         require_java()
     java(tmp_path, 'openjdk version "8.0"')
     with pytest.raises(Unsupported, match="is Java 8"):

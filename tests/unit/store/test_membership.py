@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import StorageError
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fingerprints import LONG_BYTES, fingerprints
-from omnigraph.store.membership import FEW, KeySet, Members, is_in, matching, others, placed
+from omnigraph.store.membership import FEW, KeySet, Members, is_in, matching, others, placed, sorting_order
 from tests.samples import sample
 
 _TEXTS = st.one_of(
@@ -145,6 +145,14 @@ def test_slots_past_the_last_are_found_and_empty_ones_are_not() -> None:
     slots = placed(np.array(tags, np.uint64), np.arange(5))
     assert slots.find(np.array([*tags, 6, greatest - 3], np.uint64)).tolist() == [0, 1, 2, 3, 4, -1, -1]
     assert placed(np.array(tags[:2], np.uint64), np.arange(2)).find(np.array([greatest, 5], np.uint64)).tolist() == [-1, 1]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5) | st.integers(2**64 - 5, 2**64 - 1), max_size=40))
+def test_fingerprints_are_sorted_also_where_only_low_bits_differ(numbers: list[int]) -> None:
+    given_ = np.array(numbers, np.uint64)
+    order = sorting_order(given_)
+    assert given_[order].tolist() == sorted(numbers)
+    assert sorted(order.tolist()) == list(range(len(numbers)))
 
 
 def test_values_of_another_type_are_refused() -> None:

@@ -55,7 +55,7 @@ def data_files(folder: Path) -> set[str]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_staged_change_moves_nothing_and_its_commit_does_exactly_what_was_counted(tmp_path: Path, kind: str, shape: str) -> None:
-    """W-08, W-09, W-17, W-24, W-31: any kind on any table; what has no effect is not staged at all."""
+    """INV-6, W-08, W-09, W-17, W-24, W-31: any kind on any table; what has no effect is not staged at all."""
     base = SHAPES[shape](place(tmp_path))
     before = content(base)
     assert before == ({} if shape in ("empty", "emptied") else FOUR)

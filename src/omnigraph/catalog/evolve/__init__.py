@@ -1,6 +1,6 @@
-"""How a schema changes: an accepted catalog and a wanted schema -> a plan of steps."""
+"""An accepted catalog and a wanted schema -> a plan of steps."""
 
-from omnigraph.catalog.evolve.planner import Evolution, plan_schema
+from omnigraph.catalog.evolve.evolution import Evolution, plan_schema
 from omnigraph.catalog.evolve.steps import SchemaPlan, Step, describe
 
 __all__ = ["Evolution", "SchemaPlan", "Step", "describe", "plan_schema"]

@@ -1,4 +1,4 @@
-"""How a change that no step can make is named and worded."""
+"""A type or property and an unsupported change -> the `UnsupportedChange` with its message."""
 
 from __future__ import annotations
 

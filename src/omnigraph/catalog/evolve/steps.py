@@ -1,4 +1,4 @@
-"""The steps of a schema plan, as the command line and the server show them: encoded as JSON they have that form."""
+"""The steps of a schema plan. Encoded as JSON they have the form that the command line shows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf
 
 
 class MigrationCode(StrEnum):
-    """Stable codes of refused changes. `OG-DS-101` to `OG-DS-105` and `OG-MF-104` are taken and never produced."""
+    """Stable codes of refused changes. `OG-DS-101` to `OG-DS-105` and `OG-MF-104` are reserved and never produced."""
 
     REQUIRED_PROPERTY = "OG-MF-103"
     PROPERTY_TYPE = "OG-MF-106"
 
 
 class DropMode(StrEnum):
-    """Whether older snapshots keep what is dropped (`soft`), or its versions are purged too (`hard`)."""
+    """`soft`: older snapshots keep the dropped data. `hard`: its versions are purged too."""
 
     SOFT = "soft"
     HARD = "hard"
@@ -101,7 +101,7 @@ class ExtendEnum(_Step, frozen=True, tag="extend_enum"):
 
 
 class UpdateTypeMetadata(_Step, frozen=True, tag="update_type_metadata"):
-    """Another description or instruction. `annotations` are those that hold from now on."""
+    """Another description or instruction. `annotations` are those after the change."""
 
     type_kind: TypeKind
     name: str
@@ -109,7 +109,7 @@ class UpdateTypeMetadata(_Step, frozen=True, tag="update_type_metadata"):
 
 
 class UpdatePropertyMetadata(_Step, frozen=True, tag="update_property_metadata"):
-    """Another description. `annotations` are those that hold from now on."""
+    """Another description. `annotations` are those after the change."""
 
     type_kind: TypeKind
     type_name: str
@@ -143,7 +143,7 @@ class UnsupportedChange(_Step, frozen=True, tag="unsupported_change", omit_defau
 
     @property
     def message(self) -> str:
-        """What the refusal says."""
+        """The reason, with its code if it has one."""
         return self.reason if self.code is None else f"[{self.code}] {self.reason}"
 
 
@@ -163,7 +163,7 @@ Step = (
 
 
 class SchemaPlan(msgspec.Struct, frozen=True):
-    """What it takes to get from the accepted schema to the wanted one, in order."""
+    """The steps from the accepted schema to the wanted one, in order."""
 
     supported: bool
     steps: tuple[Step, ...]
@@ -185,7 +185,7 @@ def type_form(type_: ValueType, *, nullable: bool) -> TypeForm:
 
 
 def describe(step: Step) -> str:
-    """One line for a person."""
+    """One line of text for a person."""
     match step:
         case AddType(kind, name):
             return f"add {kind} {name}"

@@ -44,23 +44,33 @@ class Shape(msgspec.Struct, frozen=True):
 
 def csr(arcs: Arcs, shape: Shape) -> Csr:
     """Edges in any order."""
-    order = _grouped(arcs.far, shape.columns)
-    order = order[_grouped(arcs.near[order], shape.rows)]
-    return _csr(arcs.where(order), shape)
+    return _csr(ascending(arcs, shape), shape)
 
 
-def merged(ascending: Arcs, more: Arcs, shape: Shape) -> Csr:
+def ascending(arcs: Arcs, shape: Shape, *, room: int = _ROOM) -> Arcs:
+    """The edges sorted by both ends. `room`: how many bits of an integer a sort may use."""
+    near_at, far_at = shape.columns.bit_length() + len(arcs).bit_length(), len(arcs).bit_length()
+    if shape.rows.bit_length() + near_at > room:
+        order = _grouped(arcs.far, shape.columns, room)
+        return arcs.where(order[_grouped(arcs.near[order], shape.rows, room)])
+    # Both ends and the position as one integer are sorted once. The ends are then read from it, and need no gather.
+    packed = np.sort((arcs.near << near_at) | (arcs.far << far_at) | np.arange(len(arcs)))
+    far = (packed >> far_at) & ((1 << (near_at - far_at)) - 1)
+    return Arcs(packed >> near_at, far, arcs.edges[packed & ((1 << far_at) - 1)])
+
+
+def merged(held: Arcs, more: Arcs, shape: Shape) -> Csr:
     """Many edges that are sorted by both ends, and a few more in any order."""
     if not len(more):
-        return _csr(ascending, shape)
+        return _csr(held, shape)
     if shape.rows.bit_length() + shape.columns.bit_length() > _ROOM:
-        return csr(joined([ascending, more]), shape)
-    keys, others = ascending.near * shape.columns + ascending.far, more.near * shape.columns + more.far
+        return csr(joined([held, more]), shape)
+    keys, others = held.near * shape.columns + held.far, more.near * shape.columns + more.far
     order = np.argsort(others, kind="stable")
     at = np.searchsorted(keys, others[order], side="right")
-    near = np.insert(ascending.near, at, more.near[order])
-    far = np.insert(ascending.far, at, more.far[order])
-    return _csr(Arcs(near, far, np.insert(ascending.edges, at, more.edges[order])), shape)
+    near = np.insert(held.near, at, more.near[order])
+    far = np.insert(held.far, at, more.far[order])
+    return _csr(Arcs(near, far, np.insert(held.edges, at, more.edges[order])), shape)
 
 
 def grown(of: Csr, more: Arcs, shape: Shape) -> Csr:
@@ -113,19 +123,19 @@ def narrowed(numbers: Narrow) -> Narrow:
     return numbers.astype(np.int32) if fits else numbers
 
 
-def _csr(ascending: Arcs, shape: Shape) -> Csr:
-    near, far = ascending.near, ascending.far
+def _csr(held: Arcs, shape: Shape) -> Csr:
+    near, far = held.near, held.far
     stored = Neighbours(_offsets(near, shape.rows), narrowed(far))
     first = np.ones(len(near), np.bool_)
     np.logical_or(near[1:] != near[:-1], far[1:] != far[:-1], out=first[1:])
     once = stored if first.all() else Neighbours(_offsets(near[first], shape.rows), narrowed(far[first]))
-    return Csr(stored, narrowed(ascending.edges), once, shape.square)
+    return Csr(stored, narrowed(held.edges), once, shape.square)
 
 
-def _grouped(keys: Ints, size: int) -> Ints:
+def _grouped(keys: Ints, size: int, room: int) -> Ints:
     """A stable order by small keys. Sorted with its position as one integer a key takes a fifth of what argsort needs."""
     bits = len(keys).bit_length()
-    if size.bit_length() + bits > _ROOM:
+    if size.bit_length() + bits > room:
         return np.argsort(keys, kind="stable")
     packed = np.sort((keys << bits) | np.arange(len(keys)))
     return packed & ((1 << bits) - 1)

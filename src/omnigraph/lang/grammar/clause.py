@@ -55,7 +55,7 @@ def _at_traversal(c: Cursor, parameters: frozenset[str]) -> bool:
     """A variable and a word begin a traversal, unless the variable is a parameter and the word an operator."""
     match c.next_kind:
         case lexer.VARIABLE | lexer.UPPER:
-            return True  # a capital is refused there, where the name of an edge is expected
+            return True  # the edge name production rejects a capital letter
         case lexer.LOWER:
             return not (c.text in parameters and c.next_text in _CONTAINMENTS)
         case "<":
@@ -143,7 +143,7 @@ def _filter_or_search(c: Cursor) -> Clause:
 
 
 def _clause_hint(left: Expr) -> str | None:
-    """For a clause that began with a bare word: what it may have been meant to be."""
+    """The hint for a clause that begins with a bare word."""
     if not isinstance(left, AliasRef):
         return None
     if left.name in ("and", "or"):

@@ -1,4 +1,4 @@
-"""A place in a token list: what every production reads from, and where every syntax error is made."""
+"""A position in a token list. Every production reads from it, and it builds every syntax error."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from omnigraph.lang.source import Source
 from omnigraph.lang.tree import Name
 
 MAX_NESTING: Final = 64
-"""How deep blocks, calls and lists may nest. Each level costs a few Python frames, here and in whoever walks the tree."""
+"""How deep blocks, calls and lists may nest. Each level costs a few Python frames, here and in every walk over the tree."""
 
 MAX_INTEGER: Final = 2**63 - 1
 MAX_UNSIGNED: Final = 2**64 - 1
-"""A literal may be as large as the largest property type; whether the other side can hold it is checked with its type."""
+"""A literal may be as large as the largest property type. Whether the other side can hold it is checked with its type."""
 
 _SHOWN: Final = 40
-"""How much of a token is repeated in a message."""
+"""Characters of a token that a message repeats."""
 
 
 class Cursor:
@@ -149,7 +149,7 @@ class Cursor:
     # nesting
 
     def enter(self) -> None:
-        """Go one level deeper. No `finally` is needed around the level: after an error nobody reads on."""
+        """Go one level deeper. No `finally` is needed around the level: parsing stops at the first error."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             at = self.source.position(self.start)
@@ -164,10 +164,10 @@ class Cursor:
     def leave(self) -> None:
         self._depth -= 1
 
-    # refusing: each gives the error for the caller to raise
+    # errors: each method returns the error for the caller to raise
 
     def unexpected(self, expected: str, *, hint: str | None = None, options: tuple[str, ...] = ()) -> LanguageError:
-        """Something else should stand here; `options` are the words that the current token may be a slip of."""
+        """The current token is not what the grammar expects. `options` are the words that it may be a misspelling of."""
         if self._problem is not None and self.kind == lexer.PROBLEM:
             return self._error(self._problem.message, self._problem.span, hint=self._problem.hint)
         if self.kind == lexer.RUN_ON:
@@ -180,11 +180,11 @@ class Cursor:
         )
 
     def refused(self, message: str, *, code: str | None = None, hint: str | None = None) -> LanguageError:
-        """The current token is wrong for what it says."""
+        """The current token has the right kind and an invalid value."""
         return self._error(message, Span(self.start, self._ends[self.consumed]), code=code, hint=hint)
 
     def refused_from(self, start: int, message: str, *, code: str | None = None, hint: str | None = None) -> LanguageError:
-        """What was read since `start` is wrong for what it says."""
+        """The text read since `start` is well formed and invalid."""
         return self._error(message, self.span_from(start), code=code, hint=hint)
 
     def _error(self, message: str, span: Span, *, code: str | None = None, hint: str | None = None) -> LanguageError:
@@ -205,8 +205,8 @@ class Cursor:
 
 
 def near(word: str, options: tuple[str, ...], *, sign: str = "") -> str | None:
-    """A "did you mean" for a slip of the pen, or None."""
-    from difflib import get_close_matches  # only on the way to an error
+    """Return a "did you mean" hint for a misspelled word, or None."""
+    from difflib import get_close_matches  # slow to import, and needed only for an error
 
     close = get_close_matches(word[:_SHOWN], options, n=1, cutoff=0.7)
     return f"did you mean `{sign}{close[0]}`?" if close and close[0] != word else None

@@ -44,7 +44,7 @@ def variable(c: Cursor, what: str = "a variable") -> Variable:
 
 
 def value(c: Cursor) -> Value:
-    """What a property is matched with or set to: a literal, a parameter or `now()`."""
+    """A value that a property is matched with or set to: a literal, a parameter or `now()`."""
     if c.kind == lexer.VARIABLE:
         return variable(c)
     if c.at_call("now"):
@@ -152,7 +152,7 @@ def _call(c: Cursor) -> Expr:
 
 
 def _open(c: Cursor) -> int:
-    """Step over a function's name and parenthesis; where it began."""
+    """Step over a function's name and parenthesis. Returns the offset of the name."""
     start = c.start
     c.advance()
     c.advance()

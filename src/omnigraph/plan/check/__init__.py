@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.types import ListOf, VectorOf, display, value_type
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.lang.grammar.shape import MAX_VECTOR_DIMENSION
 from omnigraph.lang.query import Mutation, Query, Read
+from omnigraph.lang.query import Parameter as ParameterTree
+from omnigraph.lang.tree import Scalar
 from omnigraph.plan.check.mutations import typed_mutation
-from omnigraph.plan.check.parameters import typed_parameters
 from omnigraph.plan.check.reads import typed_read
-from omnigraph.plan.typed import TypedMutation, TypedQuery, TypedRead
+from omnigraph.plan.type_codes import NOW_PARAMETER, refused
+from omnigraph.plan.typed import Parameter, TypedMutation, TypedQuery, TypedRead
 
 __all__ = ["check", "check_mutation", "check_read"]
 
@@ -21,10 +25,24 @@ def check(query: Query, catalog: Catalog) -> TypedQuery:
 def check_read(query: Query, catalog: Catalog) -> TypedRead:
     if not isinstance(query.body, Read):
         raise InvalidInput(Kind.INVALID_ARGUMENT, "mutation query cannot be typechecked with read-query API", query=query.name.text)
-    return typed_read(query.name.text, typed_parameters(query), query.body, catalog)
+    return typed_read(query.name.text, _parameters(query), query.body, catalog)
 
 
 def check_mutation(query: Query, catalog: Catalog) -> TypedMutation:
     if not isinstance(query.body, Mutation):
         raise InvalidInput(Kind.INVALID_ARGUMENT, "mutation execution called on a read query; use query instead", query=query.name.text)
-    return typed_mutation(query.name.text, typed_parameters(query), query.body, catalog)
+    return typed_mutation(query.name.text, _parameters(query), query.body, catalog)
+
+
+def _parameters(query: Query) -> tuple[Parameter, ...]:
+    return tuple(_parameter(parameter) for parameter in query.parameters)
+
+
+def _parameter(parameter: ParameterTree) -> Parameter:
+    name = parameter.name.text
+    if name == NOW_PARAMETER:
+        raise refused(None, f"parameter name `${name}` is reserved for now()", parameter.name)
+    type_ = value_type(parameter.shape)
+    if (isinstance(type_, VectorOf) and not 1 <= type_.dimension <= MAX_VECTOR_DIMENSION) or type_ == ListOf(Scalar.BLOB):
+        raise refused(None, f"unknown parameter type `{display(type_)}` for `${name}`", parameter.shape)
+    return Parameter(name, type_, parameter.nullable)

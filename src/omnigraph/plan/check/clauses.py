@@ -24,10 +24,10 @@ from omnigraph.lang.query import (
 from omnigraph.lang.query import Expr as ExprTree
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.check.expressions import text_search, typed
-from omnigraph.plan.check.literals import constant, fitting, require_u64
+from omnigraph.plan.check.literals import constant, fit_literal, require_u64
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import DATETIME, TRUE, Constant, Field
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Block,
@@ -47,7 +47,7 @@ from omnigraph.plan.typed import (
 from omnigraph.plan.values import compatible, described
 
 MOST_HOPS: Final = 1_000
-"""A walk may take so many steps at most; each costs a pass over what it has reached."""
+"""The greatest number of hops of a walk. Each hop costs a pass over the nodes reached."""
 
 
 class BlockChecker:
@@ -158,7 +158,7 @@ class BlockChecker:
                 typed_value = constant(value)
                 if isinstance(field.type, ListOf) and isinstance(typed_value.type, ListOf):
                     raise refused(Code.LITERAL, f"list equality is not supported (`{owner}`); match one item", value)
-                fitted = fitting(value, wanted, owner)
+                fitted = fit_literal(value, wanted, owner)
                 if isinstance(wanted, VectorOf):
                     raise refused(Code.LITERAL, f"vector equality is not supported (`{owner}`); use nearest()", value)
                 return fitted
@@ -200,7 +200,7 @@ class BlockChecker:
             raise refused(Code.EDGE_VARIABLE, f"`{variable}` is already bound; an edge variable must be new", variable)
 
     def _direction(self, clause: Traversal, edge: EdgeType) -> Direction:
-        """From what is bound already: the left end decides, else the right, else the edge runs as it was declared."""
+        """The direction from the bound variables: the left end decides, else the right, else the declaration of the edge."""
         left, right = self.scope.node(clause.left), self.scope.node(clause.right)
         if clause.undirected:
             return Direction.BOTH

@@ -30,8 +30,8 @@ from omnigraph.lang.query import Expr as ExprTree
 from omnigraph.lang.tree import Scalar, Syntax
 from omnigraph.plan.check.literals import constant
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.codes import Code, refused
 from omnigraph.plan.expr import F64, I64, Constant, Field, whole
+from omnigraph.plan.type_codes import Code, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Bm25Score,
@@ -84,7 +84,7 @@ def _variable(tree: Variable, scope: Scope) -> Parameter | Field:
 
 
 def operand(expr: Expr, at: Syntax, code: Code, what: str) -> Operand:
-    """What is known before rows are read; anything else cannot be a query text, a vector or a count."""
+    """A value that is known before rows are read. Only such a value can be a query text, a vector or a count."""
     if isinstance(expr, Constant | Parameter | NowCall):
         return expr
     raise refused(code, f"{what} must be a literal or a parameter", at)
@@ -227,7 +227,7 @@ def _call_name(call: AggregateCall | TextSearch) -> str:
 
 
 def require_readable(expr: Expr, at: Syntax) -> None:
-    """A Blob has an API of its own and is no value of a read."""
+    """A Blob has an API of its own and cannot be returned by a read."""
     if is_blob(type_of(expr)):
         what = f"property `{expr.column}`" if isinstance(expr, Field) else "parameter"
         raise refused(

@@ -16,14 +16,14 @@ from omnigraph.lang.query import (
     StringLiteral,
 )
 from omnigraph.lang.tree import Scalar, Syntax
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import BOOL, DATE, DATETIME, F64, I64, STRING, U64, Atom, Constant
 from omnigraph.plan.temporal import parse_date, parse_datetime
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.values import RANGES, compatible, described, stored
 
 
 def constant(literal: Literal) -> Constant:
-    """What a literal means by itself. An integer is I64, or U64 where only that holds it; `[]` is `[String]`."""
+    """The constant of a literal by itself. An integer is I64, or U64 if only U64 can hold it; `[]` is `[String]`."""
     match literal:
         case IntegerLiteral(value=number):
             return Constant(I64 if number <= RANGES[Scalar.I64][1] else U64, number)
@@ -60,7 +60,7 @@ def _list(literal: ListLiteral, items: tuple[Literal, ...]) -> Constant:
         constants.append(typed)
     scalar = scalar_of(constants[0].type) if constants else Scalar.STRING
     assert scalar is not None
-    # One float among integers makes a list of floats, one very large integer a list of U64: nothing is cut off later.
+    # One float among integers makes a list of floats, one very large integer a list of U64: no value is truncated later.
     kinds = {typed.type for typed in constants}
     item_scalar = Scalar.F64 if F64 in kinds else Scalar.U64 if U64 in kinds and scalar in NUMBERS else scalar
     values: list[Atom] = []
@@ -71,13 +71,13 @@ def _list(literal: ListLiteral, items: tuple[Literal, ...]) -> Constant:
 
 
 def require_u64(value: Constant, other: ValueType, at: Syntax, code: Code) -> None:
-    """An integer above the range of I64 has a meaning only beside a U64."""
+    """Raise for an integer above the range of I64 whose other side is not U64."""
     item = Plain(other.item) if isinstance(other, ListOf) else other
     if (value.type == U64 and item != U64) or (value.type == ListOf(Scalar.U64) and item != U64):
         raise refused(code, f"integer literal exceeds I64, and the other side is {described(other)}, not `U64`", at)
 
 
-def fitting(literal: Literal, type_: ValueType, owner: str) -> Constant:
+def fit_literal(literal: Literal, type_: ValueType, owner: str) -> Constant:
     """The literal as a value for a property (`owner` is `Type.property`), or T3."""
     typed = constant(literal)
     match type_:
@@ -106,9 +106,9 @@ def fitting(literal: Literal, type_: ValueType, owner: str) -> Constant:
     return typed
 
 
-def storable(literal: Literal, type_: ValueType, owner: str) -> Constant:
-    """The literal as a column holds it: as `fitting`, and refused when the column would have to change its value."""
-    typed = fitting(literal, type_, owner)
+def stored_literal(literal: Literal, type_: ValueType, owner: str) -> Constant:
+    """The literal as a column holds it: as `fitting`, and an error if the column would change its value."""
+    typed = fit_literal(literal, type_, owner)
     try:
         return Constant(type_, stored(typed.value, type_))
     except ValueError as error:

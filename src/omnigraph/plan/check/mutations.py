@@ -9,11 +9,10 @@ from omnigraph.catalog.types import Plain, ValueType
 from omnigraph.lang.query import Assignment, Delete, Insert, Mutation, Now, Predicate, Update, Value, Variable
 from omnigraph.lang.query import Statement as StatementTree
 from omnigraph.lang.tree import Name, Scalar
-from omnigraph.plan.check.literals import fitting, storable
-from omnigraph.plan.codes import Code, nearest_name, refused
+from omnigraph.plan.check.literals import fit_literal, stored_literal
 from omnigraph.plan.expr import DATETIME, STRING, Field
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
-    Assigned,
     Condition,
     DeleteEdges,
     DeleteNodes,
@@ -22,6 +21,7 @@ from omnigraph.plan.typed import (
     NowCall,
     Operand,
     Parameter,
+    PropertyValue,
     Statement,
     TypedMutation,
     UpdateNodes,
@@ -30,7 +30,7 @@ from omnigraph.plan.values import compatible, described
 
 _BLOB = Plain(Scalar.BLOB)
 _ENDS = {"from": "src", "to": "dst"}
-"""How a mutation spells the ends of an edge, and the columns that hold them."""
+"""The names of an edge's ends in a mutation -> their columns."""
 
 
 def typed_mutation(name: str, parameters: tuple[Parameter, ...], mutation: Mutation, catalog: Catalog) -> TypedMutation:
@@ -41,7 +41,7 @@ def typed_mutation(name: str, parameters: tuple[Parameter, ...], mutation: Mutat
 
 
 def _check_unmixed(name: str, mutation: Mutation) -> None:
-    """One query inserts and updates, or deletes: what a delete saw would otherwise depend on rows not yet written."""
+    """One query inserts and updates, or deletes: otherwise the rows a delete sees would depend on rows not yet written."""
     deletes = [statement for statement in mutation.statements if isinstance(statement, Delete)]
     if deletes and len(deletes) < len(mutation.statements):
         raise refused(
@@ -129,13 +129,13 @@ class _Checker:
                 raise refused(None, message, assignment)
         return UpdateNodes(node, values, self._where(tree.where, node))
 
-    def _assigned(self, assignments: tuple[Assignment, ...], entity: EntityType) -> tuple[Assigned, ...]:
+    def _assigned(self, assignments: tuple[Assignment, ...], entity: EntityType) -> tuple[PropertyValue, ...]:
         _refuse_twice(assignments)
-        values: list[Assigned] = []
+        values: list[PropertyValue] = []
         for assignment in assignments:
             found = self._property(assignment.property, entity)
             value = self._value(assignment.value, found.type, f"{entity.name}.{found.name}", stored=True)
-            values.append(Assigned(found.name, found.type, found.nullable, value))
+            values.append(PropertyValue(found.name, found.type, found.nullable, value))
         return tuple(values)
 
     def _property(self, name: Name, entity: EntityType) -> Property:
@@ -173,7 +173,7 @@ class _Checker:
                     raise refused(Code.OPERANDS, f"now() does not fit `{owner}` of type {described(type_)}", value)
                 return NowCall()
             case _:
-                return storable(value, type_, owner) if stored else fitting(value, type_, owner)
+                return stored_literal(value, type_, owner) if stored else fit_literal(value, type_, owner)
 
     def _parameter(self, variable: Variable, type_: ValueType, owner: str) -> Parameter:
         parameter = self._parameters.get(variable.name)

@@ -11,8 +11,8 @@ from omnigraph.lang.query import AliasRef, Ordering, Projection, Read
 from omnigraph.plan.check.clauses import block_of
 from omnigraph.plan.check.expressions import require_readable, typed
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.codes import NOW_PARAMETER, Code, refused
 from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.type_codes import NOW_PARAMETER, Code, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Bm25Score,
@@ -26,7 +26,7 @@ from omnigraph.plan.typed import (
     RrfScore,
     TextSearch,
     TypedRead,
-    Unorderable,
+    UnsupportedOrder,
     nullable,
     type_of,
 )
@@ -98,28 +98,28 @@ def _order_key(ordering: Ordering, position: int, outputs: tuple[Output, ...], s
         case Field() if scalar_of(expr.type) is not None and not expr.whole:
             return OrderKey(_projected(expr, tree.span, outputs, scope) if aggregate else expr, ordering.descending)
         case NearestScore() | Bm25Score() | RrfScore() if position == 0:
-            # Best first, whatever is written: a ranking has one direction.
+            # Best first, even after `asc`: a ranking has one direction.
             return OrderKey(expr, descending=not isinstance(expr, NearestScore))
         case _:
-            return OrderKey(Unorderable("unsupported ordering expression", tree.span))
+            return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
 
 
-def _named(tree: AliasRef, outputs: tuple[Output, ...]) -> OutputKey | Unorderable:
-    """The result column of that name; of two, the one a row of JSON would show."""
+def _named(tree: AliasRef, outputs: tuple[Output, ...]) -> OutputKey | UnsupportedOrder:
+    """The result column of that name; of two, the last, which is the one in a JSON row."""
     found = [index for index, output in enumerate(outputs) if output.name == tree.name]
     if not found:
-        return Unorderable(f"alias '{tree.name}' not found for ordering", tree.span)
+        return UnsupportedOrder(f"alias '{tree.name}' not found for ordering", tree.span)
     if scalar_of(outputs[found[-1]].type) is None:
-        return Unorderable("unsupported ordering expression", tree.span)
+        return UnsupportedOrder("unsupported ordering expression", tree.span)
     return OutputKey(found[-1])
 
 
-def _projected(field: Field, span: Span, outputs: tuple[Output, ...], scope: Scope) -> OutputKey | Unorderable:
+def _projected(field: Field, span: Span, outputs: tuple[Output, ...], scope: Scope) -> OutputKey | UnsupportedOrder:
     """After grouping only the result columns are left: `$v.p` must be one of them, under its own name."""
     for index, output in enumerate(outputs):
         if output.expr == field and not output.aliased:
             return OutputKey(index)
-    return Unorderable(f"alias '{_column_name(field, scope)}' not found for ordering", span)
+    return UnsupportedOrder(f"alias '{_column_name(field, scope)}' not found for ordering", span)
 
 
 # limits and grouping
@@ -139,11 +139,11 @@ def _check_limits(read: Read, order: tuple[OrderKey, ...], outputs: tuple[Output
 
 
 def _ranked(key: OrderKey, outputs: tuple[Output, ...]) -> Expr | None:
-    """What a sort key ranks by, looked up through an alias."""
+    """The expression of a sort key, with an alias resolved."""
     match key.key:
         case OutputKey(index):
             return outputs[index].expr
-        case Unorderable():
+        case UnsupportedOrder():
             return None
         case expr:
             return expr

@@ -7,16 +7,16 @@ from typing import Final
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.lang.query import PropertyRef, Variable
-from omnigraph.plan.codes import Code, nearest_name, refused
 from omnigraph.plan.expr import Field
+from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import BoundVariable, Parameter
 
 MAX_STEPS: Final = 100
-"""Variables, anonymous ones included, negations and rankings of one query: a plan is a tree as deep as these are many."""
+"""Variables, anonymous ones included, negations and rankings of one query: the depth of the plan grows with their number."""
 
 
 class Scope:
-    """Grows clause by clause. A scope inside a `not` sees the outer names and keeps its own to itself."""
+    """Grows clause by clause. A scope inside a `not` sees the outer names; its own names are not visible outside."""
 
     def __init__(self, catalog: Catalog, parameters: tuple[Parameter, ...]) -> None:
         self.catalog: Final = catalog
@@ -33,7 +33,7 @@ class Scope:
         return scope
 
     def slots(self) -> frozenset[int]:
-        """Every slot that a name leads to."""
+        """The slots of all names."""
         return frozenset(self._names.values())
 
     def slot(self, variable: Variable) -> int | None:
@@ -62,7 +62,7 @@ class Scope:
             )
 
     def node(self, variable: Variable) -> tuple[int, NodeType] | None:
-        """The slot and type of a bound node; an edge variable cannot stand for one."""
+        """The slot and type of a bound node; an edge variable is an error."""
         slot = self.slot(variable)
         if slot is None:
             return None

@@ -1,11 +1,11 @@
-"""Rewrites of logical plans. Each keeps the answers; `RULES` is the order in which they run."""
+"""Rewrites of logical plans. None changes an answer; `RULES` is the order in which they run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from omnigraph.plan.ir import Plan
+from omnigraph.plan.ir import LogicalPlan
 from omnigraph.plan.rules.bound_ranks import bound_ranks
 from omnigraph.plan.rules.fold_constants import fold_constants
 from omnigraph.plan.rules.join_equals import join_equals
@@ -16,7 +16,7 @@ from omnigraph.plan.rules.sink_filters import sink_filters
 from omnigraph.plan.rules.type_literals import type_literals
 from omnigraph.plan.statistics import Statistics
 
-Rule = Callable[[Plan, Statistics], Plan]
+Rule = Callable[[LogicalPlan, Statistics], LogicalPlan]
 
 RULES: Final[tuple[Rule, ...]] = (
     type_literals,
@@ -30,7 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def optimize(plan: Plan, statistics: Statistics) -> Plan:
+def optimize(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     """The plan after every rule."""
     for rule in RULES:
         plan = rule(plan, statistics)

@@ -1,26 +1,31 @@
-"""A ranking that only serves `order .. limit k` over one scan need not score more than the k best entities."""
+"""A ranking that only serves `order .. limit k` over one scan scores only the k best entities."""
 
 from __future__ import annotations
 
 import msgspec
 
-from omnigraph.plan.ir import Fusion, Limit, Nearest, Order, Plan, Rank, Scan, Score, map_inputs
+from omnigraph.plan.ir import Fusion, LogicalLimit, LogicalOrder, LogicalPlan, LogicalRank, LogicalScan, Nearest, Score, map_inputs
 from omnigraph.plan.statistics import Statistics
 
 
-def bound_ranks(plan: Plan, statistics: Statistics) -> Plan:
+def bound_ranks(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     plan = map_inputs(plan, lambda input_: bound_ranks(input_, statistics))
-    if isinstance(plan, Limit) and isinstance(plan.input, Order):
+    if isinstance(plan, LogicalLimit) and isinstance(plan.input, LogicalOrder):
         order = plan.input
         ranked = order.input
-        if isinstance(ranked, Rank) and _serves(order, ranked):
-            return Limit(msgspec.structs.replace(order, input=msgspec.structs.replace(ranked, top=plan.count)), plan.count)
+        if isinstance(ranked, LogicalRank) and _serves(order, ranked):
+            return LogicalLimit(msgspec.structs.replace(order, input=msgspec.structs.replace(ranked, top=plan.count)), plan.count)
     return plan
 
 
-def _serves(order: Order, ranked: Rank) -> bool:
+def _serves(order: LogicalOrder, ranked: LogicalRank) -> bool:
     """One row per entity, nothing dropped later, and the best come first."""
-    if isinstance(ranked.ranking, Fusion) or not isinstance(ranked.input, Scan) or len(order.keys) != 1 or not ranked.only_candidates:
+    if (
+        isinstance(ranked.ranking, Fusion)
+        or not isinstance(ranked.input, LogicalScan)
+        or len(order.keys) != 1
+        or not ranked.only_candidates
+    ):
         return False
     best_first = order.keys[0].descending is not isinstance(ranked.ranking, Nearest)
     return best_first and order.keys[0].key == Score(ranked.slot)

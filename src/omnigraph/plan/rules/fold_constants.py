@@ -1,4 +1,4 @@
-"""What is known already is not asked again: constant predicates vanish, and a plan that can have no rows becomes `Empty`."""
+"""Constant predicates are removed, and a plan that can have no rows becomes `LogicalEmpty`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import Constant
 from omnigraph.plan.ir import (
     EMPTY,
-    Aggregate,
-    AntiJoin,
-    Argument,
     Call,
     Compare,
-    Connect,
-    CrossProduct,
-    Empty,
-    Expand,
-    Fetch,
-    Filter,
     Includes,
-    Join,
-    Limit,
+    LogicalAggregate,
+    LogicalAntiJoin,
+    LogicalArgument,
+    LogicalConnect,
+    LogicalCrossProduct,
+    LogicalEmpty,
+    LogicalExpand,
+    LogicalFetch,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalLimit,
+    LogicalOrder,
+    LogicalPattern,
+    LogicalPlan,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
     Matches,
     Never,
     NotNull,
     OneOf,
-    Order,
-    Pattern,
-    Plan,
     Predicate,
     Prefix,
-    Project,
-    Rank,
-    Scan,
     Substring,
     map_inputs,
 )
@@ -51,33 +51,33 @@ COMPARE: Final = {
 }
 
 
-def fold_constants(plan: Plan, statistics: Statistics) -> Plan:
+def fold_constants(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     plan = map_inputs(plan, lambda input_: fold_constants(input_, statistics))
     match plan:
-        case Filter(input_, where):
+        case LogicalFilter(input_, where):
             return _filter(input_, where)
-        case Pattern(_, links):
-            # An edge between two types gives one hop and no more.
+        case LogicalPattern(_, links):
+            # An edge between two different types has one hop at most.
             return EMPTY if any(link.low > link.high for link in links) else plan
-        case AntiJoin(input_, inner):
-            return input_ if isinstance(inner, Empty) or isinstance(input_, Empty) else plan
-        case CrossProduct(left, right) | Join(left, right):
-            return EMPTY if isinstance(left, Empty) or isinstance(right, Empty) else plan
-        case Aggregate(input_, outputs):
-            # Without a group key there is one row even of no rows.
+        case LogicalAntiJoin(input_, inner):
+            return input_ if isinstance(inner, LogicalEmpty) or isinstance(input_, LogicalEmpty) else plan
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
+            return EMPTY if isinstance(left, LogicalEmpty) or isinstance(right, LogicalEmpty) else plan
+        case LogicalAggregate(input_, outputs):
+            # Without a group key there is always one row.
             grouped = any(not isinstance(output, Call) for output in outputs)
-            return EMPTY if isinstance(input_, Empty) and grouped else plan
-        case Limit(input_, count):
-            return EMPTY if count == 0 or isinstance(input_, Empty) else plan
-        case Expand() | Connect() | Rank() | Fetch() | Project() | Order():
-            return EMPTY if isinstance(plan.input, Empty) else plan
-        case Scan() | Argument() | Empty():
+            return EMPTY if isinstance(input_, LogicalEmpty) and grouped else plan
+        case LogicalLimit(input_, count):
+            return EMPTY if count == 0 or isinstance(input_, LogicalEmpty) else plan
+        case LogicalExpand() | LogicalConnect() | LogicalRank() | LogicalFetch() | LogicalProject() | LogicalOrder():
+            return EMPTY if isinstance(plan.input, LogicalEmpty) else plan
+        case LogicalScan() | LogicalArgument() | LogicalEmpty():
             return plan
         case _:
             assert_never(plan)
 
 
-def _filter(input_: Plan, where: tuple[Predicate, ...]) -> Plan:
+def _filter(input_: LogicalPlan, where: tuple[Predicate, ...]) -> LogicalPlan:
     kept: list[Predicate] = []
     for predicate in where:
         truth = known(predicate)
@@ -85,13 +85,13 @@ def _filter(input_: Plan, where: tuple[Predicate, ...]) -> Plan:
             return EMPTY
         if truth is None:
             kept.append(predicate)
-    if isinstance(input_, Empty) or not kept:
+    if isinstance(input_, LogicalEmpty) or not kept:
         return input_
-    return Filter(input_, tuple(kept))
+    return LogicalFilter(input_, tuple(kept))
 
 
 def known(predicate: Predicate) -> bool | None:
-    """Whether a predicate holds, if that can be said without a row."""
+    """Whether a predicate holds, or None if that depends on the row."""
     match predicate:
         case Compare(Constant(value=left), comparison, Constant(value=right)):
             return _holds(COMPARE[comparison], left, right)

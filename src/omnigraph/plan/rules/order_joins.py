@@ -1,18 +1,28 @@
-"""A pattern gets an order: in each component the scan with the fewest expected rows is the root, then the cheapest link next.
+"""Order the joins of a pattern: in each component the scan with the fewest expected rows is the root, then the cheapest link.
 
-Links are relations, so every order gives the same bag of rows. Equal guesses keep the order of the text.
+Links are relations, so every order gives the same bag of rows. Equal estimates keep the order of the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from omnigraph.plan.ir import Argument, Connect, CrossProduct, Expand, Link, Pattern, Plan, Scan, map_inputs
+from omnigraph.plan.ir import (
+    Link,
+    LogicalArgument,
+    LogicalConnect,
+    LogicalCrossProduct,
+    LogicalExpand,
+    LogicalPattern,
+    LogicalPlan,
+    LogicalScan,
+    map_inputs,
+)
 from omnigraph.plan.statistics import Statistics, fan_out, scanned_rows, selectivity
 
 
-def order_joins(plan: Plan, statistics: Statistics) -> Plan:
-    if isinstance(plan, Pattern):
+def order_joins(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
+    if isinstance(plan, LogicalPattern):
         return _Ordering(plan, statistics).plan()
     return map_inputs(plan, lambda input_: order_joins(input_, statistics))
 
@@ -20,24 +30,24 @@ def order_joins(plan: Plan, statistics: Statistics) -> Plan:
 class _Ordering:
     """One pattern while it is turned into a tree."""
 
-    def __init__(self, pattern: Pattern, statistics: Statistics) -> None:
+    def __init__(self, pattern: LogicalPattern, statistics: Statistics) -> None:
         self._statistics = statistics
-        self._scans: Mapping[int, Scan] = {scan.binding: scan for scan in pattern.scans}
+        self._scans: Mapping[int, LogicalScan] = {scan.binding: scan for scan in pattern.scans}
         self._argument = pattern.argument
         self._links = list(pattern.links)
         self._unbound = dict.fromkeys(self._scans)
         self._bound: set[int] = set()
 
-    def plan(self) -> Plan:
-        plan: Plan | None = None
+    def plan(self) -> LogicalPlan:
+        plan: LogicalPlan | None = None
         if self._argument:
             self._bound.update(self._argument)
-            plan = self._grown(Argument(self._argument))
+            plan = self._grown(LogicalArgument(self._argument))
         while self._unbound:
             root = min(self._unbound, key=lambda binding: scanned_rows(self._scans[binding], self._statistics))
             self._bind(root)
             component = self._grown(self._scans[root])
-            plan = component if plan is None else CrossProduct(plan, component)
+            plan = component if plan is None else LogicalCrossProduct(plan, component)
         assert plan is not None
         return plan
 
@@ -45,8 +55,8 @@ class _Ordering:
         self._bound.add(binding)
         del self._unbound[binding]
 
-    def _grown(self, plan: Plan) -> Plan:
-        """Follow links from what is bound until none is left that touches it."""
+    def _grown(self, plan: LogicalPlan) -> LogicalPlan:
+        """Follow links from the bound variables until no link touches one."""
         while True:
             reachable = [link for link in self._links if link.left in self._bound or link.right in self._bound]
             if not reachable:
@@ -54,15 +64,15 @@ class _Ordering:
             link = min(reachable, key=self._growth)
             self._links.remove(link)
             if link.left in self._bound and link.right in self._bound:
-                plan = Connect(plan, link)
+                plan = LogicalConnect(plan, link)
                 continue
             from_left = link.left in self._bound
             target = link.right if from_left else link.left
             self._bind(target)
-            plan = Expand(plan, link, from_left, self._scans[target])
+            plan = LogicalExpand(plan, link, from_left, self._scans[target])
 
     def _growth(self, link: Link) -> float:
-        """By what a link is expected to multiply the rows."""
+        """The factor by which a link is expected to multiply the rows."""
         from_left = link.left in self._bound
         reached = fan_out(link, self._statistics, from_left=from_left)
         if from_left and link.right in self._bound:

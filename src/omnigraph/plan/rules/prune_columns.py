@@ -1,4 +1,4 @@
-"""Only the columns somebody above needs are read, and those only needed after a limit are read after it."""
+"""Only the columns that an operator above needs are read. Columns that are needed only after a limit are read after it."""
 
 from __future__ import annotations
 
@@ -9,98 +9,98 @@ import msgspec
 
 from omnigraph.plan.expr import Field
 from omnigraph.plan.ir import (
-    Aggregate,
-    AntiJoin,
-    Argument,
     Call,
     Cell,
-    Connect,
-    CrossProduct,
-    Empty,
-    Expand,
-    Fetch,
-    Filter,
-    Join,
-    Limit,
     Link,
-    Order,
-    Pattern,
-    Plan,
-    Project,
-    Rank,
+    LogicalAggregate,
+    LogicalAntiJoin,
+    LogicalArgument,
+    LogicalConnect,
+    LogicalCrossProduct,
+    LogicalEmpty,
+    LogicalExpand,
+    LogicalFetch,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalLimit,
+    LogicalOrder,
+    LogicalPattern,
+    LogicalPlan,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
     Read,
-    Scan,
     expr_fields,
     fields_of,
 )
 from omnigraph.plan.statistics import Statistics
 
 Wanted = frozenset[tuple[int, str]]
-"""Columns by binding. The id of a bound entity is always at hand and never asked for."""
+"""Columns by binding. The id of a bound entity is always available and never listed."""
 
 
-def prune_columns(plan: Plan, statistics: Statistics) -> Plan:
+def prune_columns(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     del statistics
     return _pruned(plan, frozenset())
 
 
-def _pruned(plan: Plan, wanted: Wanted) -> Plan:
+def _pruned(plan: LogicalPlan, wanted: Wanted) -> LogicalPlan:
     """The plan, reading what it needs itself and delivering `wanted` above it."""
     match plan:
-        case Scan(binding=binding):
+        case LogicalScan(binding=binding):
             return msgspec.structs.replace(plan, columns=_columns(wanted, binding))
-        case Argument() | Empty():
+        case LogicalArgument() | LogicalEmpty():
             return plan
-        case Pattern():
+        case LogicalPattern():
             raise AssertionError("joins are ordered before columns are pruned")
-        case Expand():
+        case LogicalExpand():
             return _expand(plan, wanted)
-        case Connect(input_, link):
-            return Connect(_pruned(input_, wanted), _link(link, wanted))
-        case CrossProduct(left, right):
-            return CrossProduct(_pruned(left, wanted), _pruned(right, wanted))
-        case Join(left, right, on):
+        case LogicalConnect(input_, link):
+            return LogicalConnect(_pruned(input_, wanted), _link(link, wanted))
+        case LogicalCrossProduct(left, right):
+            return LogicalCrossProduct(_pruned(left, wanted), _pruned(right, wanted))
+        case LogicalJoin(left, right, on):
             needed = wanted | _wanted(field for pair in on for field in pair)
-            return Join(_pruned(left, needed), _pruned(right, needed), on)
-        case Filter(input_, where):
-            return Filter(_pruned(input_, wanted | _wanted(field for predicate in where for field in fields_of(predicate))), where)
-        case AntiJoin(input_, inner, on):
-            return AntiJoin(_pruned(input_, wanted | _asked_of_argument(inner, frozenset(on))), _pruned(inner, frozenset()), on)
-        case Rank():
-            # A ranking reads the property it ranks by itself: an index may spare it.
+            return LogicalJoin(_pruned(left, needed), _pruned(right, needed), on)
+        case LogicalFilter(input_, where):
+            return LogicalFilter(_pruned(input_, wanted | _wanted(field for predicate in where for field in fields_of(predicate))), where)
+        case LogicalAntiJoin(input_, inner, on):
+            return LogicalAntiJoin(_pruned(input_, wanted | _asked_of_argument(inner, frozenset(on))), _pruned(inner, frozenset()), on)
+        case LogicalRank():
+            # A ranking reads its property itself: with an index it need not.
             return msgspec.structs.replace(plan, input=_pruned(plan.input, wanted))
-        case Fetch():
+        case LogicalFetch():
             raise AssertionError("columns are pruned once")
-        case Aggregate(input_, outputs):
+        case LogicalAggregate(input_, outputs):
             fields = (expr_fields(output.argument) if isinstance(output, Call) else (output,) for output in outputs)
-            return Aggregate(_pruned(input_, _wanted(field for group in fields for field in group)), outputs)
-        case Project(input_, outputs):
-            return Project(_pruned(input_, _wanted(field for output in outputs for field in expr_fields(output))), outputs)
-        case Order(input_, keys, ties):
+            return LogicalAggregate(_pruned(input_, _wanted(field for group in fields for field in group)), outputs)
+        case LogicalProject(input_, outputs):
+            return LogicalProject(_pruned(input_, _wanted(field for output in outputs for field in expr_fields(output))), outputs)
+        case LogicalOrder(input_, keys, ties):
             fields = (() if isinstance(key.key, Cell) else expr_fields(key.key) for key in keys)
-            return Order(_pruned(input_, wanted | _wanted(field for group in fields for field in group)), keys, ties)
-        case Limit(input_, count):
+            return LogicalOrder(_pruned(input_, wanted | _wanted(field for group in fields for field in group)), keys, ties)
+        case LogicalLimit(input_, count):
             return _limit(input_, count, wanted)
         case _:
             assert_never(plan)
 
 
-def _limit(input_: Plan, count: int, wanted: Wanted) -> Plan:
-    if isinstance(input_, Scan):
-        return Limit(_pruned(input_, wanted), count)
+def _limit(input_: LogicalPlan, count: int, wanted: Wanted) -> LogicalPlan:
+    if isinstance(input_, LogicalScan):
+        return LogicalLimit(_pruned(input_, wanted), count)
     below = _pruned(input_, frozenset())
-    return _fetched(Limit(below, count), wanted - delivered(below))
+    return _fetched(LogicalLimit(below, count), wanted - delivered(below))
 
 
-def _expand(plan: Expand, wanted: Wanted) -> Plan:
+def _expand(plan: LogicalExpand, wanted: Wanted) -> LogicalPlan:
     link, target = _link(plan.link, wanted), plan.target
     here = _columns(wanted, target.binding)
     below = _pruned(plan.input, wanted)
     if target.where:
-        # Its rows are looked at anyway.
-        return Expand(below, link, plan.from_left, msgspec.structs.replace(target, columns=here))
-    expanded = Expand(below, link, plan.from_left, target)
-    return Fetch(expanded, (Read(target.binding, here),)) if here else expanded
+        # The predicates read these rows anyway.
+        return LogicalExpand(below, link, plan.from_left, msgspec.structs.replace(target, columns=here))
+    expanded = LogicalExpand(below, link, plan.from_left, target)
+    return LogicalFetch(expanded, (Read(target.binding, here),)) if here else expanded
 
 
 def _link(link: Link, wanted: Wanted) -> Link:
@@ -109,11 +109,11 @@ def _link(link: Link, wanted: Wanted) -> Link:
     return msgspec.structs.replace(link, columns=_columns(wanted, link.edge_binding))
 
 
-def _fetched(plan: Plan, wanted: Wanted) -> Plan:
+def _fetched(plan: LogicalPlan, wanted: Wanted) -> LogicalPlan:
     if not wanted:
         return plan
     bindings = sorted({binding for binding, _ in wanted})
-    return Fetch(plan, tuple(Read(binding, _columns(wanted, binding)) for binding in bindings))
+    return LogicalFetch(plan, tuple(Read(binding, _columns(wanted, binding)) for binding in bindings))
 
 
 def _columns(wanted: Wanted, binding: int) -> tuple[str, ...]:
@@ -124,22 +124,22 @@ def _wanted(fields: Iterable[Field]) -> Wanted:
     return frozenset((field.binding, field.column) for field in fields if not field.whole)
 
 
-def delivered(plan: Plan) -> Wanted:
+def delivered(plan: LogicalPlan) -> Wanted:
     """Every column that rows of this plan carry."""
     match plan:
-        case Scan(binding=binding, columns=columns):
+        case LogicalScan(binding=binding, columns=columns):
             return frozenset((binding, column) for column in columns)
-        case Argument() | Pattern() | Empty() | Aggregate() | Project():
+        case LogicalArgument() | LogicalPattern() | LogicalEmpty() | LogicalAggregate() | LogicalProject():
             return frozenset()
-        case Expand(input_, link, _, target):
+        case LogicalExpand(input_, link, _, target):
             return delivered(input_) | _of_edge(link) | delivered(target)
-        case Connect(input_, link):
+        case LogicalConnect(input_, link):
             return delivered(input_) | _of_edge(link)
-        case CrossProduct(left, right) | Join(left, right):
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             return delivered(left) | delivered(right)
-        case Fetch(input_, reads):
+        case LogicalFetch(input_, reads):
             return delivered(input_) | {(read.binding, column) for read in reads for column in read.columns}
-        case Filter() | AntiJoin() | Rank() | Order() | Limit():
+        case LogicalFilter() | LogicalAntiJoin() | LogicalRank() | LogicalOrder() | LogicalLimit():
             return delivered(plan.input)
         case _:
             assert_never(plan)
@@ -149,24 +149,24 @@ def _of_edge(link: Link) -> Wanted:
     return frozenset() if link.edge_binding is None else frozenset((link.edge_binding, column) for column in link.columns)
 
 
-def _asked_of_argument(plan: Plan, on: frozenset[int]) -> Wanted:
+def _asked_of_argument(plan: LogicalPlan, on: frozenset[int]) -> Wanted:
     """The columns of outer bindings that the inside of a negation reads."""
     match plan:
-        case Filter(input_, where):
+        case LogicalFilter(input_, where):
             here = _wanted(field for predicate in where for field in fields_of(predicate) if field.binding in on)
             return here | _asked_of_argument(input_, on)
-        case AntiJoin(input_, inner):
+        case LogicalAntiJoin(input_, inner):
             return _asked_of_argument(input_, on) | _asked_of_argument(inner, on)
-        case CrossProduct(left, right):
+        case LogicalCrossProduct(left, right):
             return _asked_of_argument(left, on) | _asked_of_argument(right, on)
-        case Join(left, right, pairs):
+        case LogicalJoin(left, right, pairs):
             here = _wanted(field for pair in pairs for field in pair if field.binding in on)
             return here | _asked_of_argument(left, on) | _asked_of_argument(right, on)
-        case Expand(input_) | Connect(input_):
+        case LogicalExpand(input_) | LogicalConnect(input_):
             return _asked_of_argument(input_, on)
-        case Scan() | Argument() | Empty():
+        case LogicalScan() | LogicalArgument() | LogicalEmpty():
             return frozenset()
-        case Pattern() | Rank() | Fetch() | Aggregate() | Project() | Order() | Limit():
+        case LogicalPattern() | LogicalRank() | LogicalFetch() | LogicalAggregate() | LogicalProject() | LogicalOrder() | LogicalLimit():
             raise AssertionError("a negation is matched, not ranked, grouped or ordered")
         case _:
             assert_never(plan)

@@ -6,18 +6,18 @@ from typing import TypeVar
 
 import msgspec
 
-from omnigraph.plan.ir import Filter, Link, Pattern, Plan, Predicate, Scan, map_inputs, reads_bindings
+from omnigraph.plan.ir import Link, LogicalFilter, LogicalPattern, LogicalPlan, LogicalScan, Predicate, map_inputs, reads_bindings
 from omnigraph.plan.statistics import Statistics
 
 
-def push_filters(plan: Plan, statistics: Statistics) -> Plan:
+def push_filters(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     plan = map_inputs(plan, lambda input_: push_filters(input_, statistics))
-    if isinstance(plan, Filter) and isinstance(plan.input, Pattern):
+    if isinstance(plan, LogicalFilter) and isinstance(plan.input, LogicalPattern):
         return _pushed(plan.input, plan.where)
     return plan
 
 
-def _pushed(pattern: Pattern, where: tuple[Predicate, ...]) -> Plan:
+def _pushed(pattern: LogicalPattern, where: tuple[Predicate, ...]) -> LogicalPlan:
     here = {scan.binding for scan in pattern.scans} | {link.edge_binding for link in pattern.links}
     pushed: dict[int, list[Predicate]] = {}
     kept: list[Predicate] = []
@@ -29,11 +29,11 @@ def _pushed(pattern: Pattern, where: tuple[Predicate, ...]) -> Plan:
             kept.append(predicate)
     scans = tuple(_with(scan, pushed.get(scan.binding, [])) for scan in pattern.scans)
     links = tuple(link if link.edge_binding is None else _with(link, pushed.get(link.edge_binding, [])) for link in pattern.links)
-    plan = Pattern(scans, links, pattern.argument)
-    return Filter(plan, tuple(kept)) if kept else plan
+    plan = LogicalPattern(scans, links, pattern.argument)
+    return LogicalFilter(plan, tuple(kept)) if kept else plan
 
 
-_Tested = TypeVar("_Tested", Scan, Link)
+_Tested = TypeVar("_Tested", LogicalScan, Link)
 
 
 def _with(tested: _Tested, where: list[Predicate]) -> _Tested:

@@ -4,45 +4,56 @@ from __future__ import annotations
 
 import msgspec
 
-from omnigraph.plan.ir import AntiJoin, Connect, CrossProduct, Expand, Filter, Plan, Predicate, bound_by, map_inputs, reads_bindings
+from omnigraph.plan.ir import (
+    LogicalAntiJoin,
+    LogicalConnect,
+    LogicalCrossProduct,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalPlan,
+    Predicate,
+    bound_by,
+    map_inputs,
+    reads_bindings,
+)
 from omnigraph.plan.statistics import Statistics
 
 
-def sink_filters(plan: Plan, statistics: Statistics) -> Plan:
+def sink_filters(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     plan = map_inputs(plan, lambda input_: sink_filters(input_, statistics))
     match plan:
-        case Filter(input_, where):
+        case LogicalFilter(input_, where):
             for predicate in where:
                 input_ = _filtered(input_, predicate, reads_bindings(predicate))
             return input_
-        case AntiJoin(input_, inner, on):
+        case LogicalAntiJoin(input_, inner, on):
             return _negated(input_, inner, on)
         case _:
             return plan
 
 
-def _filtered(plan: Plan, predicate: Predicate, needed: frozenset[int]) -> Plan:
+def _filtered(plan: LogicalPlan, predicate: Predicate, needed: frozenset[int]) -> LogicalPlan:
     match plan:
-        case Expand() | Connect() if needed <= bound_by(plan.input):
+        case LogicalExpand() | LogicalConnect() if needed <= bound_by(plan.input):
             return msgspec.structs.replace(plan, input=_filtered(plan.input, predicate, needed))
-        case CrossProduct(left, right) if needed <= bound_by(left):
-            return CrossProduct(_filtered(left, predicate, needed), right)
-        case CrossProduct(left, right) if needed <= bound_by(right):
-            return CrossProduct(left, _filtered(right, predicate, needed))
-        case Filter(input_, where):
-            return Filter(input_, (*where, predicate))
+        case LogicalCrossProduct(left, right) if needed <= bound_by(left):
+            return LogicalCrossProduct(_filtered(left, predicate, needed), right)
+        case LogicalCrossProduct(left, right) if needed <= bound_by(right):
+            return LogicalCrossProduct(left, _filtered(right, predicate, needed))
+        case LogicalFilter(input_, where):
+            return LogicalFilter(input_, (*where, predicate))
         case _:
-            return Filter(plan, (predicate,))
+            return LogicalFilter(plan, (predicate,))
 
 
-def _negated(plan: Plan, inner: Plan, on: tuple[int, ...]) -> Plan:
+def _negated(plan: LogicalPlan, inner: LogicalPlan, on: tuple[int, ...]) -> LogicalPlan:
     needed = frozenset(on)
     match plan:
-        case Expand() | Connect() if needed <= bound_by(plan.input):
+        case LogicalExpand() | LogicalConnect() if needed <= bound_by(plan.input):
             return msgspec.structs.replace(plan, input=_negated(plan.input, inner, on))
-        case CrossProduct(left, right) if needed <= bound_by(left):
-            return CrossProduct(_negated(left, inner, on), right)
-        case CrossProduct(left, right) if needed <= bound_by(right):
-            return CrossProduct(left, _negated(right, inner, on))
+        case LogicalCrossProduct(left, right) if needed <= bound_by(left):
+            return LogicalCrossProduct(_negated(left, inner, on), right)
+        case LogicalCrossProduct(left, right) if needed <= bound_by(right):
+            return LogicalCrossProduct(left, _negated(right, inner, on))
         case _:
-            return AntiJoin(plan, inner, on)
+            return LogicalAntiJoin(plan, inner, on)

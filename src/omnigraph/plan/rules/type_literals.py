@@ -1,22 +1,22 @@
-"""Constants take the type of the column they are compared with; what the column cannot hold is rewritten around."""
+"""Constants take the type of the column they are compared with; a comparison with a value that the column cannot hold is rewritten."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
 from omnigraph.catalog.types import ListOf
-from omnigraph.plan.coerce import as_item, comparison, one_of
+from omnigraph.plan.coercion import as_item, comparison, one_of
 from omnigraph.plan.expr import Constant, Field
 from omnigraph.plan.ir import (
     NEVER,
     Compare,
-    Filter,
     Includes,
+    LogicalFilter,
+    LogicalPlan,
     Matches,
     Never,
     NotNull,
     OneOf,
-    Plan,
     Predicate,
     Prefix,
     Substring,
@@ -25,9 +25,13 @@ from omnigraph.plan.ir import (
 from omnigraph.plan.statistics import Statistics
 
 
-def type_literals(plan: Plan, statistics: Statistics) -> Plan:
+def type_literals(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     plan = map_inputs(plan, lambda input_: type_literals(input_, statistics))
-    return Filter(plan.input, tuple(typed_predicate(predicate) for predicate in plan.where)) if isinstance(plan, Filter) else plan
+    return (
+        LogicalFilter(plan.input, tuple(typed_predicate(predicate) for predicate in plan.where))
+        if isinstance(plan, LogicalFilter)
+        else plan
+    )
 
 
 def typed_predicate(predicate: Predicate) -> Predicate:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.adjacency.build import Arcs, Shape, csr
+from omnigraph.exec.adjacency.build import Arcs, Shape, ascending, csr
 from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, connected, hop, reach, reach_counts
 
 from .naive import Edges, crowd, edges, emitted, neighbours
@@ -31,6 +31,15 @@ def into(given_: Edges, *, square: bool = True) -> Csr:
 def columns(given_: Edges) -> tuple[np.ndarray, np.ndarray]:
     both = np.array(given_.pairs, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
+
+
+@pytest.mark.parametrize("room", [63, 9, 0])
+@given(edges(square=False))
+def test_edges_are_sorted_by_both_ends_whatever_fits_one_integer(room: int, given_: Edges) -> None:
+    near, far = columns(given_)
+    found = ascending(Arcs(near, far, np.arange(len(near)) + 100), Shape(given_.sources, given_.targets, square=True), room=room)
+    rows = list(zip(found.near.tolist(), found.far.tolist(), found.edges.tolist(), strict=True))
+    assert rows == sorted((*pair, at + 100) for at, pair in enumerate(given_.pairs))
 
 
 def pairs(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:

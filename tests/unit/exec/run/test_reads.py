@@ -102,7 +102,7 @@ def test_branches_have_histories_of_their_own(tmp_path: Path) -> None:
 
 
 def test_old_versions_are_read_with_the_schema_of_their_day(tmp_path: Path) -> None:
-    """T-05: a renamed type is the same table; a new type of the old name is another."""
+    """D-14, T-05: a renamed type is the same table; a new type of the old name is another."""
     graph = graph_of(tmp_path, person("a"), schema="node Person { name: String @key }")
     old = graph.snapshot().manifest_version
     graph.apply_schema('node Human @rename_from("Person") { name: String @key }')

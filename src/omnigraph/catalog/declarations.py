@@ -1,4 +1,4 @@
-"""A type declaration with its inherited properties filled in: what the checks and the catalog are made from."""
+"""A schema's tree -> type declarations with their inherited properties, the input of the checks and the catalog."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.model import TypeKind
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.catalog.types import ValueType, display, value_type
 from omnigraph.errors import LanguageError
 from omnigraph.lang import schema as tree
 from omnigraph.lang.tree import Name
 
 MAX_TYPES: Final = 1_000
-"""Node types, edge types and interfaces of a schema. A graph of so many is made in five seconds."""
+"""Node types, edge types and interfaces of a schema. A graph with this many is created in five seconds."""
 MAX_PROPERTIES: Final = 1_000
-"""Of one type, with those that it inherits. An update of one row costs the square of them: 3 s at a thousand, 13 s at two."""
+"""Properties of one type, inherited ones included. The cost of a one-row update is quadratic: 3 s at 1,000, 13 s at 2,000."""
 MAX_PROPERTIES_IN_ALL: Final = 20_000
 
 
 class DeclaredProperty(NamedTuple):
-    """A property as a type has it. `inherited_from` is empty when the type declares it itself."""
+    """A property as a type has it. `inherited_from` is empty if the type itself declares it."""
 
     tree: tree.Property
     inherited_from: tuple[str, ...] = ()
@@ -39,8 +39,8 @@ class DeclaredProperty(NamedTuple):
         return display(self.type, nullable=self.tree.nullable)
 
 
-class Declared(NamedTuple):
-    """A declaration and its effective properties, as declared first, then as inherited."""
+class DeclaredType(NamedTuple):
+    """A declaration and its properties: first the declared ones, then the inherited ones."""
 
     kind: TypeKind
     tree: tree.Declaration
@@ -52,19 +52,19 @@ class Declared(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As messages call it: `node Film`."""
+        """The name in messages: `node Film`."""
         return f"{self.kind} {self.name}"
 
     def property(self, name: str) -> DeclaredProperty | None:
         return next((property_ for property_ in self.properties if property_.name == name), None)
 
 
-def declare(schema: tree.Schema) -> tuple[Declared, ...]:
+def declare(schema: tree.Schema) -> tuple[DeclaredType, ...]:
     """Every declaration in textual order, its interfaces resolved."""
     if len(schema.declarations) > MAX_TYPES:
         raise _too_many("types", "the schema", MAX_TYPES, len(schema.declarations), schema.declarations[MAX_TYPES].name)
     interfaces = _interfaces(schema)
-    found: list[Declared] = []
+    found: list[DeclaredType] = []
     in_all = 0
     for declaration in schema.declarations:
         found.append(declared := _declare(declaration, interfaces))
@@ -93,15 +93,15 @@ def _interfaces(schema: tree.Schema) -> Mapping[str, tree.InterfaceType]:
     return found
 
 
-def _declare(declaration: tree.Declaration, interfaces: Mapping[str, tree.InterfaceType]) -> Declared:
+def _declare(declaration: tree.Declaration, interfaces: Mapping[str, tree.InterfaceType]) -> DeclaredType:
     own = tuple(DeclaredProperty(property_) for property_ in declaration.properties)
     match declaration:
         case tree.InterfaceType():
-            return Declared(TypeKind.INTERFACE, declaration, own)
+            return DeclaredType(TypeKind.INTERFACE, declaration, own)
         case tree.NodeType():
-            return Declared(TypeKind.NODE, declaration, (*own, *_inherited(declaration, own, interfaces)))
+            return DeclaredType(TypeKind.NODE, declaration, (*own, *_inherited(declaration, own, interfaces)))
         case tree.EdgeType():
-            return Declared(TypeKind.EDGE, declaration, own)
+            return DeclaredType(TypeKind.EDGE, declaration, own)
 
 
 def _inherited(

@@ -8,7 +8,7 @@ from omnigraph.lang import lexer
 from omnigraph.lang.grammar.clause import COMPARISONS, clause_block
 from omnigraph.lang.grammar.cursor import Cursor, near
 from omnigraph.lang.grammar.expression import expression, value
-from omnigraph.lang.grammar.types import parameter_shape
+from omnigraph.lang.grammar.shape import parameter_shape
 from omnigraph.lang.query import (
     Assignment,
     Delete,
@@ -35,7 +35,7 @@ _ANNOTATIONS: Final = ("description", "instruction")
 
 
 def parse_queries(text: str, *, name: str = "query.gq") -> QueryFile:
-    """The tree of a query file, or a LanguageError that shows where the text is wrong; `name` is for that message."""
+    """The tree of a query file, or a LanguageError with the place of the error. `name` names the text in its message."""
     source = Source(text, name)
     with located(source):
         return query_file(Cursor(source, code=GRAMMAR_CODE))

@@ -1,11 +1,11 @@
-"""An accepted catalog and a wanted schema -> the steps between them, and the catalog that then holds. Pure."""
+"""An accepted catalog and a wanted schema -> the steps between them, and the resulting catalog. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
-from omnigraph.catalog.evolve.constraints import ConstraintChanges, constraint_changes
+from omnigraph.catalog.evolve.constraint_changes import ConstraintChanges, constraint_changes
 from omnigraph.catalog.evolve.refusals import property_refusal, type_refusal
 from omnigraph.catalog.evolve.steps import (
     AddProperty,
@@ -26,7 +26,7 @@ from omnigraph.catalog.evolve.steps import (
 )
 from omnigraph.catalog.identity import Mint, identify
 from omnigraph.catalog.model import Annotation, AnyType, Catalog, EdgeType, InterfaceType, NodeType, Property
-from omnigraph.catalog.schema import resolve
+from omnigraph.catalog.resolution import resolve
 from omnigraph.catalog.types import EnumOf
 from omnigraph.lang.schema import Schema
 
@@ -34,7 +34,7 @@ _T = TypeVar("_T", InterfaceType, NodeType, EdgeType)
 
 
 class Evolution(NamedTuple):
-    """A plan, and the catalog that holds once it is applied: what is new has fresh identities, the rest its own."""
+    """A plan, and the catalog after it is applied. New types and properties have fresh identities, the others keep theirs."""
 
     plan: SchemaPlan
     catalog: Catalog
@@ -49,9 +49,9 @@ class _Change(NamedTuple):
 
 
 def plan_schema(accepted: Catalog, schema: Schema, *, mint: Mint, allow_data_loss: bool = False) -> Evolution:
-    """Compare. Raises a `LanguageError` for a schema without meaning or a rename hint that names nothing usable.
+    """Plan the change from `accepted` to `schema`. Raises `LanguageError` for an invalid schema or rename hint.
 
-    There are no steps exactly when the stored form, and so the schema's hash, stays the same.
+    The plan has no steps if and only if the stored form, and so the schema's hash, stays the same.
     """
     wanted = identify(resolve(schema), mint=mint, accepted=accepted)
     change = _Change(accepted, wanted, DropMode.HARD if allow_data_loss else DropMode.SOFT)
@@ -81,7 +81,7 @@ def _group(accepted: tuple[_T, ...], wanted: tuple[_T, ...], change: _Change) ->
 
 
 def _type(old: AnyType, new: AnyType, change: _Change) -> Iterator[Step]:
-    """The steps inside one type that stays."""
+    """The steps inside one type that is kept."""
     if old.name != new.name:
         yield RenameType(new.kind, old.name, new.name)
     yield from _structure(old, new, change)
@@ -108,7 +108,7 @@ def _structure(old: AnyType, new: AnyType, change: _Change) -> Iterator[Step]:
 
 
 def _ends(edge: EdgeType, catalog: Catalog) -> list[str]:
-    """The identities an edge joins, so that a renamed node type is no change."""
+    """The identities an edge joins, so that renaming a node type is not a change."""
     return [node.id for name in (edge.source, edge.target) if (node := catalog.node(name)) is not None]
 
 
@@ -163,7 +163,7 @@ def _type_of(owner: AnyType, old: Property, new: Property) -> Iterator[Step]:
 
 
 def _embed(owner: AnyType, property_: Property) -> tuple[str, str | None] | None:
-    """Where vectors come from, by identity, so that a renamed source is no change. An interface may only know its name."""
+    """The source of the vectors by identity, so that renaming it is not a change. An interface may know only its name."""
     if property_.embed is None:
         return None
     source = owner.property(property_.embed.source)

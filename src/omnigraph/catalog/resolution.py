@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from omnigraph.catalog import annotations as annotation
-from omnigraph.catalog.codes import SchemaCode, refuse
 from omnigraph.catalog.constraints import Constraints, constraints_of
-from omnigraph.catalog.declared import Declared, DeclaredProperty, declare
+from omnigraph.catalog.declarations import DeclaredProperty, DeclaredType, declare
 from omnigraph.catalog.model import Cardinality, Catalog, EdgeType, InterfaceType, NodeType, Property, TypeKind, fold
+from omnigraph.catalog.schema_codes import SchemaCode, refuse
 from omnigraph.errors import Span
 from omnigraph.ids import PropertyId, TypeId
 from omnigraph.lang import schema as tree
@@ -18,30 +18,30 @@ from omnigraph.lang.tree import Name
 _Named = TypeVar("_Named", InterfaceType, NodeType, EdgeType)
 
 
-class Hint(NamedTuple):
-    """`@rename_from("old")` and where it stands. An inherited hint speaks for the interface, and is tried, not insisted on."""
+class RenameHint(NamedTuple):
+    """`@rename_from("old")` and its place in the text. An inherited hint belongs to the interface and is optional."""
 
     old: str
     span: Span
     inherited: bool = False
 
 
-class Hints(NamedTuple):
+class RenameHints(NamedTuple):
     """The rename hints of a schema: of types by kind and name, of properties by kind, owner and name. Never stored."""
 
-    types: Mapping[tuple[TypeKind, str], Hint]
-    properties: Mapping[tuple[TypeKind, str, str], Hint]
+    types: Mapping[tuple[TypeKind, str], RenameHint]
+    properties: Mapping[tuple[TypeKind, str, str], RenameHint]
 
 
-class Resolved(NamedTuple):
-    """A schema that means something, before anything in it has an identity: every id is still empty."""
+class ResolvedSchema(NamedTuple):
+    """A valid schema without identities: every id is still empty."""
 
     catalog: Catalog
-    hints: Hints
+    hints: RenameHints
 
 
-def resolve(schema: tree.Schema) -> Resolved:
-    """Check a whole schema. The first failure is raised, as a `LanguageError` with the code of the language reference."""
+def resolve(schema: tree.Schema) -> ResolvedSchema:
+    """Check a whole schema. Raises the first error, a `LanguageError` with its code in the language reference."""
     declared = declare(schema)
     for declaration in declared:
         annotation.check_annotations(declaration)
@@ -58,7 +58,7 @@ def resolve(schema: tree.Schema) -> Resolved:
                 nodes.append(_node(declaration, node, held))
             case tree.EdgeType() as edge:
                 edges.append(_edge(declaration, edge, held))
-    return Resolved(Catalog(_sorted(interfaces), _sorted(nodes), _sorted(edges)), _hints(declared))
+    return ResolvedSchema(Catalog(_sorted(interfaces), _sorted(nodes), _sorted(edges)), _hints(declared))
 
 
 def _sorted(types: Iterable[_Named]) -> tuple[_Named, ...]:
@@ -100,7 +100,7 @@ def _check_edge_name(name: Name, other: tree.EdgeType | None) -> None:
     raise refuse(SchemaCode.EDGE_NAMES_COLLIDE, message, span=name.span)
 
 
-def _interface(declared: Declared, held: Constraints) -> InterfaceType:
+def _interface(declared: DeclaredType, held: Constraints) -> InterfaceType:
     return InterfaceType(
         name=declared.name,
         id=TypeId(""),
@@ -111,7 +111,7 @@ def _interface(declared: Declared, held: Constraints) -> InterfaceType:
     )
 
 
-def _node(declared: Declared, node: tree.NodeType, held: Constraints) -> NodeType:
+def _node(declared: DeclaredType, node: tree.NodeType, held: Constraints) -> NodeType:
     return NodeType(
         name=declared.name,
         id=TypeId(""),
@@ -124,11 +124,11 @@ def _node(declared: Declared, node: tree.NodeType, held: Constraints) -> NodeTyp
         implements=tuple(sorted({name.text for name in node.implements})),
         description=annotation.text_of(node.annotations, "description"),
         instruction=annotation.text_of(node.annotations, "instruction"),
-        annotations=annotation.kept(node.annotations),
+        annotations=annotation.other_annotations(node.annotations),
     )
 
 
-def _edge(declared: Declared, edge: tree.EdgeType, held: Constraints) -> EdgeType:
+def _edge(declared: DeclaredType, edge: tree.EdgeType, held: Constraints) -> EdgeType:
     cardinality = Cardinality(edge.cardinality.low, edge.cardinality.high) if edge.cardinality else Cardinality()
     return EdgeType(
         name=declared.name,
@@ -141,11 +141,11 @@ def _edge(declared: Declared, edge: tree.EdgeType, held: Constraints) -> EdgeTyp
         indexes=held.indexes,
         description=annotation.text_of(edge.annotations, "description"),
         instruction=annotation.text_of(edge.annotations, "instruction"),
-        annotations=annotation.kept(edge.annotations),
+        annotations=annotation.other_annotations(edge.annotations),
     )
 
 
-def _properties(declared: Declared) -> tuple[Property, ...]:
+def _properties(declared: DeclaredType) -> tuple[Property, ...]:
     return tuple(sorted(map(_property, declared.properties), key=_name_of))
 
 
@@ -159,13 +159,13 @@ def _property(declared: DeclaredProperty) -> Property:
         inherited_from=declared.inherited_from,
         description=annotation.text_of(annotations, "description"),
         embed=annotation.embed_of(annotations),
-        annotations=annotation.kept(annotations),
+        annotations=annotation.other_annotations(annotations),
     )
 
 
-def _hints(declared: Iterable[Declared]) -> Hints:
-    types: dict[tuple[TypeKind, str], Hint] = {}
-    properties: dict[tuple[TypeKind, str, str], Hint] = {}
+def _hints(declared: Iterable[DeclaredType]) -> RenameHints:
+    types: dict[tuple[TypeKind, str], RenameHint] = {}
+    properties: dict[tuple[TypeKind, str, str], RenameHint] = {}
     for declaration in declared:
         if not isinstance(declaration.tree, tree.InterfaceType):
             hint = _hint(declaration.tree.annotations, inherited=False)
@@ -175,9 +175,9 @@ def _hints(declared: Iterable[Declared]) -> Hints:
             hint = _hint(property_.tree.annotations, inherited=bool(property_.inherited_from))
             if hint is not None:
                 properties[declaration.kind, declaration.name, property_.name] = hint
-    return Hints(types, properties)
+    return RenameHints(types, properties)
 
 
-def _hint(annotations: Iterable[tree.Annotation], *, inherited: bool) -> Hint | None:
+def _hint(annotations: Iterable[tree.Annotation], *, inherited: bool) -> RenameHint | None:
     found = annotation.find(annotations, annotation.RENAME)
-    return Hint(found.value.text, found.span, inherited) if found is not None and found.value is not None else None
+    return RenameHint(found.value.text, found.span, inherited) if found is not None and found.value is not None else None

@@ -1,4 +1,4 @@
-"""The codes of type errors, and the one way to raise them."""
+"""Codes of type errors, and the constructor of those errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.lang.tree import Syntax
 
 
 class Code(StrEnum):
-    """What a type error is about. Append only: the numbers are part of the language."""
+    """The subject of a type error. Append only: the numbers are part of the language."""
 
     NODE_TYPE = "T1"
     MATCH_PROPERTY = "T2"
@@ -42,14 +42,14 @@ class Code(StrEnum):
 
 
 NOW_PARAMETER: Final = "__nanograph_now"
-"""The name under which the instant of `now()` travels: reserved among parameters, and the column of a bare `now()`."""
+"""The name of the instant of `now()`: a reserved parameter name, and the column name of a `now()` without an alias."""
 
 
 def refused(code: Code | None, message: str, at: Syntax, *, hint: str | None = None) -> LanguageError:
-    """The type error for the caller to raise, standing at `at`."""
+    """Build the type error at `at` for the caller to raise."""
     return LanguageError(Kind.TYPE, message, span=at.span, code=None if code is None else code.value, hint=hint)
 
 
 def nearest_name(word: str, names: Iterable[str], *, sign: str = "") -> str | None:
-    """The hint for a name that is nearly one of `names`."""
+    """The hint for a name that is a misspelling of one of `names`, or None."""
     return near(word, tuple(names), sign=sign)

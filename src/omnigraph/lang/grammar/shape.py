@@ -1,4 +1,4 @@
-"""Type productions: what a property and a parameter may be declared as."""
+"""Productions of types: tokens -> the shape of a property or a parameter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENUM_VALUE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def parameter_shape(c: Cursor) -> ParameterShape:
-    """`[scalar]`, `Vector(n)` or a scalar. What dimension makes sense is not asked here."""
+    """`[scalar]`, `Vector(n)` or a scalar. The dimension is not checked here."""
     start = c.start
     if c.accept("["):
         item = _scalar(c)
@@ -77,7 +77,7 @@ def _enum(c: Cursor) -> EnumType:
 
 
 def _enum_value(c: Cursor) -> str:
-    """Letters, digits, `_` and `-` in any order. The lexer cuts `sci-fi` and `2-d` in pieces; here they are one word."""
+    """Letters, digits, `_` and `-` in any order. The lexer splits `sci-fi` and `2-d` into several tokens; here they are one word."""
     match = _ENUM_VALUE.match(c.source.text, c.start) if c.kind not in (lexer.END, lexer.STRING) else None
     if match is None:
         raise c.unexpected("an enum value", hint="a value is a word of letters, digits, `_` and `-`, without quotes")

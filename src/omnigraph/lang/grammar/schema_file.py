@@ -1,7 +1,7 @@
 """Productions of the schema language: tokens -> `Schema`.
 
-What one declaration shows by itself is refused here; what needs another declaration (unknown names, duplicates,
-annotations in the wrong place) is the catalog's.
+Errors that one declaration shows by itself are raised here. The catalog finds those that need another declaration:
+unknown names, duplicates, misplaced annotations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from omnigraph.errors import Kind, LanguageError, Span
 from omnigraph.lang import lexer
 from omnigraph.lang.grammar.cursor import MAX_INTEGER, MAX_UNSIGNED, Cursor, near
-from omnigraph.lang.grammar.types import property_shape
+from omnigraph.lang.grammar.shape import property_shape
 from omnigraph.lang.schema import (
     Annotation,
     Argument,
@@ -39,14 +39,14 @@ _DECLARATIONS: Final = ("interface", "node", "edge")
 _COLUMN_CONSTRAINTS: Final[dict[str, type[Key | Unique | Index]]] = {"key": Key, "unique": Unique, "index": Index}
 _CONSTRAINTS: Final = (*_COLUMN_CONSTRAINTS, "range", "check")
 MAX_CHARACTERS: Final = 4 << 20
-"""Of the text of a schema: room for every type and property that there may be."""
+"""The greatest length of a schema's text. It has room for the greatest number of types and properties."""
 _LITERALS: Final = (lexer.STRING, lexer.INTEGER, lexer.FLOAT)
 _ARGUMENTS: Final = (*_LITERALS, lexer.LOWER, "-", "..")
-"""What a constraint argument may start with; another token is a grammar error rather than a wrong kind of argument."""
+"""Tokens that may begin a constraint argument. Any other token is a grammar error, not an argument of the wrong kind."""
 
 
 def parse_schema(text: str, *, name: str = "schema.pg") -> Schema:
-    """The tree of a schema, or a LanguageError that shows where the text is wrong; `name` is for that message."""
+    """The tree of a schema, or a LanguageError with the place of the error. `name` names the text in its message."""
     source = Source(text, name)
     with located(source):
         if len(text) > MAX_CHARACTERS:
@@ -167,7 +167,7 @@ def _property(c: Cursor, *, hint: str | None) -> Property:
 
 
 def _annotations(c: Cursor) -> tuple[Annotation, ...]:
-    """Annotations up to the next thing. `@key(` and its kin are never annotations: they begin a body constraint."""
+    """Annotations up to the next token of another kind. `@key(` and the other constraints begin a body constraint instead."""
     found: list[Annotation] = []
     while c.kind == lexer.ANNOTATION and not _at_constraint(c):
         found.append(_annotation(c))
@@ -196,7 +196,7 @@ def _annotation(c: Cursor) -> Annotation:
 
 
 def _argument(c: Cursor, *, names: bool) -> Argument:
-    """A literal, or where `names` allows it a bare word. Kept as text; numbers as they are written."""
+    """A literal, or where `names` allows it a bare word. Kept as text, numbers as written."""
     start, text, kind = c.start, c.text, c.kind
     if kind == lexer.STRING:
         text = c.string("a string")
@@ -255,7 +255,7 @@ def _column(c: Cursor) -> Name:
 
 
 def _bounds(c: Cursor) -> tuple[int | float | None, int | float | None]:
-    """`, low..high` with at least one end; also where `@range` is given something else."""
+    """`, low..high` with at least one end. Raises S17 for any other argument of `@range`."""
     if c.kind == ")":
         raise c.refused("@range requires property name and bounds (min..max)", code="S17")
     c.expect(",")

@@ -1,4 +1,4 @@
-"""The schema errors that need more than grammar: their codes, and the one way to make them."""
+"""Codes of the schema errors that the grammar does not find, and the constructor of those errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from omnigraph.errors import Kind, LanguageError, Span
 
 
 class SchemaCode(StrEnum):
-    """Numbers in the language reference. The missing ones are the parser's."""
+    """Numbers in the language reference. The parser raises the missing ones."""
 
     UNKNOWN_INTERFACE = "S02"
     INTERFACE_TYPE_DIFFERS = "S03"
@@ -39,9 +39,9 @@ class SchemaCode(StrEnum):
 
 
 PARSER_CODES: Final = frozenset({"S01", "S06", "S07", "S08", "S17", "S18", "S19", "S29"})
-"""The rest of S01..S33: what one declaration shows by itself is refused while it is read."""
+"""The rest of S01..S33: the parser raises them, since one declaration shows them by itself."""
 
 
 def refuse(code: SchemaCode, message: str, *, span: Span, hint: str | None = None, **facts: object) -> LanguageError:
-    """The error to raise for a schema that is well formed but has no meaning."""
+    """Build the error for a schema that parses and is invalid."""
     return LanguageError(Kind.SCHEMA, message, span=span, code=code.value, hint=hint, **facts)

@@ -1,7 +1,7 @@
 """A comparison of a column with a constant -> one with a constant of the column's own type that keeps the same rows.
 
-A storage engine compares only like with like, and an index is used only for a literal of the column's type. Values keep
-their meaning: what a column cannot hold is not rounded into it, the comparison is rewritten around it. Null passes nothing.
+A storage engine compares only values of one type, and an index is used only for a literal of the column's type. Values keep
+their meaning: a value that the column cannot hold is not rounded; the comparison is rewritten. A comparison with null is false.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FLIPPED: Final = {
 
 
 def comparison(left: Expr, operator: Comparison, right: Expr) -> Predicate:
-    """`left operator right`, typed by the column if one side is one and the other is known."""
+    """`left operator right`, typed by the column if one side is a column and the other a constant."""
     match left, right:
         case (Constant(value=None), _) | (_, Constant(value=None)):
             return NEVER
@@ -54,7 +54,7 @@ def _text(text: TextMatch, operator: Comparison, truth: bool) -> Matches | None:
 
 
 def against(field: Field, operator: Comparison, constant: Constant) -> Predicate:
-    """`field operator constant`; a list or vector equals nothing."""
+    """`field operator constant`. A list or vector is never equal."""
     value = constant.value
     scalar = scalar_of(field.type)
     if value is None or scalar is None or isinstance(value, tuple):
@@ -94,7 +94,7 @@ def _against_float(field: Field, scalar: Scalar, operator: Comparison, value: fl
 
 
 def _beyond(field: Field, operator: Comparison, *, above: bool) -> Predicate:
-    """The constant lies above (or below) everything the column can hold."""
+    """The constant is above (or below) every value that the column can hold."""
     match operator:
         case Comparison.EQ:
             return NEVER
@@ -124,7 +124,7 @@ def _between(field: Field, operator: Comparison, *, below: float) -> Predicate:
 
 
 def one_of(field: Field, values: tuple[Atom, ...]) -> Predicate:
-    """The field equals one of the values, each taken as `field = value` would."""
+    """The field equals one of the values, each compared as in `field = value`."""
     kept: list[Atom] = []
     for value in values:
         same = against(field, Comparison.EQ, Constant(field.type, value))
@@ -135,6 +135,6 @@ def one_of(field: Field, values: tuple[Atom, ...]) -> Predicate:
 
 
 def as_item(item: Scalar, constant: Constant) -> Constant | None:
-    """The constant as an item of a list of `item`; None when no such list can hold it."""
+    """The constant as an item of a list of `item`; None if no such list can hold it."""
     same = against(Field(0, "item", Plain(item)), Comparison.EQ, constant)
     return same.right if isinstance(same, Compare) and isinstance(same.right, Constant) else None

@@ -1,6 +1,6 @@
 """Typed read + bound parameters + the query's instant -> logical plan, in the plain order of the language.
 
-Match, then filters, then negations, then rankings; then grouping, order, limit and projection. Nothing is clever here.
+Match, then filters, then negations, then rankings; then grouping, order, limit and projection. The rules optimize it later.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ DEFAULT_MAX_EDITS = 2
 
 
 class Filler:
-    """Fills parameters and `now()`; numbers the rankings it meets."""
+    """Replaces parameters and `now()` by values, and numbers the rankings it meets."""
 
     def __init__(self, parameters: Bindings, now_ms: int, *, leading: typed.Expr | None = None, depth: int | None = None) -> None:
-        """A fusion that is `leading` the order looks `depth` deep into its arms, any other all the way."""
+        """A fusion that is the `leading` sort key reads `depth` entities of each arm. Any other fusion reads all."""
         self._parameters = parameters
         self._now_ms = now_ms
         self._leading = leading
@@ -108,7 +108,7 @@ class Filler:
 def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.LogicalRead:
     """The read as the language evaluates it, step by step."""
     for key in read.order:
-        if isinstance(key.key, typed.Unorderable):
+        if isinstance(key.key, typed.UnsupportedOrder):
             raise LanguageError(Kind.TYPE, key.key.message, span=key.key.span)
     filler = Filler(parameters, now_ms, leading=_leading(read), depth=read.limit)
     matched = _block(read.block, read, filler)
@@ -119,31 +119,31 @@ def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.Log
 
 
 def _leading(read: typed.TypedRead) -> typed.Expr | None:
-    """What the rows are ordered by first, looked up through an alias."""
+    """The first sort key, with an alias resolved."""
     if not read.order:
         return None
     key = read.order[0].key
-    assert not isinstance(key, typed.Unorderable)
+    assert not isinstance(key, typed.UnsupportedOrder)
     return read.outputs[key.index].expr if isinstance(key, typed.OutputKey) else key
 
 
 # match
 
 
-def _block(block: typed.Block, read: typed.TypedRead, filler: Filler) -> ir.Plan:
-    # The declared ones first: without better knowledge a component is searched from its first binding.
+def _block(block: typed.Block, read: typed.TypedRead, filler: Filler) -> ir.LogicalPlan:
+    # Declared slots come first: without statistics a component is searched from its first binding.
     slots = (*(slot for slot in block.declared if slot in block.nodes), *(slot for slot in block.nodes if slot not in block.declared))
-    scans = tuple(ir.Scan(slot, type_ref(read.variables[slot].type)) for slot in slots)
-    plan: ir.Plan = ir.Pattern(scans, tuple(_link(link) for link in block.links), block.outer)
+    scans = tuple(ir.LogicalScan(slot, type_ref(read.variables[slot].type)) for slot in slots)
+    plan: ir.LogicalPlan = ir.LogicalPattern(scans, tuple(_link(link) for link in block.links), block.outer)
     if block.conditions:
-        plan = ir.Filter(plan, tuple(predicate(condition, filler) for condition in block.conditions))
+        plan = ir.LogicalFilter(plan, tuple(predicate(condition, filler) for condition in block.conditions))
     for negation in block.negations:
-        plan = ir.AntiJoin(plan, _block(negation, read, filler), negation.outer)
+        plan = ir.LogicalAntiJoin(plan, _block(negation, read, filler), negation.outer)
     return plan
 
 
 def _link(link: typed.Link) -> ir.Link:
-    # An edge between two types cannot be followed twice: one hop is all there is.
+    # An edge between two different types cannot be followed twice: it has one hop at most.
     high = link.high if link.edge.source == link.edge.target else 1
     return ir.Link(type_ref(link.edge), link.left, link.right, link.direction, link.low, high, link.edge_slot)
 
@@ -166,7 +166,7 @@ def predicate(condition: typed.Condition, filler: Filler) -> ir.Predicate:
 # return, order, limit
 
 
-def _listed(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
+def _listed(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> ir.LogicalPlan:
     outputs = tuple(filler.expr(output.expr) for output in read.outputs)
     keys: list[ir.SortKey] = []
     for key in read.order:
@@ -176,17 +176,17 @@ def _listed(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
             break  # what follows a ranking is ignored
     leading = keys[0].key if keys else None
     plan = _ranked(matched, filler, leading if isinstance(leading, ir.Score) else None)
-    # A constant orders nothing beside other keys; alone it still asks for the total order that ties are broken by.
+    # A constant has no effect beside other keys. Alone it still requests the total order that breaks ties.
     keys = [key for key in keys if not isinstance(key.key, Constant)] or keys
     if keys:
-        plan = ir.Order(plan, tuple(keys), _ties(read))
+        plan = ir.LogicalOrder(plan, tuple(keys), _ties(read))
     if read.limit is not None:
-        plan = ir.Limit(plan, read.limit)
-    return ir.Project(plan, outputs)
+        plan = ir.LogicalLimit(plan, read.limit)
+    return ir.LogicalProject(plan, outputs)
 
 
-def _sort_expr(key: Field | typed.Ranking | typed.Unorderable, filler: Filler) -> ir.Expr:
-    assert not isinstance(key, typed.Unorderable)
+def _sort_expr(key: Field | typed.Ranking | typed.UnsupportedOrder, filler: Filler) -> ir.Expr:
+    assert not isinstance(key, typed.UnsupportedOrder)
     return filler.expr(key)
 
 
@@ -197,14 +197,14 @@ def _ties(read: typed.TypedRead) -> tuple[int, ...]:
     return tuple(sorted(named, key=lambda slot: read.variables[slot].name))
 
 
-def _ranked(plan: ir.Plan, filler: Filler, leading: ir.Score | None) -> ir.Plan:
-    """A `Rank` for every ranking met so far; rows without a score fall out of the one that leads the order."""
+def _ranked(plan: ir.LogicalPlan, filler: Filler, leading: ir.Score | None) -> ir.LogicalPlan:
+    """A `Rank` for every ranking met so far; the one that leads the order drops rows without a score."""
     for ranking, slot in filler.rankings.items():
-        plan = ir.Rank(plan, slot, ranking, only_candidates=leading is not None and leading.slot == slot)
+        plan = ir.LogicalRank(plan, slot, ranking, only_candidates=leading is not None and leading.slot == slot)
     return plan
 
 
-def _grouped(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan:
+def _grouped(read: typed.TypedRead, matched: ir.LogicalPlan, filler: Filler) -> ir.LogicalPlan:
     outputs = tuple(_group_output(output.expr, filler) for output in read.outputs)
     keys: list[ir.SortKey] = []
     leading: ir.SortKey | None = None
@@ -215,7 +215,7 @@ def _grouped(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan
             case typed.NearestScore() | typed.Bm25Score() | typed.RrfScore():
                 leading = ir.SortKey(filler.score(key.key), key.descending)
                 break
-            case Field() | typed.Unorderable():
+            case Field() | typed.UnsupportedOrder():
                 raise AssertionError("an order after grouping is by result columns")
             case _:
                 assert_never(key.key)
@@ -223,11 +223,11 @@ def _grouped(read: typed.TypedRead, matched: ir.Plan, filler: Filler) -> ir.Plan
     plan = _ranked(matched, filler, score)
     if leading is not None and read.limit is not None:
         # The groups are formed of the best rows only.
-        plan = ir.Limit(ir.Order(plan, (leading,), _ties(read)), read.limit)
-    plan = ir.Aggregate(plan, outputs)
+        plan = ir.LogicalLimit(ir.LogicalOrder(plan, (leading,), _ties(read)), read.limit)
+    plan = ir.LogicalAggregate(plan, outputs)
     if keys:
-        plan = ir.Order(plan, tuple(keys), ())
-    return plan if read.limit is None else ir.Limit(plan, read.limit)
+        plan = ir.LogicalOrder(plan, tuple(keys), ())
+    return plan if read.limit is None else ir.LogicalLimit(plan, read.limit)
 
 
 def _group_output(expr: typed.Expr, filler: Filler) -> Field | ir.Call:

@@ -1,4 +1,4 @@
-"""The constraints of a type before and after -> steps, by the property they concern or for the body as a whole."""
+"""The constraints of a type before and after -> steps, grouped by property, and those of the body."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ORDER: Final[tuple[type[Constraint], ...]] = (Key, Unique, Index, Range, Check)
 
 
 class _Subject(NamedTuple):
-    """What a constraint speaks about: which kind (by its place in `_ORDER`), over which columns, by their new names."""
+    """The subject of a constraint: its kind (by its index in `_ORDER`) and its columns (by their new names)."""
 
     rank: int
     columns: tuple[str, ...]
@@ -24,14 +24,14 @@ class _Subject(NamedTuple):
 
 
 _Held = Mapping[_Subject, frozenset[Constraint]]
-"""What holds about each subject. Only ranges and checks can hold several things, or other things than before."""
+"""The constraints of each subject. Only ranges and checks can have several, or differ between two schemas."""
 
 
 class ConstraintChanges(NamedTuple):
     """The steps of a type's constraints."""
 
     by_property: Mapping[str, tuple[Step, ...]]
-    """One-column keys, uniquenesses and indexes, which may be written at the property itself."""
+    """One-column keys, unique constraints and indexes, which may be annotations of the property."""
     body: tuple[Step, ...]
     """All others, and those whose property is dropped."""
 
@@ -63,7 +63,7 @@ def _held(constraints: Iterable[Constraint], names: Mapping[str, str]) -> _Held:
 
 
 def _renamed(constraint: Constraint, names: Mapping[str, str]) -> Constraint:
-    """The constraint in new names. A key's columns are sorted here: their order is the type's affair, not the constraint's."""
+    """The constraint in new names. A key's columns are sorted here: their order belongs to the type, not to the constraint."""
     match constraint:
         case Key(columns):
             return Key(_sorted(columns, names))
@@ -100,7 +100,7 @@ def _differing(before: _Held, after: _Held) -> Iterator[_Subject]:
 
 
 def _implied(subject: _Subject, before: _Held, after: _Held) -> bool:
-    """An index over a key's columns is there without being written: only the key itself can then come or go."""
+    """A key implies the index over its columns, so only the key itself can be added or removed."""
     key = _Subject(_ORDER.index(Key), subject.columns)
     return subject.kind is Index and (key in before or key in after)
 

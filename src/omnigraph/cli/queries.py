@@ -1,0 +1,317 @@
+"""`omnigraph query`, `mutate` and `lint`: one query of a `.gq` text -> its rows or one commit; a file of queries -> a report.
+
+The compiler and the engine are imported inside functions: `--help` must not load them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from omnigraph.cli import output
+from omnigraph.cli.files import draw_errors, read_source
+from omnigraph.cli.output import FORMATS, format_rows
+from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.shapes import commit_document
+from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
+
+if TYPE_CHECKING:
+    from omnigraph.catalog import Catalog
+    from omnigraph.exec.read.result import Result
+    from omnigraph.lang import Source
+    from omnigraph.plan.lint import LintReport
+
+_TEXT_OPTIONS: Final = (
+    click.argument("name", required=False),
+    click.option("--query", "query_file", type=PATH, metavar="FILE", help="A file of queries (.gq). NAME selects one if it has several."),
+    click.option("-e", "--query-string", metavar="GQ", help="The text of the query itself."),
+    click.option("--params", metavar="JSON", help='Parameters: one JSON object, as in {"name": "Ada"}.'),
+    click.option("--params-file", type=PATH, metavar="FILE", help="A file that holds the parameters."),
+)
+
+
+def _text_options(command: F) -> F:
+    """Add the options that `query` and `mutate` share."""
+    for option in reversed(_TEXT_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_text_options
+@click.option("--branch", metavar="BRANCH", help="The branch to read.  [default: main]")
+@click.option("--snapshot", "--at", "snapshot", metavar="ID", help="Read the past: a commit id, a manifest version or a time (ISO 8601).")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="The format of the rows.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop the query after this time.")
+@click.option("--explain", "only_explain", is_flag=True, help="Print the plan. The query is not run.")
+@click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
+@click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")
+@json_flag
+@global_flags
+@click.pass_obj
+def query(
+    flags: Flags,
+    *,
+    name: str | None,
+    query_file: Path | None,
+    query_string: str | None,
+    params: str | None,
+    params_file: Path | None,
+    branch: str | None,
+    snapshot: str | None,
+    form: str,
+    timeout: float | None,
+    only_explain: bool,
+    analyze: bool,
+    timing: bool,
+    as_json: bool,
+) -> None:
+    """Query a graph, as it is now or as it was."""
+    _refuse_both(query_file, query_string, params, params_file)
+    target = resolve(flags, "query", HISTORY, spelled=None)
+    source = query_source(query_file, query_string, what="query")
+    selected = query_named(source, name)
+    given = read_params(params, params_file)
+    place = branch or "main"
+    with open_graph(target, mode="r") as graph, draw_errors(source):
+        started = time.perf_counter()
+        if only_explain or analyze:
+            explanation = graph.explain(
+                source.text, selected, given, branch=place, at=parse_moment(snapshot), analyze=analyze, timeout=timeout
+            )
+            if as_json:
+                output.document(explanation.to_json())
+            else:
+                output.lines(explanation.text)
+        else:
+            result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
+            _show(result, form="json" if as_json else form, branch=place, snapshot=snapshot)
+        if timing:
+            output.note(f"{(time.perf_counter() - started) * 1000:.1f} ms")
+
+
+def parse_moment(text: str | None) -> str | int | datetime | None:
+    """Parse `--snapshot`: digits are a manifest version, a date or time is a time (UTC by default), any other text is a commit id."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        if "-" in text or ":" in text:
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT, f"--snapshot {text!r} is no commit id, manifest version or time such as 2026-01-31T12:00:00Z"
+            ) from None
+        return text
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+
+
+def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> None:
+    target = {"branch": branch if snapshot is None else None, "snapshot": snapshot}
+    facts = {"query_name": result.query_name, "target": target, "row_count": result.row_count}
+    if form == "json":
+        columns = {"columns": list(result.columns)} if result.columns else {}
+        output.document({**facts, **columns, "rows": result.rows, "graph_commit_id": result.commit_id})
+        return
+    if form == "jsonl":
+        output.compact({"kind": "metadata", **facts})
+        for row in result:
+            output.compact(row)
+        return
+    seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
+    headline = f"{result.row_count} rows from {seen} via {result.query_name}"
+    for line in format_rows(form, headline, list(result.columns), [list(values) for values in result.tuples()]):
+        output.verbatim(line) if form == "csv" else output.line(line)
+
+
+@click.command()
+@_text_options
+@click.option("--branch", default="main", show_default=True, help="The branch to write to.")
+@click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
+@json_flag
+@global_flags
+@click.pass_obj
+def mutate(
+    flags: Flags,
+    *,
+    name: str | None,
+    query_file: Path | None,
+    query_string: str | None,
+    params: str | None,
+    params_file: Path | None,
+    branch: str,
+    if_commit: str | None,
+    as_json: bool,
+) -> None:
+    """Run one mutation, in one commit."""
+    _refuse_both(query_file, query_string, params, params_file)
+    target = resolve(flags, "mutate", DATA, spelled=None)
+    source = query_source(query_file, query_string, what="mutation")
+    query = query_named(source, name)
+    given = read_params(params, params_file)
+    try:
+        with open_graph(target, mode="rw") as graph, draw_errors(source):
+            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit)
+    except PreconditionFailed as lost:
+        if as_json:
+            facts = {key: lost.facts[key] for key in ("expected", "actual") if lost.facts.get(key) is not None}
+            output.document({"error": lost.message, "precondition_failure": facts})
+        raise
+    if as_json:
+        output.document(
+            {
+                "branch": branch,
+                "query_name": query,
+                "affected_nodes": receipt.affected_nodes,
+                "affected_edges": receipt.affected_edges,
+                "actor_id": flags.actor,
+                "commit": commit_document(receipt.commit) if receipt.commit is not None else None,
+            }
+        )
+        return
+    output.line(f"changed {branch} via {query}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
+    if flags.actor is not None:
+        output.line(f"actor_id: {flags.actor}")
+
+
+# -- texts and parameters
+
+
+def _refuse_both(query_file: Path | None, query_string: str | None, params: str | None, params_file: Path | None) -> None:
+    for one, other, both in ((query_file, query_string, "--query and --query-string"), (params, params_file, "--params and --params-file")):
+        if one is not None and other is not None:
+            raise click.UsageError(f"{both} are mutually exclusive")
+
+
+def query_source(path: Path | None, text: str | None, *, what: str) -> Source:
+    """Return the text of `--query` or `--query-string`. `what` is the noun for it in messages."""
+    from omnigraph.lang import Source
+
+    if path is not None:
+        return read_source(path, what="query file")
+    if text is None:
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT,
+            f"by-name invocation needs a server, and this release has none: give the {what} with --query FILE or -e GQ",
+        )
+    if not text.strip():
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "--query-string must not be empty")
+    return Source(text, "--query-string")
+
+
+def query_named(source: Source, name: str | None) -> str:
+    """Return the name of the query that `name` selects. None selects the only query of the text."""
+    from omnigraph.lang import parse_queries, select_query
+
+    with draw_errors(source):
+        file = parse_queries(source.text, name=source.name)
+    try:
+        return select_query(file, name).name.text
+    except InvalidInput as error:
+        names = ", ".join(query.name.text for query in file.queries)
+        how = f" (NAME, the command's argument): one of {names}" if name is None and names else f"; there is {names}" if names else ""
+        raise InvalidInput(error.kind, f"{source.name}: {error.message}{how}", **error.facts) from None
+
+
+def read_params(text: str | None, path: Path | None) -> dict[str, object] | None:
+    """Return the JSON object of `--params` or of the file of `--params-file`."""
+    from omnigraph.lang import Source
+
+    if text is not None:
+        source = Source(text, "--params")
+    elif path is not None:
+        source = read_source(path, what="parameter file")
+    else:
+        return None
+    try:
+        params = json.loads(source.text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise _invalid(source, f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+    except RecursionError as error:
+        raise _invalid(source, "invalid JSON: it is nested too deeply") from error
+    except ValueError as error:
+        raise _invalid(source, f"invalid JSON: {error}") from error
+    if not isinstance(params, dict):
+        raise _invalid(source, 'params must be a JSON object, as in {"name": "Ada"}')
+    return params
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _invalid(source: Source, message: str, **position: int) -> InvalidInput:
+    at = "".join(f":{number}" for number in position.values())
+    return InvalidInput(Kind.INVALID_ARGUMENT, f"{source.name}{at}: {message}", source=source.name, **position)
+
+
+# -- lint
+
+
+@click.command()
+@click.option("--query", "query_file", type=PATH, required=True, help="The query file to check.")
+@click.option("--schema", "schema_file", type=PATH, help="The schema file to check it against.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
+@global_flags
+@click.pass_context
+def lint(context: click.Context, *, query_file: Path, schema_file: Path | None, as_json: bool) -> None:
+    """Check every query of a file against a schema. Exits with 1 if a query has an error."""
+    import msgspec
+
+    from omnigraph.cli.schema import catalog_of
+    from omnigraph.plan.lint import SchemaSource, Status
+    from omnigraph.plan.lint import lint as report_on
+
+    admit(context.obj, "lint", LOCAL)
+    if schema_file is None:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "queries are checked against a schema: name its file with --schema FILE")
+    catalog = catalog_of(schema_file)
+    source = read_source(query_file, what="query file")
+    report = report_on(source.text, catalog, query_path=str(query_file), schema_source=SchemaSource("file", str(schema_file)))
+    if as_json:
+        output.document(msgspec.to_builtins(report))
+    else:
+        for line in _report_lines(report):
+            output.line(line)
+        for error in _language_errors(source, catalog):
+            output.error(str(error))
+    if report.status is Status.ERROR:
+        context.exit(1)
+
+
+def _report_lines(report: LintReport) -> Iterator[str]:
+    labels = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}
+    for result in report.results:
+        if result.error is None:
+            yield f"OK    query `{result.name}` ({result.kind})"
+        else:
+            yield f"ERROR query `{result.name}`: {result.error}"
+        yield from (f"WARN  query `{result.name}`: {warning}" for warning in result.warnings)
+    yield from (f"{labels[finding.severity]} {finding.code} {finding.message}" for finding in report.findings)
+    counts = f"{report.errors} error(s), {report.warnings} warning(s), {report.infos} info item(s)"
+    yield f"INFO  Lint complete: {report.queries_processed} queries processed ({counts})"
+
+
+def _language_errors(source: Source, catalog: Catalog) -> Iterator[LanguageError]:
+    """Yield every error of the report with its position in the text. The report has only messages."""
+    from omnigraph.lang import located, parse_queries
+    from omnigraph.plan.check import check
+
+    try:
+        queries = parse_queries(source.text, name=source.name).queries
+    except LanguageError as error:
+        yield error
+        return
+    for query in queries:
+        try:
+            with located(source):
+                check(query, catalog)
+        except LanguageError as error:
+            yield error

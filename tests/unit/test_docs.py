@@ -1,0 +1,178 @@
+"""README and docs -> what they name exists: links, commands, options, files, tests, modules, names of the API, promises, behaviour ids."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+import omnigraph
+from omnigraph.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "omnigraph"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+INDEX = ROOT / "docs" / "index.md"
+FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+BEHAVIOUR = re.compile(r"\b(?:REC|RT|[ABCDFGKLOPSTVWXYZ])-\d\d\b")
+PROMISE = re.compile(r"\bINV-\d+\b")
+ABSENT = ("optimize", "cleanup", "repair")
+"""Commands that are planned. A page may name one when `omnigraph` has it."""
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text("utf-8"))
+
+
+def shell(page: Path) -> Iterator[str]:
+    """Every command line that a page shows, in a block or between backticks."""
+    text = page.read_text("utf-8")
+    for block in FENCE.findall(text):
+        prompt = r"\$ " if re.search(r"^\$ ", block, re.MULTILINE) else ""
+        yield from re.findall(rf"^{prompt}(omnigraph .*)", block, re.MULTILINE)
+    yield from (code for code in CODE.findall(prose(page).replace("\n", " ")) if code.startswith("omnigraph "))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def command_of(line: str) -> tuple[click.Command, list[str]]:
+    """The command that a line calls, and the words behind its name."""
+    command: click.Command = cli
+    words = line.split()[1:]
+    while words and isinstance(command, click.Group) and words[0].islower() and words[0][0].isalpha():
+        assert words[0] in command.commands, f"there is no `{line}`"
+        command = command.commands[words.pop(0)]
+    return command, words
+
+
+def options(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
+
+
+def commands(group: click.Group = cli, prefix: str = "omnigraph") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}", command
+
+
+def cited(folder: str, pattern: re.Pattern[str]) -> set[str]:
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".gqt", ".pgt") and path != Path(__file__)]
+    return {found for path in files for found in pattern.findall(path.read_text("utf-8"))}
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if "://" in link:
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_on_the_map() -> None:
+    linked = {(INDEX.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", INDEX.read_text("utf-8"))}
+    assert [page.name for page in PAGES if page != INDEX and page not in linked] == []
+    assert "(docs/index.md)" in (ROOT / "README.md").read_text("utf-8")
+
+
+@every_page
+def test_every_command_and_option_exists(page: Path) -> None:
+    for line in shell(page):
+        command, words = command_of(re.sub(r"'[^']*'", "TEXT", line.partition("  #")[0]))
+        known = options(command) | options(cli) | {"--help", "-h"}
+        given = [word for written in words if (word := written.strip("[]()|.,").partition("=")[0]).startswith("-") and word != "-"]
+        assert set(given) <= known, line
+
+
+@every_page
+def test_no_page_names_a_command_that_is_planned(page: Path) -> None:
+    absent = [name for name in ABSENT if name not in cli.commands]
+    assert [code for code in CODE.findall(prose(page)) if code in absent] == []
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
+def test_every_option_is_in_the_reference(name: str, command: click.Command) -> None:
+    reference = (ROOT / "docs/user/cli.md").read_text("utf-8")
+    section = reference.partition(f"## `{' '.join(name.split()[:2])}`")[2].partition("\n## ")[0]
+    own = [parameter.opts for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden]
+    shared = reference.partition("## `omnigraph init`")[0]
+    assert [names for names in own if not any(name in section or name in shared for name in names)] == []
+
+
+@every_page
+def test_every_file_and_test_exists(page: Path) -> None:
+    bases = (ROOT, SOURCE, page.parent, *(folder for folder in SOURCE.iterdir() if folder.is_dir()), *(ROOT / "tests").iterdir())
+    path = re.compile(r"[\w./]+\.(?:py|sh|c|md)|(?:tests|src|bench|scripts)/[\w./]*")
+    named = {code for code in CODE.findall(prose(page)) if path.fullmatch(code)}
+    shown = "".join(FENCE.findall(page.read_text("utf-8")))  # a file that the reader makes
+    for name in sorted(named):
+        found = any((base / name).exists() for base in bases) or name in shown
+        found = found or ("/" not in name and any(ROOT.glob(f"[best]*/**/{name}")))
+        assert found, name
+    tests = set(re.findall(r"`(test_\w+)`", prose(page))) - {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")) if tests else ""
+    assert [name for name in sorted(tests) if f"def {name}(" not in written] == []
+
+
+@every_page
+def test_every_module_and_name_of_the_api_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for module in re.findall(r"python -m ([\w.]+)", text):
+        assert find_spec(module) is not None, module
+    assert [name for name in re.findall(r"\bog\.(\w+)", text) if not hasattr(omnigraph, name)] == []
+    attributes = {*dir(omnigraph.Graph), "branches"}
+    assert [name for name in re.findall(r"(?<![\w.$/])g\.(\w+)\(", text) if name not in attributes] == []
+
+
+def test_every_promise_is_cited_by_a_test() -> None:
+    listed = set(PROMISE.findall(re.sub(r"`[^`]*`", "", (ROOT / "docs/dev/invariants.md").read_text("utf-8"))))
+    assert len(listed) >= 12, "the page has another form now"
+    assert listed - cited("tests", PROMISE) == set()
+    assert cited("tests", PROMISE) | cited("src", PROMISE) <= listed
+
+
+def test_every_behaviour_that_the_source_cites_is_proved_by_a_test() -> None:
+    assert len(cited("tests", BEHAVIOUR)) > 100
+    assert cited("src", BEHAVIOUR) - cited("tests", BEHAVIOUR) == set()
+
+
+def test_every_dependency_is_explained() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    names = {re.split(r"[\[<>=]", one)[0] for one in wanted} - {"omnigraph"}
+    page = (ROOT / "docs/design/dependencies.md").read_text("utf-8")
+    assert [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", page)] == []
+
+
+def test_facts_about_lance_are_on_their_own_page() -> None:
+    facts = set(BEHAVIOUR.findall((ROOT / "docs/dev/substrate.md").read_text("utf-8")))
+    assert {found for folder in ("src", "tests") for found in cited(folder, BEHAVIOUR) if found.startswith("P-")} <= facts
+
+
+def test_every_function_of_the_walks_exists() -> None:
+    """A row names a module and functions or methods of it: `manifest/read.py` `Manifest.snapshot`."""
+    rows = re.findall(r"^\| \d+ \|([^|]*)\|", (ROOT / "docs/dev/walks.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 50
+    for row in rows:
+        module = ""
+        for code in CODE.findall(row):
+            if code.endswith(".py"):
+                module = (SOURCE / code).read_text("utf-8")
+                continue
+            for name in code.split("."):
+                assert re.search(rf"^\s*(?:(?:class|def) {name}\b|from .*\b{name}\b)", module, re.MULTILINE), f"{row}: {code}"

@@ -55,5 +55,5 @@ def test_a_copy_that_fails_leaves_no_graph_in_the_bucket(s3_server: S3Server, s3
     assert copy.verify() == []
     with pytest.raises(og.ConflictError):
         here.copy_to(f"{s3_uri}/other", storage_options=options)
-    with pytest.raises(InvalidInput, match="lies in the graph"):
+    with pytest.raises(InvalidInput, match="is inside the graph to copy"):
         copy.copy_to(f"{s3_uri}/other/inside", storage_options=options)

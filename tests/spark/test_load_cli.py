@@ -128,13 +128,13 @@ def test_large_tables_go_to_spark(spark: SparkSession, graph: Graph, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--data", "-", "--engine", "spark"], "stdin is loaded by --engine local"),
+        (["--data", "-", "--engine", "spark"], "use --engine local for stdin"),
         (["--data", "Person=x.csv", "--data", "a.ndjson", "--master", "local[1]"], "not both"),
         (["--data", "Person=x.csv", "--data", "Person=y.csv", "--engine", "spark"], "no type twice"),
         (["--data", "Person=x.csv", "--data", "Person=y.csv"], "no type twice"),
         (["--data", "a.ndjson", "--engine", "spark", "--dry-run"], "leave out --engine spark"),
-        (["--data", "a.ndjson", "--engine", "local", "--master", "local[1]"], "--engine local that it does not"),
-        (["--data", "a.ndjson", "--data", "b.ndjson"], "with --engine spark as many NDJSON files as there are"),
+        (["--data", "a.ndjson", "--engine", "local", "--master", "local[1]"], "--engine local does not use it"),
+        (["--data", "a.ndjson", "--data", "b.ndjson"], "only --engine spark takes several NDJSON files"),
     ],
 )
 def test_what_does_not_go_together(graph: Graph, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,7 +139,7 @@ def test_small_fragments_are_read_together(world: Graph) -> None:
 
 WRONG: tuple[tuple[dict[str, str], type[OmniGraphError], str], ...] = (
     ({"type": "Evry"}, InvalidInput, "unknown type 'Evry'"),
-    ({"type": "Likes"}, InvalidInput, "write 'node:Likes' or 'edge:Likes'"),
+    ({"type": "Likes"}, InvalidInput, "use 'node:Likes' or 'edge:Likes'"),
     ({"type": "Every", "columns": "id,ky"}, InvalidInput, "node type 'Every' has no column 'ky'; it has id, "),
     ({"type": "Every", "columns": "id,id"}, InvalidInput, "'id' is named twice"),
     ({"type": "Every", "branch": "nope"}, NotFound, "there is no branch 'nope'"),

@@ -360,7 +360,7 @@ def test_verify_finds_a_wrong_count(graph: Graph) -> None:
     wrong = msgspec.structs.replace(table_row(graph, KNOWS), rows=7, version=stage.commit(staged).ref.version)
     publish(manifest_of(graph), Publication(CommitKind.LOAD, tables=(wrong,)))
     (finding,) = graph.verify()
-    assert finding == Finding(Severity.ERROR, "row_count", "0 rows, the graph says 7", f"main:{KNOWS}")
+    assert finding == Finding(Severity.ERROR, "row_count", "the table has 0 rows, but the graph records 7", f"main:{KNOWS}")
 
 
 def test_verify_finds_an_id_that_is_there_twice(graph: Graph) -> None:

@@ -135,7 +135,7 @@ def test_a_taken_place_is_refused_and_left_alone(source: Graph, tmp_path: Path) 
 
 @pytest.mark.parametrize("inside", ["", "nodes", "backup"])
 def test_a_place_inside_the_source_is_refused(source: Graph, tmp_path: Path, inside: str) -> None:
-    with pytest.raises(InvalidInput, match="lies in the graph"):
+    with pytest.raises(InvalidInput, match="is inside the graph to copy"):
         source.copy_to(tmp_path / "source" / inside)
     assert source.verify() == []
 

@@ -73,7 +73,7 @@ def marked(name: str, type_: pa.DataType, mark: bytes | None, *, nullable: bool 
         (marked("born", pa.int32(), None), "without an identity"),
         (marked("other", pa.int32(), b"0123456789abcdef"), "is not in the schema"),
         (None, "is missing"),
-        (marked("born", pa.int64(), b"same"), "holds int64, the schema says int32"),
+        (marked("born", pa.int64(), b"same"), "has type int64, the schema says int32"),
     ],
     ids=["another", "none", "extra", "missing", "type"],
 )

@@ -153,7 +153,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
 
 
 def test_a_table_moved_by_hand_is_refused_before_anything_is_armed(graph: Manifest) -> None:
-    """W-52: uncovered drift is never folded in; the message points at repair."""
+    """W-52: uncovered drift is never folded in; the message names `verify` and `copy`."""
     upsert(graph, "a")
     staged = stage.append(Tables(graph.root).open(row_of(graph).ref), people("smuggled"))
     assert staged is not None
@@ -161,7 +161,8 @@ def test_a_table_moved_by_hand_is_refused_before_anything_is_armed(graph: Manife
     with pytest.raises(StorageError) as caught:
         upsert(graph, "b")
     assert caught.value.kind is Kind.DRIFT
-    assert "repair" in caught.value.message
+    assert "`omnigraph verify`" in caught.value.message
+    assert "`omnigraph copy`" in caught.value.message
     assert intents.pending(graph.root.objects) == []
     assert ids_in(graph) == {"a"}
     put(graph, {COMPANY: Upsert(people("c"))})

@@ -1,1 +1,1 @@
-"""Whole snapshots out of a graph: exports and copies."""
+"""Exports and copies of whole snapshots."""

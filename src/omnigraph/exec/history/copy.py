@@ -1,12 +1,12 @@
-"""An open graph and an empty place -> a second graph there that shows the same, or nothing at all.
+"""An open graph and an empty location -> a second graph at that location with the same content, or none.
 
-A copy has every branch with the rows it shows, blobs included, and every point where one branch was made from another: without
-those a merge in the copy would take what main did since for changes of the branch. Other history, and what can be made again
-(indexes, small fragments), stays behind. Tables are copied one by one, in parts, as Lance data; a table that a branch shares
-with its parent is shared in the copy, too.
+A copy has every branch with the rows it shows, blobs included, and every point where one branch was created from another. Without
+these points a merge in the copy would mistake later commits of main for changes of the branch. Other history and everything that can
+be rebuilt (indexes, small fragments) is not copied. Tables are copied one by one, in parts, as Lance data. A table that a branch
+shares with its parent is shared in the copy too.
 
-The place becomes a graph when its `__manifest` is there and the mark of an unfinished copy is not (`manifest.birth`), so a copy
-that dies half way leaves files, and no graph.
+The location becomes a graph when it has a `__manifest` and no mark of an unfinished copy (`manifest.birth`). A process that dies
+during a copy leaves files, but no graph.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ FILE_BYTES: Final = 64 * 1024 * 1024
 
 
 def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None, actor: str | None = None) -> Manifest:
-    """Copy every branch; or, with `branch`, what that one shows, which becomes the copy's main."""
+    """Copy every branch. With `branch`, copy only what that branch shows; it becomes the main branch of the copy."""
     source = engine.manifest
     _refuse_place(source.root, target)
     line = (
-        _planned(source, Branch.main(), living_branches(source.root.objects))
+        _plan(source, Branch.main(), living_branches(source.root.objects))
         if branch is None
         else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
     )
     with unfinished_copy(target, of=source.root.uri):
         copy = _Copy(engine, target, actor=actor)
         try:
-            made = copy.born(line.stops[0].snapshot)
+            made = copy.create(line.stops[0].snapshot)
         except OmniGraphError as error:
-            if _lives(source, shown := line.stops[0].snapshot.branch):
+            if _exists(source, shown := line.stops[0].snapshot.branch):
                 raise
             raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {shown.name!r} was deleted while it was copied", branch=shown.name) from error
         copy.follow(made, line)
@@ -62,29 +62,29 @@ def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None
 
 
 class _Stop(msgspec.Struct, frozen=True):
-    """A moment of a branch that the copy must have: where others were made from it, and where it stands now."""
+    """A snapshot of a branch that the copy must have: where other branches were created from it, or its head."""
 
     snapshot: Snapshot
     children: tuple[_Line, ...]
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """One branch, from its beginning to its head."""
+    """One branch, from its first snapshot to its head."""
 
     name: BranchName
     stops: tuple[_Stop, ...]
 
 
-def _planned(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Line:
-    """What to copy of a branch and of those made from it, fixed before the first row is read. One that goes meanwhile is left out."""
+def _plan(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Line:
+    """Plan the copy of a branch and its children before the first row is read. A child that is deleted meanwhile is left out."""
     head = source.snapshot(branch.name)
     lines: dict[int, list[_Line]] = {head.version: []}
     for child in living:
         if (child.parent, child.parent_native) == (branch.name, branch.native):
             try:
-                line = _planned(source, child, living)
+                line = _plan(source, child, living)
             except OmniGraphError:
-                if _lives(source, child):
+                if _exists(source, child):
                     raise
             else:
                 lines.setdefault(child.forked_at, []).append(line)
@@ -93,22 +93,26 @@ def _planned(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Lin
         snapshot = head if version == head.version else source.snapshot(branch.name, at=version)
         stops.append(_Stop(snapshot, tuple(lines[version])))
     if any(stop.snapshot.branch != branch for stop in stops):
-        raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {branch.name!r} was deleted and made again while it was copied", branch=branch.name)
+        raise NotFound(
+            Kind.BRANCH_NOT_FOUND, f"branch {branch.name!r} was deleted and created again while it was copied", branch=branch.name
+        )
     return _Line(branch.name, tuple(stops))
 
 
-def _lives(source: Manifest, branch: Branch) -> bool:
-    """Whether it is still there, this very one. A branch is deleted after those made from it, and its files after its name."""
+def _exists(source: Manifest, branch: Branch) -> bool:
+    """True if this branch, not a later one of the same name, still exists. Deletion removes children first, then the name, then files."""
     return branch.name == MAIN or read_branch(source.root.objects, branch.name) == branch
 
 
 def _refuse_place(source: Root, target: Root) -> None:
     if f"{target.uri}/".startswith(f"{source.uri}/"):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{target.uri} lies in the graph that is copied; choose a place outside", path=target.uri)
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{target.uri} is inside the graph to copy; choose a location outside it", path=target.uri
+        )
 
 
 class _Copy:
-    """One copy under way: where rows come from, where they go, and what it says about itself."""
+    """The state of one copy: source, target and author."""
 
     def __init__(self, engine: Engine, target: Root, *, actor: str | None) -> None:
         self._engine = engine
@@ -118,19 +122,19 @@ class _Copy:
         self._targets = Tables(target)
         self._actor = actor
 
-    def born(self, snapshot: Snapshot) -> Manifest:
-        """The copy's first commit, which makes it a graph."""
-        shown = self._shown(snapshot)
+    def create(self, snapshot: Snapshot) -> Manifest:
+        """Create the target graph with its first commit."""
+        shown = self._entities(snapshot)
         new = [NewTable(row.id, row.alias, row.path.partition("/")[0], table_schema(shown[row.id])) for row in _live(snapshot)]
 
         def fill(table: NewTable, empty: Table) -> Table:
-            return self._filled(empty, snapshot.state.tables[table.id], shown[table.id])
+            return self._fill(empty, snapshot.state.tables[table.id], shown[table.id])
 
         schema = self._schema(snapshot)
         return create_graph(self._target, schema=schema, tables=new, actor=self._actor, message=self._message(snapshot), fill=fill)
 
     def follow(self, made: Manifest, line: _Line) -> None:
-        """Bring a branch of the copy from its first stop, where it stands, through all others; then those that were made from it."""
+        """Advance a branch of the copy from its first stop through all others, then do the same for its children."""
         for before, stop in zip((None, *line.stops), line.stops, strict=False):
             if before is not None:
                 self._advance(made, line.name, before.snapshot, stop.snapshot)
@@ -142,78 +146,78 @@ class _Copy:
                     self._advance(made, child.name, stop.snapshot, child.stops[0].snapshot)
                     self.follow(made, child)
                 except OmniGraphError:
-                    if _lives(self._source, child.stops[0].snapshot.branch):
+                    if _exists(self._source, child.stops[0].snapshot.branch):
                         raise
                     _leave_out(made, child)
 
     def _advance(self, made: Manifest, name: BranchName, before: Snapshot, after: Snapshot) -> None:
-        """One commit of a branch of the copy: what the source's branch changed between two of its moments."""
+        """Commit to a branch of the copy what the source branch changed between two snapshots."""
         if before.commit == after.commit:
             return
         branch, _, state = made.look(name)
-        with self._laid_down() as laid:
-            rows = list(self._changed(branch, state, before, after, laid))
+        with self._discard_on_error() as unpublished:
+            rows = list(self._changed(branch, state, before, after, unpublished))
             schema = self._schema(after) if after.state.head.schema != before.state.head.schema else None
         publication = Publication(CommitKind.COPY, tables=tuple(rows), schema=schema, actor=self._actor, message=self._message(after))
         publish(made, publication, branch=name)
         if schema is not None and name == MAIN:
             write_schema_copy(self._target, schema)
 
-    def _changed(self, branch: Branch, state: State, before: Snapshot, after: Snapshot, laid: list[Table]) -> Iterator[TableRow]:
-        """What a branch of the copy shows anew. Tables and forks that nobody shows before the publish are noted in `laid`."""
-        shown = self._shown(after)
+    def _changed(self, branch: Branch, state: State, before: Snapshot, after: Snapshot, unpublished: list[Table]) -> Iterator[TableRow]:
+        """The manifest rows that change in a branch of the copy. New tables and forks are added to `unpublished`."""
+        shown = self._entities(after)
         for row in after.state.tables.values():
             here = state.tables.get(row.id)
             if row.dropped:
                 if here is not None and not here.dropped:
                     yield msgspec.structs.replace(here, dropped=True)
             elif here is None:
-                laid.append(create_table(self._target, row.path, table_schema(shown[row.id])))
-                filled = self._filled(laid[-1], row, shown[row.id])
+                unpublished.append(create_table(self._target, row.path, table_schema(shown[row.id])))
+                filled = self._fill(unpublished[-1], row, shown[row.id])
                 yield TableRow(row.id, row.alias, row.path, filled.ref.version, row.rows, owner=branch.native)
             elif row.ref != before.state.tables[row.id].ref:
-                yield self._replaced(here, row, shown[row.id], branch, laid)
+                yield self._replace(here, row, shown[row.id], branch, unpublished)
             elif row.alias != here.alias:
                 yield msgspec.structs.replace(here, alias=row.alias)
 
     @contextmanager
-    def _laid_down(self) -> Iterator[list[Table]]:
-        """New tables and forks, for a publish that will show them; when it does not come to that, they go again."""
-        laid: list[Table] = []
+    def _discard_on_error(self) -> Iterator[list[Table]]:
+        """Collect new tables and forks before the publish. On an error they are deleted."""
+        unpublished: list[Table] = []
         try:
-            yield laid
+            yield unpublished
         except OmniGraphError:
-            for table in laid:
+            for table in unpublished:
                 if table.ref.branch is not None:
                     delete_ref(table.root, table.ref.path, table.ref.branch)
                 else:
                     self._target.objects.delete_prefix(table.ref.path)
             raise
 
-    def _replaced(self, here: TableRow, row: TableRow, entity: EntityType, branch: Branch, laid: list[Table]) -> TableRow:
-        """A table that a branch of the copy shows, with another content: its own, or a fork of what it inherited."""
+    def _replace(self, here: TableRow, row: TableRow, entity: EntityType, branch: Branch, unpublished: list[Table]) -> TableRow:
+        """Replace the content of a table in a branch of the copy. An inherited table is forked first."""
         table = self._targets.open(here.ref)
         if here.owner != branch.native:
             table = create_ref(table, fresh_ref(branch.name))
-            laid.append(table)
-        # By the identity in each column's mark, not by its name: the name may have gone to another property since.
+            unpublished.append(table)
+        # Columns are matched by the property id in their metadata: the name may belong to another property now.
         if (staged := alter.emptied(table, table_schema(entity))) is not None:
             table = stage.commit(staged)
-        moved = self._filled(table, row, entity)
+        moved = self._fill(table, row, entity)
         return TableRow(row.id, row.alias, here.path, moved.ref.version, row.rows, native=moved.ref.branch, owner=branch.native)
 
-    def _filled(self, table: Table, row: TableRow, entity: EntityType) -> Table:
-        """The table with exactly the rows that a table of the source shows."""
+    def _fill(self, table: Table, row: TableRow, entity: EntityType) -> Table:
+        """Fill a table with exactly the rows of a source table."""
         fragments = [written for rows in _parts(self._tables.open(row.ref), entity) for written in stage.write_files(table, rows)]
         found = sum(fragment.physical_rows for fragment in fragments)
         if found != row.rows:
             raise StorageError(
-                Kind.CORRUPT, f"{row.alias} has {found} rows, the graph says {row.rows}; look at it with `omnigraph verify`", table=row.path
+                Kind.CORRUPT, f"{row.alias} has {found} rows, but the graph records {row.rows}; run `omnigraph verify`", table=row.path
             )
         staged = stage.put_files(table, fragments, whole=True)
         return table if staged is None else stage.commit(staged)
 
-    def _shown(self, snapshot: Snapshot) -> Mapping[TableId, EntityType]:
+    def _entities(self, snapshot: Snapshot) -> Mapping[TableId, EntityType]:
         catalog = self._engine.catalog(snapshot)
         entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
         return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in entities}
@@ -227,7 +231,7 @@ class _Copy:
 
 
 def _leave_out(made: Manifest, line: _Line) -> None:
-    """Take a branch back out of the copy, and first those made from it."""
+    """Delete a branch from the copy, its children first."""
     for stop in line.stops:
         for child in stop.children:
             _leave_out(made, child)
@@ -240,7 +244,7 @@ def _live(snapshot: Snapshot) -> Iterator[TableRow]:
 
 
 def _parts(table: Table, entity: EntityType) -> Iterator[pa.Table]:
-    """A table's rows in parts of the size of a file. Where there are blobs, their sizes are looked at first."""
+    """A table's rows in parts of the size of a data file. Parts with blobs are cut by the sizes of the blobs."""
     if blob_properties(entity):
         yield from rows_in_order(table, entity)
         return

@@ -1,7 +1,7 @@
-"""One snapshot -> its rows, type by type and in the order of their ids, as Arrow tables or as lines of NDJSON; memory stays bounded.
+"""One snapshot -> its rows, by type and in the order of their ids, as Arrow tables or lines of NDJSON, in bounded memory.
 
-Only ids and addresses of one table are held whole, to be sorted. The rows follow in parts of some megabytes, and while one is
-turned into text the next one is read.
+Only the ids and addresses of one table are held completely, to be sorted. The rows are read in parts of some megabytes. While one
+part is converted to text, the next is read.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from omnigraph.store.tables import ADDRESS, Table, Tables
 from omnigraph.store.take import blob_sizes, take
 
 PART_BYTES: Final = 16 * 1024 * 1024
-"""How large a part of a table is in memory, about. Its text is two to five times that."""
+"""The approximate size of a part in memory. Its text is two to five times as large."""
 
 FIRST_ROWS: Final = 1_024
 MOST_ROWS: Final = 131_072
-"""Rows of a part: few at first, until their size is known. Many at once are read faster: 8,192 a time took four times as long."""
+"""Rows of a part: few at first, until their size is known. Large parts are read faster: parts of 8,192 rows took four times as long."""
 
 T = TypeVar("T")
 
 
 class Rows(NamedTuple):
-    """Some rows of one type, in the order of their ids, with the columns of its table."""
+    """Some rows of one type, in the order of their ids, with the columns of the table."""
 
     entity: EntityType
     rows: pa.Table
 
 
 def export_lines(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[str]:
-    """Every row as a line of NDJSON, without its end. `types` selects node and edge types of those names."""
-    batches = export_batches(tables, snapshot, catalog, types=types)  # here, so that a wrong type is told at once
-    return (line for entity, rows in _ahead(batches) for line in json_lines(entity, rows).to_pylist())
+    """Every row as a line of NDJSON, without the newline. `types` selects node and edge types by name."""
+    batches = export_batches(tables, snapshot, catalog, types=types)  # not in the generator, so that an unknown type is refused at once
+    return (line for entity, rows in _prefetch(batches) for line in json_lines(entity, rows).to_pylist())
 
 
 def export_batches(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[Rows]:
@@ -66,13 +66,13 @@ def chosen_types(snapshot: Snapshot, catalog: Catalog, types: list[str] | None) 
 
 
 def rows_in_order(table: Table, entity: EntityType) -> Iterator[pa.Table]:
-    """A table's rows by ascending id, in the order of bytes."""
+    """A table's rows by ascending id, compared as bytes."""
     columns = table_schema(entity).names
     keys = table.scan([ID], addresses=True).read_all()
     addresses = keys.column(ADDRESS).take(pc.sort_indices(keys.column(ID))).to_numpy()
     del keys
     blobs = blob_properties(entity)
-    if not blobs and bool(np.all(addresses[1:] > addresses[:-1])):  # it lies in this order already, as edges often do
+    if not blobs and bool(np.all(addresses[1:] > addresses[:-1])):  # stored in this order already, as edges often are
         for batch in table.scan(columns):
             yield pa.Table.from_batches([batch])
         return
@@ -90,7 +90,7 @@ def rows_in_order(table: Table, entity: EntityType) -> Iterator[pa.Table]:
 
 
 def _blob_bytes(table: Table, blobs: list[str], addresses: Any) -> Any:
-    """How many bytes of blobs each row has, by their descriptors."""
+    """The size of the blobs of each row, from their descriptors."""
     sizes = blob_sizes(table, blobs)
     total = sum(pc.fill_null(sizes.column(name), 0).to_numpy() for name in blobs)
     scanned = sizes.column(ADDRESS).to_numpy()
@@ -98,10 +98,10 @@ def _blob_bytes(table: Table, blobs: list[str], addresses: Any) -> Any:
     return total[order[np.searchsorted(scanned, addresses, sorter=order)]]
 
 
-def _ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items; while one is used, the next is made on another thread."""
+def _prefetch(items: Iterator[T]) -> Iterator[T]:
+    """The same items. While the caller uses one, another thread produces the next."""
     with ThreadPoolExecutor(1, thread_name_prefix="omnigraph-export") as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
+        upcoming = pool.submit(next, items, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = pool.submit(next, items, None)
             yield item

@@ -1,4 +1,4 @@
-"""Rows of one type -> their lines of NDJSON, a column at a time with Arrow kernels: no value becomes a Python object but a blob.
+"""Rows of one type -> lines of NDJSON, a column at a time with Arrow kernels. Only blobs become Python objects.
 
 Measured on two cores: 7 columns, 131,072 rows in 0.6 s; the same through `to_pylist` and `json.dumps` takes 6 s.
 """
@@ -20,7 +20,7 @@ from omnigraph.exec.blobs import BASE64
 from omnigraph.store.arrays import whole
 
 _TEXT: Final = pa.large_string()
-"""Offsets of 64 bits: a line may hold a blob of any size."""
+"""64-bit offsets: a line may contain a blob of any size."""
 
 _ESCAPED: Final = np.zeros(256, dtype=bool)
 _ESCAPED[:0x20] = True
@@ -28,7 +28,7 @@ _ESCAPED[[ord('"'), ord("\\")]] = True
 
 
 def json_lines(entity: EntityType, rows: pa.Table) -> pa.LargeStringArray:
-    """One line a row, without its end: the envelope that a load takes, `id` first, then every property in the order of columns."""
+    """One line per row, without the newline: the envelope that a load accepts, `id` first, then every property in column order."""
     rows = rows.combine_chunks()
     column = {name: whole(rows.column(name)) for name in rows.schema.names}
     kind = "type" if isinstance(entity, NodeType) else "edge"
@@ -58,25 +58,27 @@ def _values(column: pa.Array) -> pa.Array:
     elif pa.types.is_date64(type_):
         text = column.cast(pa.int64()).cast(_TEXT)
     else:
-        text = column.cast(_TEXT)  # whole numbers in digits, truth as true and false
+        text = column.cast(_TEXT)  # integers as digits, booleans as true and false
     return pc.fill_null(text, "null")
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """As `json.dumps(..., ensure_ascii=False)` does it. Most columns need nothing of it, which one look at their bytes tells."""
+    """Escape like `json.dumps(..., ensure_ascii=False)`. One pass over the bytes finds which characters occur; most columns have none."""
     text = column.cast(_TEXT)
     data = text.buffers()[2]
     if data is None:
         return text
     present = np.zeros(256, dtype=bool)
     present[np.frombuffer(data, np.uint8)] = True
-    for byte in sorted(np.flatnonzero(present & _ESCAPED).tolist(), key=lambda byte: byte != ord("\\")):  # backslashes are ours after that
+    for byte in sorted(
+        np.flatnonzero(present & _ESCAPED).tolist(), key=lambda byte: byte != ord("\\")
+    ):  # backslash first: the others add some
         text = pc.replace_substring(text, pattern=chr(byte), replacement=json.dumps(chr(byte))[1:-1])
     return text
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """The shortest text of the exact double; what has neither a point nor an exponent gets `.0`, and stays a float for readers."""
+    """The shortest text of the exact double. A text without point and exponent gets `.0`, so that readers parse a float."""
     text = column.cast(pa.float64()).cast(_TEXT)
     whole = pc.invert(pc.match_substring_regex(text, "[.e]"))
     return pc.if_else(whole, _joined(text, ".0"), text)
@@ -90,7 +92,7 @@ def _lists(column: pa.Array) -> pa.Array:
 
 
 def _blobs(column: pa.Array) -> pa.Array:
-    # The one loop over values: base 64 has no kernel, and each call does the work of a whole blob.
+    # The only loop over values: Arrow has no base64 kernel, and each call encodes a whole blob.
     encoded = [None if not data.is_valid else f'"{BASE64}{base64.b64encode(data.as_buffer()).decode()}"' for data in column]
     return pa.array(encoded, _TEXT)
 
@@ -110,7 +112,7 @@ def _refuse_not_finite(entity: EntityType, name: str, column: dict[str, pa.Array
     row = pc.list_parent_indices(values)[at].as_py() if nested else at
     raise InvalidInput(
         Kind.VALIDATION,
-        f"{entity.name} '{column[ID][row].as_py()}' cannot be exported: its {name} holds {items[at].as_py()}, which JSON has no number for",
+        f"{entity.name} '{column[ID][row].as_py()}' cannot be exported: its {name} is {items[at].as_py()}, which JSON cannot represent",
         type=entity.name,
         property=name,
         id=column[ID][row].as_py(),

@@ -1,1 +1,1 @@
-"""Files, records and tables in -> typed rows with their places, ready to be written."""
+"""Files, records and tables -> typed rows with their origins, ready to be written."""

@@ -1,4 +1,4 @@
-"""A stream of bytes -> blocks of whole lines that know their line numbers; a line that is blank or too long is passed over."""
+"""A stream of bytes -> blocks of whole lines with their line numbers. Blank lines are skipped; a line that is too long is a problem."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import numpy.typing as npt
 from omnigraph.exec.problems import Code, Problem
 
 LINE_LIMIT_BYTES: Final = 32 << 20
-"""No line may be longer. It bounds what one record can take of memory, whatever a file holds."""
+"""The maximum length of a line. It bounds the memory that one record takes."""
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 WHITESPACE: Final = b" \t\r\n"
-"""What JSON takes for space; a line of nothing else is blank."""
+"""The whitespace of JSON. A line with no other bytes is blank."""
 _NEWLINE: Final = 10
 _IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(WHITESPACE, np.uint8))
-_SCAN_BYTES: Final = 1 << 20  # comparing a piece that stays in the cache
+_SCAN_BYTES: Final = 1 << 20  # compare pieces that fit into the CPU cache
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Lines that are not blank, one after the other. Line i is `text[starts[i]:ends[i]]`, its newline included."""
+    """Consecutive lines without the blank ones. Line i is `text[starts[i]:ends[i]]`, newline included."""
 
     text: bytes
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.int64]
-    """Which line of the stream each is, from 1: blank ones were counted."""
+    """The number of each line in the stream, from 1, blank lines counted."""
 
     def line(self, index: int) -> bytes:
-        """One line with its newline."""
+        """One line, newline included."""
         return self.text[self.starts[index] : self.ends[index]]
 
 
 def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True) -> Iterator[Block | Problem]:
-    """Cut at newlines. Never holds more than one line's limit and one chunk besides the block it hands out.
+    """Cut chunks at newlines. Holds at most the line limit and one chunk in memory, besides the yielded block.
 
-    `begins`: the chunks are the beginning of something, so that the first of them may show in what letters it is written.
+    `begins`: the chunks start at the beginning of the source, so the first one may reveal its encoding.
     """
     line = first_line
     kept: list[bytes] = []
     held = 0
-    passed = 0  # bytes of a line that is over its limit already
+    passed = 0  # bytes so far of a line over the limit
     for number, chunk in enumerate(chunks):
         if begins and number == 0 and (problem := _not_utf_8(chunk)) is not None:
             yield problem
@@ -75,18 +75,18 @@ def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True)
 
 
 def too_long(block: Block) -> npt.NDArray[np.bool_]:
-    """The lines of a block over the limit: a block may begin with one whose end came with its last chunk."""
+    """Which lines of a block are over the limit. The first may be, if its end came with the last chunk."""
     return block.ends - block.starts - 1 > LINE_LIMIT_BYTES
 
 
 def long_lines(block: Block) -> list[Problem]:
-    """The problems of those lines."""
+    """The problems of the lines that are over the limit."""
     places = np.flatnonzero(too_long(block)).tolist()
     return [long_line(int(block.numbers[place]), int(block.ends[place] - block.starts[place] - 1)) for place in places]
 
 
 def _block(text: bytes, line: int) -> Block:
-    """The lines of a text, the first of which has this number. Blank ones are left out piece by piece, so that they take no memory."""
+    """The lines of a text whose first line has the number `line`. Blank lines are removed piece by piece, so they take no memory."""
     data = np.frombuffer(b"" if text[0] in WHITESPACE and not text.strip(WHITESPACE) else text, np.uint8)
     texts: list[npt.NDArray[np.uint8]] = [data[:0]]
     sizes: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
@@ -109,7 +109,7 @@ def _block(text: bytes, line: int) -> Block:
 
 
 def _full(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
-    """Which lines are not blank, or None when all are full. A look at how they begin is mostly enough."""
+    """Which lines are not blank, or None if no line is blank. Usually the first byte of each line is enough to decide."""
     starts = np.cumsum(lengths) - lengths
     if not _IS_SPACE[text[starts]].any():
         return None
@@ -123,7 +123,7 @@ def long_line(line: int, size: int) -> Problem:
 
 
 def _not_utf_8(chunk: bytes) -> Problem | None:
-    """The one problem of a text in UTF-16, in which every line would have several."""
+    """The problem of a UTF-16 text, reported once instead of for every line."""
     if not chunk.startswith(_UTF_16) and 0 not in chunk[:2]:
         return None
-    return Problem(Code.ENCODING, "line 1 is not UTF-8: the data begins as UTF-16 does; save it as UTF-8", line=1, column=1)
+    return Problem(Code.ENCODING, "line 1 is not UTF-8: the data looks like UTF-16; save it as UTF-8", line=1, column=1)

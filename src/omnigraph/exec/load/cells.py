@@ -1,7 +1,7 @@
-"""A column of somebody's table and the property it is for -> the column as the graph stores it, and which values cannot be.
+"""A column of an input table and its property -> the column as the graph stores it, and the values that are invalid.
 
-Whole columns are converted at once; where that is not plainly right, the column's values are judged one by one with the rules
-and words of a JSON record.
+Whole columns are converted at once. If a column may contain an invalid value, its values are checked one by one with the rules and
+messages of a JSON record.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
-from omnigraph.exec.load.columns import Unsure, column
+from omnigraph.exec.load.columns import NeedsExactParser, column
 from omnigraph.exec.load.sorting import Places
 from omnigraph.exec.load.strict import loads, plain_type
-from omnigraph.exec.load.values import ARROW_NAMES, Real, Refused, Whole, stored
+from omnigraph.exec.load.values import ARROW_NAMES, InvalidValue, Real, Whole, stored
 from omnigraph.exec.problems import Code
 from omnigraph.lang.tree import Scalar
 from omnigraph.store.membership import is_in
@@ -30,15 +30,15 @@ _WHOLE: Final = r"^-?(0|[1-9][0-9]*)$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
-class Converted(NamedTuple):
-    """The column, null where a value was refused, and those rows with the reason."""
+class ConvertedColumn(NamedTuple):
+    """The column, with null for invalid values, and the rows of those with the reason."""
 
     values: pa.Array
-    refused: list[tuple[int, Refused]]
+    refused: list[tuple[int, InvalidValue]]
 
 
 def suits(type_: ValueType, found: pa.DataType) -> bool:
-    """Whether a column of this Arrow type can be a property of that type at all, whatever its values."""
+    """True if a column of the Arrow type `found` can be stored as a property of this type, depending on its values."""
     if pa.types.is_dictionary(found):
         return suits(type_, found.value_type)
     if pa.types.is_null(found):
@@ -58,12 +58,12 @@ def suits(type_: ValueType, found: pa.DataType) -> bool:
 
 
 def expected(type_: ValueType) -> str:
-    """A type as a problem of a whole column names it."""
+    """The name of a type in a problem of a whole column."""
     return ARROW_NAMES[type_.scalar] if isinstance(type_, Plain) else display(type_)
 
 
-def from_arrow(property_: Property, values: pa.Array) -> Converted:
-    """A column that suits its property."""
+def from_arrow(property_: Property, values: pa.Array) -> ConvertedColumn:
+    """Convert a column whose Arrow type suits its property."""
     read = _decoded(values)
     if pa.types.is_timestamp(read.type):
         return _from_timestamps(property_, read)
@@ -71,21 +71,21 @@ def from_arrow(property_: Property, values: pa.Array) -> Converted:
         return _from_lists_of_timestamps(property_, read)
     try:
         read = _as_read(property_.type, read)
-        return Converted(column(property_, read), [])
-    except (Unsure, pa.ArrowInvalid):
+        return ConvertedColumn(column(property_, read), [])
+    except (NeedsExactParser, pa.ArrowInvalid):
         return _one_by_one(property_, read.to_pylist(), _from_python)
 
 
-def from_text(property_: Property, cells: pa.Array) -> Converted:
-    """A column of a CSV file, where everything is text: it is read by the type of its property."""
+def from_text(property_: Property, cells: pa.Array) -> ConvertedColumn:
+    """Convert a column of a CSV file. Its text is parsed by the type of the property."""
     try:
-        return Converted(column(property_, _parsed(property_.type, cells)), [])
-    except (Unsure, pa.ArrowInvalid):
+        return ConvertedColumn(column(property_, _parsed(property_.type, cells)), [])
+    except (NeedsExactParser, pa.ArrowInvalid):
         return _one_by_one(property_, cells.to_pylist(), lambda text: _from_cell(property_, str(text)))
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """A column of ids, which suits a String, as strings."""
+    """A column of ids as strings."""
     return pc.cast(_decoded(values), pa.string())
 
 
@@ -117,7 +117,7 @@ def _is_text(found: pa.DataType) -> bool:
 
 
 def _is_whole_decimal(found: pa.DataType) -> bool:
-    """Decimals without digits behind the point: what engines without unsigned integers keep a U64 in."""
+    """True for decimals with scale 0. Engines without unsigned integers store a U64 in them."""
     return bool(pa.types.is_decimal(found)) and found.scale == 0
 
 
@@ -133,7 +133,7 @@ def _decoded(values: pa.Array) -> pa.Array:
 
 
 def _as_read(type_: ValueType, values: pa.Array) -> pa.Array:
-    """A column in a form that `column` takes. Raises ArrowInvalid where a number would change."""
+    """Cast a column to a type that `column` accepts. Raises `ArrowInvalid` if a number would change."""
     match type_:
         case Plain(scalar):
             return _scalar_as_read(scalar, values)
@@ -171,26 +171,26 @@ def _items_as_read(item: Scalar, values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.list_(items.type), len(lists), [validity, offsets], offset=lists.offset, children=[items])
 
 
-def _from_timestamps(property_: Property, values: pa.Array) -> Converted:
+def _from_timestamps(property_: Property, values: pa.Array) -> ConvertedColumn:
     numbers, finer = _milliseconds(values)
     return _without_finer(property_, from_arrow(property_, numbers), finer)
 
 
-def _from_lists_of_timestamps(property_: Property, values: pa.Array) -> Converted:
+def _from_lists_of_timestamps(property_: Property, values: pa.Array) -> ConvertedColumn:
     lists = pc.cast(values, pa.list_(values.type.value_type))
     _, finer = _milliseconds(lists.flatten())
     rows = np.unique(np.asarray(pc.list_parent_indices(lists))[finer])
     return _without_finer(property_, from_arrow(property_, _items_as_read(Scalar.DATETIME, lists)), rows)
 
 
-def _without_finer(property_: Property, converted: Converted, finer: Places) -> Converted:
-    message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds first"
-    refused = [(int(row), Refused(Code.TEMPORAL, message)) for row in finer]
-    return Converted(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
+def _without_finer(property_: Property, converted: ConvertedColumn, finer: Places) -> ConvertedColumn:
+    message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds"
+    refused = [(int(row), InvalidValue(Code.TEMPORAL, message)) for row in finer]
+    return ConvertedColumn(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
 
 
 def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:
-    """Milliseconds since the epoch, and the rows where that would lose something. A time without a zone is UTC."""
+    """Milliseconds since the epoch, and the rows that would lose precision. A time without a zone is UTC."""
     per = _PER_MILLISECOND[values.type.unit]
     numbers = values.view(pa.int64())
     if per <= 1:
@@ -200,7 +200,7 @@ def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:
 
 
 def _parsed(type_: ValueType, cells: pa.Array) -> pa.Array:
-    """Cells as `column` takes them, when all are spelled as JSON would spell them."""
+    """Parse cells for `column`. Raises `NeedsExactParser` if a cell is not written as in JSON."""
     match type_:
         case Plain(Scalar.BOOL):
             _require(pa.array(is_in(cells, pa.array(["true", "false", None]))))
@@ -214,34 +214,34 @@ def _parsed(type_: ValueType, cells: pa.Array) -> pa.Array:
         case Plain() | EnumOf():
             return cells
         case ListOf() | VectorOf():
-            raise Unsure  # JSON inside a cell is read one by one
+            raise NeedsExactParser  # JSON inside a cell is read one by one
         case _:
             assert_never(type_)
 
 
 def _require(mask: pa.Array) -> None:
     if pc.all(mask).as_py() is False:
-        raise Unsure
+        raise NeedsExactParser
 
 
 # -- one by one
 
 
-def _one_by_one(property_: Property, values: Iterable[object], token: Callable[[object], object]) -> Converted:
+def _one_by_one(property_: Property, values: Iterable[object], token: Callable[[object], object]) -> ConvertedColumn:
     kept: list[object] = []
-    refused: list[tuple[int, Refused]] = []
+    refused: list[tuple[int, InvalidValue]] = []
     for row, value in enumerate(values):
         try:
             kept.append(stored(property_, None if value is None else token(value)))
-        except Refused as error:
+        except InvalidValue as error:
             kept.append(None)
             refused.append((row, error))
     type_ = arrow_type(property_.type)
-    return Converted(pa.array(kept, plain_type(type_)).cast(type_), refused)
+    return ConvertedColumn(pa.array(kept, plain_type(type_)).cast(type_), refused)
 
 
 def _from_python(value: object) -> object:
-    """A value of an Arrow column as a JSON record would hold it."""
+    """A value of an Arrow column as a JSON record has it."""
     match value:
         case bool() | str() | bytes() | None:
             return value
@@ -252,7 +252,7 @@ def _from_python(value: object) -> object:
         case list():
             return [_from_python(item) for item in value]
         case _:
-            raise Refused(Code.TYPE, f"a value of type {type(value).__name__} cannot be stored")
+            raise InvalidValue(Code.TYPE, f"a value of type {type(value).__name__} cannot be stored")
 
 
 def _from_cell(property_: Property, text: str) -> object:
@@ -268,7 +268,7 @@ def _from_cell(property_: Property, text: str) -> object:
                 return loads(text)
             except (ValueError, RecursionError) as error:
                 why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-                raise Refused(Code.JSON, f"property '{property_.name}' expects a JSON array in its cell: {why}") from error
+                raise InvalidValue(Code.JSON, f"property '{property_.name}' expects a JSON array in its cell: {why}") from error
         case _:
             assert_never(property_.type)
 

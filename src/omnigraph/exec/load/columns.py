@@ -1,7 +1,7 @@
 """Values as pyarrow reads them from JSON -> the columns of a table, whole columns at a time.
 
-What a file may say in two ways (a date as text or as a number) is read in the form it uses. Everything that is not plainly
-right raises `Unsure`: the exact parser then looks at the records one by one, and either reads them or says what is wrong.
+A date may be text or a number; it is read in the form that the file uses. Values that may be invalid raise `NeedsExactParser`. The
+exact parser then reads the records one by one and reports the problems.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _SECONDS_AND_Z: Final = len("2024-01-01T00:00:00Z")
 _DIGITS_OF_UNIT: Final = (("ms", 3), ("us", 6), ("ns", 9))
 
 
-class Unsure(Exception):
-    """These values are not plainly right."""
+class NeedsExactParser(Exception):
+    """The fast path cannot decide whether these values are valid."""
 
 
 class Form(StrEnum):
-    """How a file writes a date or a time."""
+    """The form of dates and times in a file."""
 
     TEXT = "text"
     NUMBER = "number"
 
 
 Forms = Mapping[str, Form]
-"""The forms that are not text, by property."""
+"""The forms by property. A missing property has the form TEXT."""
 
 
 def temporal_properties(entity: EntityType) -> tuple[str, ...]:
-    """The properties whose values a file may write in two forms."""
+    """The properties whose values may have two forms in a file."""
     return tuple(property_.name for property_ in entity.properties if _item(property_.type) in _TEMPORAL)
 
 
 def read_type(property_: Property, forms: Forms) -> pa.DataType:
-    """What pyarrow reads a property as, before `column` makes it the table's."""
+    """The type that pyarrow parses a property as. `column` converts it to the type of the table."""
     match property_.type:
         case Plain(scalar):
             return _read_scalar(scalar, forms.get(property_.name, Form.TEXT))
@@ -61,9 +61,9 @@ def read_type(property_: Property, forms: Forms) -> pa.DataType:
 
 
 def column(property_: Property, values: pa.Array) -> pa.Array:
-    """The column of a property from what was read as `read_type`, or `Unsure`."""
+    """Convert values of the type `read_type` to the column of a property. Raises `NeedsExactParser`."""
     if values.null_count and not property_.nullable:
-        raise Unsure
+        raise NeedsExactParser
     match property_.type:
         case Plain(scalar):
             return _scalars(scalar, values)
@@ -78,7 +78,7 @@ def column(property_: Property, values: pa.Array) -> pa.Array:
 
 
 def fixed_size(values: pa.Array, lists: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Lists that all have the right length, or are null, with their items `values` -> a column of vectors."""
+    """A column of vectors from `lists`, which all have the right length or are null, and their items `values`."""
     if not lists.null_count:
         return pa.FixedSizeListArray.from_arrays(values, type=type_)
     present = lists.is_valid().to_numpy(zero_copy_only=False)
@@ -102,7 +102,7 @@ def _read_scalar(scalar: Scalar, form: Form) -> pa.DataType:
         case Scalar.DATE | Scalar.DATETIME:
             return pa.string() if form is Form.TEXT else pa.int64()
         case Scalar.F32:
-            # Narrowed from the double, as a mutation does: one text never becomes two different 32-bit floats.
+            # Narrowed from the double, as in a mutation, so that one text always gives the same 32-bit float.
             return pa.float64()
         case Scalar.BLOB:
             return pa.string()
@@ -128,7 +128,7 @@ def _scalars(scalar: Scalar, values: pa.Array) -> pa.Array:
 
 def _finite(values: pa.Array) -> pa.Array:
     if pc.all(pc.is_finite(values)).as_py() is False:
-        raise Unsure
+        raise NeedsExactParser
     return values
 
 
@@ -136,32 +136,32 @@ def _dates(values: pa.Array) -> pa.Array:
     try:
         if pa.types.is_integer(values.type):
             return pc.cast(pc.cast(values, pa.int32()), pa.date32())
-        if pc.any(pc.starts_with(values, "0000")).as_py():  # the calendar of the language begins with year 1
-            raise Unsure
+        if pc.any(pc.starts_with(values, "0000")).as_py():  # the query language's calendar starts with year 1
+            raise NeedsExactParser
         return pc.cast(values, pa.date32())
     except pa.ArrowInvalid as error:
-        raise Unsure from error
+        raise NeedsExactParser from error
 
 
 def _datetimes(values: pa.Array) -> pa.Array:
     if pa.types.is_integer(values.type):
         return values.view(pa.date64())
     if pc.any(pc.starts_with(values, "0000")).as_py():
-        raise Unsure
+        raise NeedsExactParser
     zoned = pc.all(pc.ends_with(values, "Z")).as_py()
     shortest = pc.min(pc.binary_length(values)).as_py()
     if shortest is None:
         return pa.nulls(len(values), pa.date64())
-    # pyarrow reads more spellings than the language has (`T12:30Z`, `+0200`). With a Z only their length differs.
+    # pyarrow accepts more formats than the query language (`T12:30Z`, `+0200`). With a Z they differ only in length.
     if not (zoned and shortest >= _SECONDS_AND_Z):
         if not pc.all(pc.match_substring_regex(values, _DATETIME)).as_py():
-            raise Unsure
+            raise NeedsExactParser
         zoned = pc.all(pc.match_substring_regex(values, "(Z|[+-]..:..)$")).as_py()
     return _milliseconds(values, "UTC" if zoned else None)
 
 
 def _milliseconds(values: pa.Array, zone: str | None) -> pa.Array:
-    """Digits finer than a millisecond are cut off, which is a floor on the line of time."""
+    """Digits finer than a millisecond are cut off: the instant is rounded down."""
     for unit, digits in _DIGITS_OF_UNIT:
         try:
             instants = pc.cast(values, pa.timestamp(unit, zone)).view(pa.int64())
@@ -172,24 +172,24 @@ def _milliseconds(values: pa.Array, zone: str | None) -> pa.Array:
             return instants.view(pa.date64())
         floored = np.floor_divide(instants.fill_null(0).to_numpy(), per_millisecond)
         return pa.array(floored, mask=values.is_null().to_numpy(zero_copy_only=False)).view(pa.date64())
-    raise Unsure
+    raise NeedsExactParser
 
 
 def _blobs(values: pa.Array) -> pa.Array:
     if pa.types.is_large_binary(values.type):
         return values
     if pc.all(pc.starts_with(values, BASE64)).as_py() is False:
-        raise Unsure
+        raise NeedsExactParser
     try:
         # Arrow has no kernel for base64. The loop is over payloads, each decoded in one call.
         return pa.array([None if text is None else decode_base64(text) for text in values.to_pylist()], pa.large_binary())
     except ValueError as error:
-        raise Unsure from error
+        raise NeedsExactParser from error
 
 
 def _lists(item: Scalar, values: pa.Array) -> pa.Array:
     if values.flatten().null_count:
-        raise Unsure
+        raise NeedsExactParser
     type_ = arrow_type(ListOf(item))
     items = _scalars(item, values.values)
     validity, offsets = values.buffers()[:2]
@@ -202,5 +202,5 @@ def _vectors(dimension: int, values: pa.Array) -> pa.Array:
     items = values.flatten()
     right = pc.all(pc.equal(pc.list_value_length(values), dimension)).as_py()
     if items.null_count or right is False:
-        raise Unsure
+        raise NeedsExactParser
     return fixed_size(_finite(pc.cast(items, pa.float32())), values, arrow_type(VectorOf(dimension)))

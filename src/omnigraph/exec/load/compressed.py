@@ -1,6 +1,6 @@
-"""Compressed pieces -> the bytes in them, in bounded pieces; data that unfolds into far more than it is, is refused.
+"""Compressed pieces -> decompressed pieces of bounded size. Data that expands too much is refused.
 
-A few kilobytes of gzip or zstd may stand for gigabytes. Whoever sent them need not have meant it.
+A few kilobytes of gzip or zstd may expand to gigabytes, by accident or by intent.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import pyarrow as pa
 from omnigraph.errors import InvalidInput, Kind, ResourceLimitExceeded
 
 FREE_BYTES: Final = 64 << 20
-"""So much may come out of any input, however small."""
+"""Any input may expand to this many bytes, however small it is."""
 EXPANSION_LIMIT: Final = 200
-"""Past that, so many bytes may come out of each byte that went in. Text of records seldom passes 50; gzip can reach 1,032."""
+"""Beyond that, the maximum ratio of decompressed to compressed bytes. Records as text seldom exceed 50; gzip can reach 1,032."""
 EXPANSION_ENVIRONMENT: Final = "OMNIGRAPH_LOAD_EXPANSION"
 
 
 def decompressed(name: str, pieces: Iterator[bytes], codec: str, *, piece_bytes: int) -> Iterator[bytes]:
-    """The bytes in `pieces`. Raises `InvalidInput` for damaged data, `ResourceLimitExceeded` once too much came out."""
+    """Decompress `pieces`. Raises `InvalidInput` for damaged data and `ResourceLimitExceeded` if it expands too much."""
     most = _expansion()
-    source = Joined(pieces)
+    source = PieceFile(pieces)
     out = 0
     try:
         with pa.CompressedInputStream(pa.PythonFile(source, "r"), codec) as stream:
             while piece := stream.read(piece_bytes):
                 out += len(piece)
                 if out > (limit := max(FREE_BYTES, most * source.taken)):
-                    raise _unfolds(name, codec, source.taken, limit, out)
+                    raise _expansion_error(name, codec, source.taken, limit, out)
                 yield piece
     except (OSError, pa.ArrowException) as error:
-        message = f"{name}: the {codec} data is damaged or cut short ({error}); nothing was written"
+        message = f"{name}: the {codec} data is damaged or truncated ({error}); nothing was written"
         raise InvalidInput(Kind.VALIDATION, message, source=name) from error
 
 
-class Joined(io.RawIOBase):
-    """Pieces of any size as the file that a reader of bytes takes, and how many of them were taken."""
+class PieceFile(io.RawIOBase):
+    """A readable file over pieces of any size. `taken` counts the bytes read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.taken = 0
@@ -69,9 +69,9 @@ def _expansion() -> int:
     return int(written)
 
 
-def _unfolds(name: str, codec: str, taken: int, limit: int, actual: int) -> ResourceLimitExceeded:
+def _expansion_error(name: str, codec: str, taken: int, limit: int, actual: int) -> ResourceLimitExceeded:
     message = (
-        f"{name}: {taken} bytes of {codec} hold {actual} bytes and more; at most {limit} are read from them, so nothing was written. "
-        f"If that is meant, set {EXPANSION_ENVIRONMENT} to the bytes that may come out of each byte that goes in"
+        f"{name}: {taken} bytes of {codec} expand to at least {actual} bytes; the limit is {limit}. Nothing was written. "
+        f"If the data is trusted, set {EXPANSION_ENVIRONMENT} to the allowed ratio of decompressed to compressed bytes"
     )
     return ResourceLimitExceeded(Kind.RESOURCE_LIMIT, message, resource="decompressed_bytes", limit=limit, actual=actual, source=name)

@@ -1,8 +1,8 @@
-"""Data and a snapshot -> one change a table, everything checked: what a load hands to the write protocol.
+"""Data and a snapshot -> one checked change per table, for the write protocol.
 
-The input is read once, before any lock: rows are converted, checked one by one and written to files that nobody names. What depends on
-the other rows and on the branch (keys, uniqueness, endpoints, cardinality) is checked on each snapshot that the protocol asks about, so a
-load that was overtaken is checked again and not read again. Nothing lands if any record is bad.
+The input is read once, before any lock is taken: rows are converted, checked by value and written to unreferenced files. Rules that
+depend on other rows and on the branch (keys, uniqueness, endpoints, cardinality) are checked on each snapshot that the protocol passes.
+If another writer commits meanwhile, the load is checked again but not read again. If any record is invalid, nothing is committed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from omnigraph.exec.load.read import Data, read_batches, rereadable
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, Target, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
 from omnigraph.exec.validate.delta import CommittedTables, Delta
-from omnigraph.exec.validate.findings import Found, error, label
+from omnigraph.exec.validate.findings import Violation, error, label
 from omnigraph.exec.validate.integrity import check_integrity
 from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write.protocol import Files, Prepared, Request, Written, repeated, write
@@ -35,7 +35,7 @@ from omnigraph.store.refs import fresh_ref
 
 
 class Stage(StrEnum):
-    """Where a load is."""
+    """The stages of a load."""
 
     READ = "read"
     CHECK = "check"
@@ -43,7 +43,7 @@ class Stage(StrEnum):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a load is. `total_bytes` is None when the size of the input is not known."""
+    """The progress of a load. `total_bytes` is None if the size of the input is unknown."""
 
     stage: Stage
     rows: int
@@ -53,19 +53,19 @@ class Progress(msgspec.Struct, frozen=True):
 
 OnProgress = Callable[[Progress], None]
 Advance = Callable[[int, int | None, int], None]
-"""Told the bytes read so far, how many there are if that is known, and the rows so far."""
+"""Called with the bytes read so far, the total bytes if known, and the rows read so far."""
 
 
 class Intake(Protocol):
-    """Where the rows of a load come from, and who reads them: this process, or many."""
+    """The source of a load's rows, read by this process or by many."""
 
     @property
     def rereadable(self) -> bool:
-        """Can the same rows be read again?"""
+        """True if the same rows can be read again."""
         ...
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
-        """Read everything into `staging` and what is wrong with it into `report`. Rows that stand alone are checked here."""
+        """Read all rows into `staging` and all problems into `report`. Rules that need only the row itself are checked here."""
         ...
 
 
@@ -80,36 +80,36 @@ class LocalIntake(msgspec.Struct, frozen=True):
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         for batch in read_batches(self.data, catalog, report, check=check_values, progress=advance):
-            if not report.problems:  # once anything is wrong nothing will land: the rest is read for its problems alone
+            if not report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
                 staging.add(batch)
         staging.finish()
 
 
 def run_load(engine: Engine, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
-    """Land a load as one commit. It is read and checked before any lock is asked for; under the lock only what changed since counts.
+    """Run a load as one commit. It is read and checked before any lock is taken. Under the lock it is checked again if the branch moved.
 
-    `from_` makes the branch if it is not there: after everything was checked, so that a refused load leaves no branch behind. A process
-    that dies between the two leaves a branch that shows what `from_` showed.
+    `from_` creates the branch if it does not exist. This happens after all checks, so a refused load leaves no branch. A process that
+    dies after that leaves a branch with the content of `from_`.
     """
     manifest = engine.manifest
     if from_ is not None and read_branch(manifest.root.objects, request.branch) is None:
-        load.prepare(_as_if_made(manifest, request.branch, from_))
+        load.prepare(_preview_branch(manifest, request.branch, from_))
         create_branch(manifest, request.branch, from_=from_)
-    elif (first := repeated(manifest, request)) is not None:  # a retry of a load that had landed reads nothing
+    elif (first := repeated(manifest, request)) is not None:  # a retry of a committed load reads nothing
         return first
     load.prepare(manifest.snapshot(request.branch))
     return write(engine, request, load.prepare)
 
 
-def _as_if_made(manifest: Manifest, branch: BranchName, from_: BranchName) -> Snapshot:
-    """What the branch would show right after it was made: every table is another branch's, as it is for a branch of a fresh name."""
+def _preview_branch(manifest: Manifest, branch: BranchName, from_: BranchName) -> Snapshot:
+    """The snapshot of the branch right after its creation: it inherits every table."""
     base = manifest.snapshot(from_)
-    manifest.schema(base.state.head.schema, branch=from_)  # remembered by its hash: the branch itself cannot be asked yet
+    manifest.schema(base.state.head.schema, branch=from_)  # cached by its hash: the branch itself does not exist yet
     return Snapshot(msgspec.structs.replace(base.branch, name=check_name(branch), native=fresh_ref(branch)), base.version, base.state)
 
 
 class Load:
-    """One load under way. `prepare` may be called for several snapshots; the input is read for the first one."""
+    """The state of one load. `prepare` may be called for several snapshots; the input is read for the first one."""
 
     def __init__(
         self,
@@ -135,23 +135,23 @@ class Load:
         self._prepared: tuple[CommitId, Prepared] | None = None
 
     def prepare(self, snapshot: Snapshot) -> Prepared:
-        """The changes that bring these rows to this snapshot, or the refusal that names what is wrong with them."""
+        """The changes that add these rows to this snapshot. Raises an error that lists the problems of the rows."""
         if self._prepared is not None and self._prepared[0] == snapshot.commit:  # a commit never changes
             return self._prepared[1]
         try:
             staging = self._read(snapshot)
-            self._tell(Stage.CHECK)
+            self._report_progress(Stage.CHECK)
             self._check(staging, snapshot)
         except BaseException:
             self.discard()
             raise
-        self._tell(Stage.COMMIT)
+        self._report_progress(Stage.COMMIT)
         prepared = Prepared(dict(self._changes(staging)), counts=_counts(staging), commits_empty=True)
         self._prepared = snapshot.commit, prepared
         return prepared
 
     def discard(self) -> None:
-        """Remove what was written: nothing of it will be named by a commit."""
+        """Delete the written files: no commit will reference them."""
         if self._staging is not None:
             self._staging.discard()
             self._staging = None
@@ -174,8 +174,8 @@ class Load:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
             if not self._intake.rereadable:
-                changed = "the schema was changed while this was loaded, and the input can be read only once; nothing was written"
-                raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}, try again", branch=snapshot.branch.name)
+                changed = "the schema changed during the load, and the input can be read only once; nothing was written"
+                raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}; start the load again", branch=snapshot.branch.name)
         catalog, report = self._engine.catalog(snapshot), Report(self._report_errors)
         self._staging = Staging(self._engine.tables, partial(target_of, snapshot), write=self._write, key_bytes=self._key_bytes)
         self._intake.fill(self._staging, catalog, report, self._advance)
@@ -185,9 +185,9 @@ class Load:
 
     def _advance(self, read_bytes: int, total_bytes: int | None, rows: int) -> None:
         self._progress = Progress(Stage.READ, rows, read_bytes, total_bytes)
-        self._tell(Stage.READ)
+        self._report_progress(Stage.READ)
 
-    def _tell(self, stage: Stage) -> None:
+    def _report_progress(self, stage: Stage) -> None:
         if self._on_progress is not None:
             self._on_progress(msgspec.structs.replace(self._progress, stage=stage))
 
@@ -208,32 +208,32 @@ class Load:
         committed = CommittedTables(snapshot, self._engine.tables)
         findings = check_integrity(deltas, catalog, committed, budget_bytes=self._key_bytes, limit=self._report_errors)
         if findings:
-            raise error(_placed(findings.found, staging), more=findings.more)
+            raise error(_with_origins(findings.found, staging), more=findings.more)
 
-    # -- what to do
+    # -- changes
 
     def _changes(self, staging: Staging) -> Iterator[tuple[TableId, Files]]:
         whole = self._mode is LoadMode.OVERWRITE
         for staged in staging.types.values():
-            if staged.shelf is not None and (whole or staged.rows):  # a table without rows adds none, and forks none
+            if staged.shelf is not None and (whole or staged.rows):  # a type without rows needs no change and no fork
                 replaced = self._replaced(staged) if self._mode is LoadMode.MERGE else None
                 files, native = tuple(staged.shelf.fragments), staged.shelf.native
                 limit_bytes = min(self._key_bytes, LIMIT_BYTES)
                 yield staged.target.row.id, Files(files, replaced=replaced, whole=whole, native=native, limit_bytes=limit_bytes)
 
     def _replaced(self, staged: StagedType) -> StagedType | None:
-        """The rows whose ids go when these come; none when the table is empty, or no id of ours can be there."""
+        """The rows whose ids are replaced. None if the table is empty or all ids are new."""
         return None if staged.minted or not staged.target.row.rows else staged
 
 
 def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:
-    """The types in the order of the schema: what is wrong is told alike, in whatever order the rows were found."""
+    """The types in the order of the schema, so that the report does not depend on the order of the rows."""
     places = {entity.id: place for place, entity in enumerate((*catalog.nodes, *catalog.edges))}
     return sorted(staging.types.values(), key=lambda staged: places[staged.entity.id])
 
 
-def _placed(found: Sequence[Found], staging: Staging) -> list[Problem]:
-    """Findings with the sources and lines of their records. Each type is asked once: the answer may be far away."""
+def _with_origins(found: Sequence[Violation], staging: Staging) -> list[Problem]:
+    """Problems with the sources and lines of their records. Each type is asked once, because the answer may be remote."""
     origins: dict[tuple[str, int], Origin] = {}
     for staged in staging.types.values():
         type_ = label(staged.entity)

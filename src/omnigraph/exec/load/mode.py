@@ -1,4 +1,4 @@
-"""The ways in which a load meets rows that are there."""
+"""The modes of a load."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class LoadMode(StrEnum):
-    """What becomes of rows whose ids are there already."""
+    """How a load treats rows whose ids already exist."""
 
     APPEND = "append"
-    """An id that is there is a conflict."""
+    """An existing id is a conflict."""
     MERGE = "merge"
-    """The new row replaces the old one, whole."""
+    """The new row replaces the whole old row."""
     OVERWRITE = "overwrite"
-    """Every type that appears is replaced by exactly these rows."""
+    """The new rows replace all rows of every type in the input."""

@@ -1,9 +1,9 @@
-"""A block of NDJSON lines -> pieces of typed rows, read by pyarrow whole types at a time.
+"""A block of NDJSON lines -> pieces of typed rows, parsed by pyarrow, all lines of a type at once.
 
-The lines of a type are one text for pyarrow's parser with that type's schema. pyarrow is laxer than the language in places,
-all of which are closed here, in `sorting` or in `columns`: it takes several objects on a line, NaN and Infinity, invalid
-UTF-8 and a byte order mark, and it cannot tell a null from nothing. What is not plainly right is cut into parts until the
-lines to blame are few; the exact parser reads those.
+The lines of a type are passed to pyarrow's parser as one text with the schema of the type. pyarrow accepts more than a load does:
+several objects on a line, NaN and Infinity, invalid UTF-8 and a byte order mark; and it does not distinguish null from a missing
+value. These cases are caught here, in `sorting` or in `columns`. Lines that may be invalid are split into parts until few are left,
+which the exact parser reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.json as pj
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.load.blocks import Block, long_lines
-from omnigraph.exec.load.columns import Form, Forms, Unsure, column, read_type, temporal_properties
+from omnigraph.exec.load.columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
 from omnigraph.exec.load.pieces import Piece, joined, piece_schema
 from omnigraph.exec.load.sorting import Group, Places, Shape, Sorter
 from omnigraph.exec.load.strict import parse_exactly, written_as_numbers
@@ -29,12 +29,12 @@ from omnigraph.ids import TypeId
 from omnigraph.store.arrays import whole
 
 _EXACT_LINES: Final = 64
-"""So few lines are not parted again: the exact parser is as quick with them."""
+"""Up to this many lines are not split again: the exact parser is as fast."""
 _PARTS: Final = 8
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """The rows of a block, one piece per type, what is wrong with the other lines, and how many were read exactly."""
+    """The rows of a block, one piece per type, the problems of the other lines, and the number of lines the exact parser read."""
 
     pieces: list[Piece]
     problems: list[Problem]
@@ -42,7 +42,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """What is learnt from block to block: how lines of a type begin, and how its dates are written. Only speed depends on it."""
+    """A parser of blocks. It learns from each block how lines of a type start and how dates are written. This affects only speed."""
 
     def __init__(self, catalog: Catalog, *, most: int) -> None:
         self._catalog = catalog
@@ -51,10 +51,10 @@ class Reader:
         self._forms: dict[TypeId, Forms] = {}
 
     def parse(self, block: Block) -> Parsed:
-        """The rows of a block, and its problems in the order of the lines."""
+        """The rows of a block, and its problems in line order."""
         try:
             lines = self._sorter.sort(block)
-        except Unsure:  # somewhere it is not UTF-8
+        except NeedsExactParser:  # the block is not valid UTF-8
             return self._exactly(block, np.arange(len(block.ends)), [])
         pieces: list[Piece] = []
         unread = [lines.odd]
@@ -74,7 +74,7 @@ class Reader:
         return Parsed(joined([*pieces, *exact.pieces]), problems, len(places))
 
     def _read(self, group: Group) -> Iterator[tuple[int, int, pa.Table | None]]:
-        """Runs of lines (first, how many) in order, with their rows, or with None where the exact parser must look."""
+        """Runs of lines (first, count) with their rows, or with None if the exact parser must read them."""
         todo = [(0, len(group.texts))]
         while todo:
             first, count = todo.pop()
@@ -86,7 +86,7 @@ class Reader:
                 todo.extend((at, min(size, first + count - at)) for at in reversed(range(first, first + count, size)))
 
     def _attempt(self, group: Group, texts: pa.Array) -> pa.Table | None:
-        """The rows of some lines of a group, with dates in the form seen last, or in that of the first line."""
+        """The rows of some lines of a group. Dates are tried in the form seen last, then in the form of the first line."""
         entity = group.entity
         forms = self._forms.get(entity.id, {})
         if (rows := self._rows(group, texts, forms)) is not None or not (names := temporal_properties(entity)):
@@ -104,13 +104,13 @@ class Reader:
             if record.num_rows != len(texts) or not self._is_of(group, record):
                 return None
             columns = _identity(group, record) | _properties(group, record, texts)
-        except Unsure:
+        except NeedsExactParser:
             return None
         schema = piece_schema(group.entity)
         return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 
     def _is_of(self, group: Group, record: pa.Table) -> bool:
-        """Whether every line says the type for which it was taken. A line that was cut down did say it."""
+        """True if every line names the type of its group. Trimmed lines were matched by their type already."""
         if group.shape is not Shape.WHOLE:
             return True
         edge = isinstance(group.entity, EdgeType)
@@ -120,7 +120,7 @@ class Reader:
 
 
 def _schema(entity: EntityType, shape: Shape, forms: Forms) -> pa.Schema:
-    """What the parser shall find in each text; every name that is not here fails."""
+    """The schema that each text must have. The parser fails on any other member."""
     data = [pa.field(ID, pa.string()), *(pa.field(item.name, read_type(item, forms)) for item in entity.properties)]
     if shape is Shape.DATA:
         return pa.schema(data)
@@ -130,13 +130,13 @@ def _schema(entity: EntityType, shape: Shape, forms: Forms) -> pa.Schema:
 
 
 def _parse(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """One object after another. A name that the schema lacks, a name that comes twice and a value of another kind all fail."""
+    """Parse consecutive objects. An unknown member, a repeated member and a value of another type all fail."""
     read = pj.ReadOptions(use_threads=False, block_size=max(text.size, 1))
     parse = pj.ParseOptions(explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="error")
     try:
         return pj.read_json(pa.BufferReader(text), read_options=read, parse_options=parse)
     except pa.ArrowException as error:
-        raise Unsure from error
+        raise NeedsExactParser from error
 
 
 def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
@@ -144,25 +144,25 @@ def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
         return {}
     ends = {SOURCE: whole(record.column("from")), TARGET: whole(record.column("to"))}
     if any(end.null_count for end in ends.values()):
-        raise Unsure
+        raise NeedsExactParser
     return ends
 
 
 def _properties(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:
-    """The id that was given, and the columns of the properties."""
+    """The explicit ids and the columns of the properties."""
     if group.shape is Shape.DATA:
         fields = {name: whole(record.column(name)) for name in record.schema.names}
     else:
         data = whole(record.column("data"))
-        # Without data there is no `null` in the line, unless in a string; with `null` for data there is.
+        # A missing `data` is valid, but `"data": null` is not. Only the latter line contains `null`, unless a string does.
         if data.null_count and pc.any(pc.match_substring(texts.filter(data.is_null()), "null")).as_py():
-            raise Unsure
+            raise NeedsExactParser
         fields = dict(zip((field.name for field in data.type), data.flatten(), strict=True))
     return {ID: fields[ID]} | {item.name: column(item, fields[item.name]) for item in group.entity.properties}
 
 
 def _text(texts: pa.Array) -> pa.Buffer:
-    """The bytes of texts that lie one after the other, not copied."""
+    """The bytes of contiguous texts, without a copy."""
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)
     start, stop = int(ends[texts.offset]), int(ends[texts.offset + len(texts)])

@@ -1,7 +1,7 @@
-"""A file of lines -> parts of it that many readers take side by side: each line belongs to exactly one part, the one it ends in.
+"""A file of lines -> parts that many readers can read in parallel. Each line belongs to exactly one part, the one it ends in.
 
-Parts are cut where a reader of the whole file cuts its blocks, so that a part is read in the very blocks in which the whole file would
-be: what is wrong with it is found in the same order, and told in the same words and numbers.
+Parts are cut at the block boundaries of a reader of the whole file. So a part is read in the same blocks as the whole file, and its
+problems are reported in the same order, with the same messages and line numbers.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import msgspec
 from omnigraph.errors import InvalidInput, Kind, NotFound
 
 CHUNK_BYTES: Final = 16 << 20
-"""How much of a file is read at once: the lines that end in one chunk are one block."""
+"""How much of a file is read at once. The lines that end in one chunk form one block."""
 PART_BYTES: Final = 4 * CHUNK_BYTES
 _WHOLE: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff", b"PAR1", b"ARROW1")
-"""How files begin that say nothing from the middle: compressed, in UTF-16, or tables that are refused at once."""
+"""First bytes of files that cannot be read from the middle: compressed files, UTF-16 text, and table files, which are refused."""
 _STEP_BYTES: Final = 1 << 16
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The lines of a file whose newlines are at `start` or after, and before `end`; the last part has an unfinished last line too.
+    """The lines of a file whose newline is in `[start, end)`. The last part also has an unterminated last line.
 
-    `first_line` is the number of the first of them, if that is known; `name` is what the caller calls the file.
+    `first_line` is the number of the first line, if known. `name` is the caller's name of the file.
     """
 
     path: str
@@ -39,10 +39,10 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts_of(path: str, *, part_bytes: int = PART_BYTES) -> list[Part]:
-    """A file in parts of about that size. Compressed text can only be read from its beginning: it is one part."""
+    """Cut a file into parts of about `part_bytes`. A compressed file is one part, because it can only be read from the beginning."""
     found = existing_file(path)
     if not found.is_file():
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is no regular file: many readers cannot share it", path=path)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is not a regular file, so it cannot be read in parallel", path=path)
     place = str(found.absolute())
     with open_file(path) as file:
         size = file.seek(0, 2)
@@ -59,7 +59,7 @@ def parts_of(path: str, *, part_bytes: int = PART_BYTES) -> list[Part]:
 
 
 def blocks_of(part: Part) -> list[Part]:
-    """The blocks that a reader of the whole file would find in a part, or the one block that the part is inside of."""
+    """The blocks of a part as a reader of the whole file would cut them, or the one block that contains the part."""
     if not part.cuttable:
         return [part]
     first = part.start // CHUNK_BYTES * CHUNK_BYTES
@@ -69,27 +69,27 @@ def blocks_of(part: Part) -> list[Part]:
 
 
 def pieces_of(part: Part) -> list[Part]:
-    """A part cut into its blocks; one that is no longer than a block is left whole."""
+    """Cut a part into its blocks. A part no longer than a block is not cut."""
     return blocks_of(part) if part.end - part.start > CHUNK_BYTES else [part]
 
 
 def read_part(part: Part) -> Iterator[bytes]:
-    """The text of a part, in chunks that are cut where those of the whole file are."""
+    """The text of a part, in chunks with the same boundaries as those of the whole file."""
     with open_file(part.path, name=part.name) as file:
         begin = _after_newline(file, part.start, floor=0)
         stop = part.end if part.end >= part.size else _after_newline(file, part.end, floor=part.start)
-        at = begin if stop > part.start else stop  # else one line goes on through all of it
+        at = begin if stop > part.start else stop  # else the part is inside one line
         while at < stop:
             upto = min((at // CHUNK_BYTES + 1) * CHUNK_BYTES, stop)
             file.seek(at)
-            if not (text := file.read(upto - at)):  # the file is shorter than it was
+            if not (text := file.read(upto - at)):  # the file was truncated meanwhile
                 return
             yield text
             at += len(text)
 
 
 def count_lines(part: Part) -> int:
-    """How many lines end in a part, an unfinished last one aside: nothing comes after it."""
+    """The number of newlines in a part. An unterminated last line is not counted: no line follows it."""
     with open_file(part.path, name=part.name) as file:
         file.seek(part.start)
         lines, left = 0, part.end - part.start
@@ -100,20 +100,20 @@ def count_lines(part: Part) -> int:
 
 
 def existing_file(path: str, *, name: str | None = None) -> Path:
-    """The path of a file that is there, or a refusal that says what is."""
+    """The path of an existing file. Raises `InvalidInput` for a directory, `NotFound` for a missing file."""
     found, named = Path(path), name if name is not None else path
     if found.is_dir():
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{named}' is a folder; name the files to load one by one", path=named)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{named}' is a directory; give the files to load one by one", path=named)
     if not found.exists():
         raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{named}'", path=named)
     return found
 
 
 def open_file(path: str, *, name: str | None = None) -> BinaryIO:
-    """A file to read, or a refusal that says why it cannot be read."""
+    """Open a file to read. Raises `NotFound` or `InvalidInput` with the reason."""
     named = name if name is not None else path
     try:
-        return open(path, "rb")  # whoever asked closes it
+        return open(path, "rb")  # the caller closes it
     except FileNotFoundError as error:
         raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{named}'", path=named) from error
     except OSError as error:
@@ -121,7 +121,7 @@ def open_file(path: str, *, name: str | None = None) -> BinaryIO:
 
 
 def _after_newline(file: BinaryIO, before: int, *, floor: int) -> int:
-    """The position after the last newline before a position, or `floor` if there is none from there on."""
+    """The position after the last newline in `[floor, before)`, or `floor` if there is none."""
     at = before
     while at > floor:
         begin = max(at - _STEP_BYTES, floor)

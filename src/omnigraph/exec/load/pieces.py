@@ -1,4 +1,4 @@
-"""Rows of one type as they were read, before their ids are settled, and how pieces of one type become one."""
+"""Pieces of typed rows, as read and before ids are assigned -> one piece per type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnigraph.ids import TypeId
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Rows in the columns of their table, with their lines. `id` is what the record brought, null if nothing."""
+    """Rows in the columns of their table, with their line numbers. `id` is null if the record has no id."""
 
     entity: EntityType
     lines: npt.NDArray[np.int64]
@@ -23,13 +23,13 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def piece_schema(entity: EntityType) -> pa.Schema:
-    """The schema of a piece's rows: the table's, but an id may be missing."""
+    """The schema of a piece's rows: the schema of the table, but with a nullable id."""
     schema = table_schema(entity)
     return schema.set(schema.get_field_index(ID), pa.field(ID, pa.string()))
 
 
 def joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """One piece per type, its rows in the order of their lines; types in the order of their first piece."""
+    """Merge pieces into one per type, with rows in line order. Types are in the order of their first piece."""
     by_type: dict[TypeId, list[Piece]] = {}
     for piece in pieces:
         by_type.setdefault(piece.entity.id, []).append(piece)

@@ -1,4 +1,4 @@
-"""Input of any kind -> batches of typed rows that know where they came from, and a report of what is wrong."""
+"""Input of any kind -> batches of typed rows with their origins, and a report of problems."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from omnigraph.store.arrays import whole
 __all__ = ["Batch", "Data", "Progress", "Report", "read_batches", "rereadable"]
 
 Data: TypeAlias = Records | Mapping[str, Table]
-"""Records in the order of a file, or tables by the names of their types."""
+"""Records in the order of a file, or tables by type name."""
 Progress: TypeAlias = Callable[[int, int | None, int], None]
-"""Called with the bytes read so far, how many there are if that is known, and the rows so far. Tables have no count of bytes."""
+"""Called with the bytes read so far, the total bytes if known, and the rows read so far. Bytes of tables are not counted."""
 
 _WORKERS: Final = 2
 _AHEAD: Final = 3
-"""Blocks being parsed or waiting to be taken: what a load holds of its input at any time."""
+"""The number of blocks in memory: being parsed, or parsed and not consumed yet."""
 
 
 class Unit(StrEnum):
-    """What the places of a source are called."""
+    """The unit of positions in a source."""
 
     LINE = "line"
     RECORD = "record"
@@ -46,22 +46,22 @@ class Batch(msgspec.Struct, frozen=True):
 
     entity: EntityType
     rows: pa.Table
-    """In the columns of `table_schema(entity)`, ids included."""
+    """The columns of `table_schema(entity)`, ids included."""
     lines: pa.Array
-    """Where each row came from, from 1."""
+    """The line or record number of each row, from 1."""
     source: str
     minted: bool
-    """Every id was made here, so that none can be in the graph already."""
+    """Every id was minted here, so none can be in the graph already."""
     unit: Unit = Unit.LINE
 
-    def placed(self, problem: Problem, row: int | None) -> Problem:
-        """A problem of one of these rows, by its number from 0, with the place that the row came from."""
+    def with_place(self, problem: Problem, row: int | None) -> Problem:
+        """The problem of a row, given by its number from 0, with the row's source and line or record."""
         place = {} if row is None else {self.unit.value: self.lines[row].as_py()}
         return msgspec.structs.replace(problem, source=self.source, **place)
 
 
-class Found(Protocol):
-    """What a check says of one row, by its number from 0."""
+class RowProblem(Protocol):
+    """A problem that a check found in one row, given by its number from 0."""
 
     @property
     def row(self) -> int | None: ...
@@ -70,23 +70,23 @@ class Found(Protocol):
 
 
 class Findings(Protocol):
-    """What a check found, and how many more it did not put into words."""
+    """The problems that a check describes, and how many more it counted."""
 
     @property
-    def found(self) -> Sequence[Found]: ...
+    def found(self) -> Sequence[RowProblem]: ...
 
     @property
     def more(self) -> int: ...
 
 
 class Check(Protocol):
-    """Asked about the values of rows of one type; it puts the first `limit` problems in words and counts all."""
+    """Checks the values of rows of one type. It describes the first `limit` problems and counts all."""
 
     def __call__(self, entity: EntityType, rows: pa.Table, /, *, limit: int) -> Findings: ...
 
 
-class _Read(msgspec.Struct, frozen=True):
-    """What came of one block or slice."""
+class _ReadResult(msgspec.Struct, frozen=True):
+    """The result of reading one block or slice."""
 
     batches: list[Batch]
     problems: list[Problem]
@@ -98,14 +98,14 @@ class _Read(msgspec.Struct, frozen=True):
 def read_batches(
     data: Data, catalog: Catalog, report: Report, *, check: Check | None = None, progress: Progress | None = None
 ) -> Iterator[Batch]:
-    """The rows of `data` that can be read, batch by batch; what cannot goes to the report, and a full report ends the reading.
+    """The valid rows of `data`, batch by batch. Problems are added to the report; reading ends when the report is full.
 
-    `check` is asked about the values of every batch; rows that it refuses stay in the batch. Raises `NotFound` or
-    `InvalidInput` for input that cannot be read at all.
+    `check` checks the values of every batch. Rows that it refuses stay in the batch. Raises `NotFound` or `InvalidInput` for input
+    that cannot be read at all.
     """
     read = _from_tables if isinstance(data, Mapping) else _from_stream
     rows = 0
-    for part in read(data, catalog, report.limit, check):  # type: ignore[arg-type]  # each takes the kind it was chosen for
+    for part in read(data, catalog, report.limit, check):  # type: ignore[arg-type]  # each reader gets the kind of data it was chosen for
         report.add(part.problems)
         report.more += part.more
         rows += sum(batch.rows.num_rows for batch in part.batches)
@@ -116,20 +116,20 @@ def read_batches(
             return
 
 
-def _from_tables(tables: Mapping[str, Table], catalog: Catalog, most: int, check: Check | None) -> Iterator[_Read]:
+def _from_tables(tables: Mapping[str, Table], catalog: Catalog, most: int, check: Check | None) -> Iterator[_ReadResult]:
     for part in read_tables(tables, catalog, most=most):
         pieces = [] if part.piece is None else [part.piece]
-        read = _finished(pieces, part.problems, part.source, Unit.RECORD, check, most)
+        read = _make_batches(pieces, part.problems, part.source, Unit.RECORD, check, most)
         yield msgspec.structs.replace(read, more=read.more + part.more)
 
 
-def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None) -> Iterator[_Read]:
-    """Blocks are parsed on a few threads and come out in their order; pyarrow leaves the interpreter while it works."""
+def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None) -> Iterator[_ReadResult]:
+    """Parse blocks on a few threads and return them in order. pyarrow releases the GIL while it parses."""
     stream = open_stream(data)
     reader = Reader(catalog, most=most)
-    waiting: deque[Future[_Read]] = deque()
+    waiting: deque[Future[_ReadResult]] = deque()
 
-    def taken() -> _Read:
+    def next_result() -> _ReadResult:
         return msgspec.structs.replace(waiting.popleft().result(), position=stream.position, total_bytes=stream.total_bytes)
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph-read") as pool:
@@ -137,31 +137,33 @@ def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None
             for block in blocks(stream.chunks(), first_line=stream.first_line, begins=stream.begins):
                 waiting.append(pool.submit(_read_block, block, reader, stream, check, most))
                 if len(waiting) >= _AHEAD:
-                    yield taken()
+                    yield next_result()
             while waiting:
-                yield taken()
+                yield next_result()
         finally:
             for future in waiting:
                 future.cancel()
 
 
-def _read_block(block: Block | Problem, reader: Reader, stream: Stream, check: Check | None, most: int) -> _Read:
+def _read_block(block: Block | Problem, reader: Reader, stream: Stream, check: Check | None, most: int) -> _ReadResult:
     unit = Unit.RECORD if stream.counts_records else Unit.LINE
     if isinstance(block, Problem):
-        return _Read([], [_named(block, stream.name, unit)])
+        return _ReadResult([], [_with_source(block, stream.name, unit)])
     parsed = reader.parse(block)
-    return _finished(parsed.pieces, [_named(problem, stream.name, unit) for problem in parsed.problems], stream.name, unit, check, most)
+    return _make_batches(
+        parsed.pieces, [_with_source(problem, stream.name, unit) for problem in parsed.problems], stream.name, unit, check, most
+    )
 
 
-def _named(problem: Problem, source: str, unit: Unit) -> Problem:
-    """A problem of a line as the caller knows the place: who gave records never saw the lines they were made into."""
+def _with_source(problem: Problem, source: str, unit: Unit) -> Problem:
+    """The problem with its source. For records, the line becomes a record number: the caller never saw the encoded lines."""
     if unit is Unit.RECORD:
         return msgspec.structs.replace(problem, source=source, record=problem.line, line=None, column=None)
     return msgspec.structs.replace(problem, source=source)
 
 
-def _finished(pieces: list[Piece], problems: list[Problem], source: str, unit: Unit, check: Check | None, most: int) -> _Read:
-    """Pieces as batches, with the problems that show only now: ids, and what the check finds."""
+def _make_batches(pieces: list[Piece], problems: list[Problem], source: str, unit: Unit, check: Check | None, most: int) -> _ReadResult:
+    """Convert pieces to batches, and add the problems of ids and of the check."""
     batches, found, more = [], list(problems), 0
     for piece in pieces:
         batch, wrong = _batch(piece, source, unit)
@@ -170,14 +172,14 @@ def _finished(pieces: list[Piece], problems: list[Problem], source: str, unit: U
         more += max(len(wrong) - most, 0)
         if check is not None:
             findings = check(batch.entity, batch.rows, limit=most)
-            found += [batch.placed(one.problem(), one.row) for one in findings.found]
+            found += [batch.with_place(one.problem(), one.row) for one in findings.found]
             more += findings.more
     found.sort(key=lambda problem: problem.line or problem.record or 0)
-    return _Read(batches, found, more)
+    return _ReadResult(batches, found, more)
 
 
 def _batch(piece: Piece, source: str, unit: Unit) -> tuple[Batch, pa.Array]:
-    """The batch of a piece, and the rows whose record said another id than its key does."""
+    """The batch of a piece, and the rows whose explicit id differs from the id of their key."""
     given = piece.rows.column(ID)
     identified = identify(piece.entity, whole(given), piece.rows)
     rows = pa.Table.from_arrays([identified.ids, *piece.rows.columns[1:]], schema=table_schema(piece.entity))
@@ -187,4 +189,4 @@ def _batch(piece: Piece, source: str, unit: Unit) -> tuple[Batch, pa.Array]:
 def _wrong_id(batch: Batch, piece: Piece, row: int) -> Problem:
     entity, given, derived = batch.entity, piece.rows.column(ID)[row].as_py(), batch.rows.column(ID)[row].as_py()
     message = f"{entity.kind} '{entity.name}' explicit id '{given}' does not match its canonical @key id '{derived}'"
-    return batch.placed(Problem(Code.ID, message, f"{entity.kind}:{entity.name}", ID, given), row)
+    return batch.with_place(Problem(Code.ID, message, f"{entity.kind}:{entity.name}", ID, given), row)

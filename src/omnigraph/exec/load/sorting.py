@@ -1,7 +1,7 @@
-"""A block of lines -> the lines of each type, told apart by how they begin and without parsing them.
+"""A block of lines -> the lines of each type, grouped by how they start, without parsing them.
 
-A line that begins as most do is cut down to what its type does not say already: a node to its data, an edge to what comes
-after its name. The text of the rest is left alone, so that one that is not right stays wrong.
+A line with a usual start is trimmed: a node to its data, an edge to the text after its type name. The remaining text is not changed,
+so that an invalid line stays invalid.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, Block, too_long
-from omnigraph.exec.load.columns import Unsure
+from omnigraph.exec.load.columns import NeedsExactParser
 from omnigraph.exec.load.strict import STRUCTURE_LIMIT, structural
 
 Places: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of lines in their block, from 0, ascending."""
+"""Numbers of lines in a block, from 0, ascending."""
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-_PREFIX_BYTES: Final = 256  # of a line, in which its type is usually said
+_PREFIX_BYTES: Final = 256  # of a line; the type is usually named in them
 _HEAD: Final = r'^(?P<head>\{\s*(?:"type"\s*:\s*"(?P<node>[^"\\]*)"(?:\s*,\s*"data"\s*:\s*\{)?|"edge"\s*:\s*"(?P<edge>[^"\\]*)"(?:\s*,)?))'
 _ANYWHERE: Final = r'(?P<head>"type"\s*:\s*"(?P<node>[^"\\]*)"|"edge"\s*:\s*"(?P<edge>[^"\\]*)")'
-_MOST_HEADS: Final = 32  # beyond which trying one after the other is slower than the regular expression
-_MOST_SPELLINGS: Final = 1024  # in one block: each costs a pass over its lines. Whoever writes more waits for the exact parser
-_SAMPLE: Final = 64  # lines that stand for the others when new heads are learnt: the regular expression is slow for all of them
+_MOST_HEADS: Final = 32  # beyond this, trying each head is slower than the regular expression
+_MOST_SPELLINGS: Final = 1024  # per block: each costs a pass over its lines. Lines beyond this go to the exact parser
+_SAMPLE: Final = 64  # lines from which new heads are learnt: the regular expression is too slow for all lines
 _UNKNOWN: Final = -1
 _OPEN, _CLOSE, _RETURN, _SPACE = b"{}\r "
 
 
 class Shape(StrEnum):
-    """What of its line a group hands to the parser."""
+    """The part of a line that is passed to the parser."""
 
     WHOLE = "whole"
     REST = "rest"
-    """An edge without its name: `{"from": .., "to": .., "data": ..}`."""
+    """An edge without its type name: `{"from": .., "to": .., "data": ..}`."""
     DATA = "data"
     """The data of a node."""
 
 
 class Head(NamedTuple):
-    """How lines of a type begin. The parser gets what follows, from the last character of the head on.
+    """The start of lines of a type. The parser gets the text from the last character of the head on.
 
-    The longest head comes first in what is known: a head without data is the beginning of one with it.
+    Known heads are ordered by length, longest first, because a head without data is a prefix of one with data.
     """
 
     entity: EntityType
@@ -58,7 +58,7 @@ class Head(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Lines of one type, as far as one can tell without parsing, and their texts one after the other."""
+    """Lines that appear to be of one type, and their contiguous texts. Parsing confirms the type."""
 
     entity: EntityType
     shape: Shape
@@ -66,22 +66,22 @@ class Group(NamedTuple):
     texts: pa.Array
 
 
-class Sorted(msgspec.Struct, frozen=True):
-    """The groups of a block, and the lines nobody could place. Those that are too long are in neither."""
+class SortedLines(msgspec.Struct, frozen=True):
+    """The groups of a block, and the lines without a group. Lines that are too long are in neither."""
 
     groups: list[Group]
     odd: Places
 
 
 class Sorter:
-    """Knows the heads seen so far. Nothing but speed depends on them."""
+    """Groups lines by type. It learns heads from the lines it sees, which affects only speed."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._heads: Mapping[str, Head] = {}
 
-    def sort(self, block: Block) -> Sorted:
-        """Raises `Unsure` if the block is not UTF-8."""
+    def sort(self, block: Block) -> SortedLines:
+        """Group the lines of a block. Raises `NeedsExactParser` if the block is not UTF-8."""
         lines = _lines(block)
         last = _last(np.frombuffer(block.text, np.uint8), block.ends)
         usual, odd = _usual(block, last)
@@ -96,17 +96,17 @@ class Sorter:
             self._learn(new)
             found += [(head, places) for _, head, places in new]
         if len(left):
-            new, left = self._told(_spans(block.text, block.starts[left], block.ends[left]), _ANYWHERE, left)
-            # It may be a property's value that looks like a type. Reading the lines will tell.
+            new, left = self._match(_spans(block.text, block.starts[left], block.ends[left]), _ANYWHERE, left)
+            # The match may be inside a property's value. Parsing the whole line decides.
             found += [(Head(head.entity, Shape.WHOLE, 0), places) for _, head, places in new]
-        return Sorted(_groups(block, last, found), np.concatenate((odd, left)))
+        return SortedLines(_groups(block, last, found), np.concatenate((odd, left)))
 
     def _by_pattern(self, block: Block, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
         starts = block.starts[places]
-        return self._told(_spans(block.text, starts, np.minimum(starts + _PREFIX_BYTES, block.ends[places])), _HEAD, places)
+        return self._match(_spans(block.text, starts, np.minimum(starts + _PREFIX_BYTES, block.ends[places])), _HEAD, places)
 
-    def _told(self, texts: pa.Array, pattern: str, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
-        """Lines by what the pattern finds in them, and the lines in which it finds no type of the catalog."""
+    def _match(self, texts: pa.Array, pattern: str, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
+        """Lines by the head that the pattern finds, and the lines without a type of the catalog."""
         parts = pc.extract_regex(texts, pattern)
         said = pc.if_else(parts.is_valid(), parts.field("head"), None).dictionary_encode()
         codes = np.asarray(pc.fill_null(said.indices, _UNKNOWN))
@@ -128,17 +128,17 @@ class Sorter:
 
     def _learn(self, found: list[tuple[str, Head, Places]]) -> None:
         heads = {**self._heads, **{text: head for text, head, _ in found}}
-        # Replaced whole, since other threads read it.
+        # Replaced as a whole, because other threads read it.
         self._heads = dict(sorted(heads.items(), key=lambda item: -len(item[0])))
 
 
 def _by_heads(lines: pa.Array, places: Places, heads: Mapping[str, Head]) -> tuple[list[tuple[Head, Places]], Places]:
-    """Lines by how they begin, and those that begin in no way that is known."""
+    """Lines by known head, and the lines without a known head."""
     found: list[tuple[Head, Places]] = []
     if not len(places) or len(heads) > _MOST_HEADS:
         return found, places
     first = lines[int(places[0])].as_py()
-    # Lines of one kind mostly stand together, so the head of the first line is likely to be that of all.
+    # Lines of one type are usually contiguous, so the head of the first line is tried first.
     for text in sorted(heads, key=lambda text: not first.startswith(text)):
         matched = np.asarray(pc.starts_with(lines, text))
         if len(places) < len(lines):
@@ -160,7 +160,7 @@ def _head(entity: EntityType, text: str) -> Head:
 
 
 def _lines(block: Block) -> pa.Array:
-    """The lines as strings over the block's own bytes."""
+    """The lines as strings that share the bytes of the block."""
     offsets = np.zeros(len(block.ends) + 1, np.int32)
     offsets[1:] = block.ends
     try:
@@ -168,13 +168,13 @@ def _lines(block: Block) -> pa.Array:
             pa.string()
         )
     except pa.ArrowInvalid as error:
-        raise Unsure from error
+        raise NeedsExactParser from error
 
 
 def _spans(text: bytes | Bytes, begins: Places, ends: Places) -> pa.Array:
-    """Stretches of a text, in order and apart from each other, as strings one after the other.
+    """Disjoint, ordered ranges of a text as contiguous strings.
 
-    A stretch may be cut inside a character, so nothing checks them: they are compared and parsed, never handed out.
+    A range may be cut inside a character, so the strings are not validated. They are only compared and parsed here, never returned.
     """
     offsets = np.empty(2 * len(begins), np.int32)
     offsets[0::2], offsets[1::2] = begins, ends
@@ -183,10 +183,10 @@ def _spans(text: bytes | Bytes, begins: Places, ends: Places) -> pa.Array:
 
 
 def _usual(block: Block, last: Places) -> tuple[Places, Places]:
-    """The lines that go from `{` to `}`, and the others.
+    """The lines that start with `{` and end with `}`, and the others.
 
-    Such lines end where their object ends, or pyarrow fails: after a `}` that closes less than the line, a `{` cannot follow.
-    So when it finds as many objects as there are lines, each line is one object.
+    Such a line ends where its object ends, or pyarrow fails: after a `}` that closes only an inner object, no `{` can follow.
+    So if pyarrow finds as many objects as there are lines, each line is one object.
     """
     text = np.frombuffer(block.text, np.uint8)
     whole = (text[block.starts] == _OPEN) & (text[last] == _CLOSE)
@@ -199,20 +199,20 @@ def _usual(block: Block, last: Places) -> tuple[Places, Places]:
 
 
 def _last(text: Bytes, ends: Places) -> Places:
-    """Where the last character of each line is, its end aside: before the newline, and before a return if there is one."""
+    """The position of the last character of each line, before the newline and an optional carriage return."""
     last = np.maximum(ends - 2, 0)
     returned = text[last] == _RETURN
     return np.maximum(last - returned, 0) if returned.any() else last
 
 
 def _groups(block: Block, last: Places, found: list[tuple[Head, Places]]) -> list[Group]:
-    """Cut the lines down to what the parser shall see. The characters that join the cut are changed in a copy of the block."""
+    """Trim the lines to the text for the parser. Characters at the cuts are changed in a copy of the block."""
     text = np.array(np.frombuffer(block.text, np.uint8))
     groups: list[Group] = []
     for head, places in found:
         kept = places
         if head.shape is Shape.DATA:
-            # The data ends one brace before its line does; a line that ends otherwise is left whole.
+            # The data ends one brace before the line does. A line that ends otherwise is not trimmed.
             closed = text[last[places] - 1] == _CLOSE
             kept, others = places[closed], places[~closed]
             text[last[kept]] = _SPACE

@@ -1,4 +1,4 @@
-"""Whatever a caller loads from -> one stream of bytes with a name, decompressed, and what is known of its length."""
+"""A path, file, bytes, lines or records -> one decompressed stream of bytes with a name, and its length if known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Records: TypeAlias = (
     | Iterable[bytes]
     | Iterable[Mapping[str, object]]
 )
-"""Records in the order of a file. A `str` is a path; text itself is given as bytes or as an iterable of lines."""
+"""Records in the order of a file. A `str` is a path; text is passed as bytes or as an iterable of lines."""
 
 _RECORDS_PER_CHUNK: Final = 4096
 _COMPRESSION: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -39,7 +39,7 @@ _ONE_TYPE: Final = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 
 
 class Stream:
-    """Bytes of one source, read once. `position` and `total_bytes` count what lies on disk, before decompression."""
+    """Bytes of one source, read once. `position` and `total_bytes` count bytes before decompression."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class Stream:
         self.name = name
         self.first_line = 1 if part is None else part.first_line
         self.begins: Final = part is None or part.start == 0
-        """What stands here may say what the whole is: that it is compressed, or in UTF-16."""
+        """The stream starts at the beginning of the file, so the first bytes may identify compression or UTF-16."""
         self._cut: Final = part is not None
         self.total_bytes = total_bytes
         self.counts_records = counts_records
-        """A line of the stream is a record of the caller, who never saw the line."""
+        """Each line of the stream encodes one record of the caller. Problems name the record, not the line."""
         self.position = 0
         self._pieces = pieces
 
     def chunks(self) -> Iterator[bytes]:
-        """The text in chunks of any size. Compressed bytes raise what `decompressed` raises."""
-        pieces = self._counted() if self._cut else _evened(self._counted())
+        """The text in chunks of any size. Raises the errors of `decompressed` for compressed input."""
+        pieces = self._counted() if self._cut else _rechunk(self._counted())
         if not self.begins:
             return pieces
         first = next(pieces, b"")
@@ -79,7 +79,7 @@ class Stream:
 
 
 def open_stream(data: Records) -> Stream:
-    """The bytes behind `data`. Raises `NotFound` or `InvalidInput` for what cannot be read at all."""
+    """Open `data` as a stream. Raises `NotFound` or `InvalidInput` if it cannot be read at all."""
     if isinstance(data, str | os.PathLike):
         return _open_path(os.fspath(data))
     if isinstance(data, Part):
@@ -97,7 +97,7 @@ def open_stream(data: Records) -> Stream:
 
 
 def rereadable(data: object) -> bool:
-    """Whether the same rows can be read from `data` again. Files that are open and iterators are used up by one reading."""
+    """True if the same rows can be read from `data` again. Open files and iterators can be read only once."""
     if isinstance(data, str | os.PathLike | Part | TablePart | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
         return True
     if isinstance(data, Mapping):
@@ -123,7 +123,7 @@ def _read(read: Callable[[int], bytes | str]) -> Iterator[bytes]:
 
 
 def _encoded(piece: bytes | str) -> bytes:
-    # A lone surrogate has no UTF-8 form. Written like this it is refused with its line and column, as in a file.
+    # A lone surrogate has no UTF-8 form. Encoded like this it is refused with its line and column, as in a file.
     return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
 
 
@@ -132,8 +132,8 @@ def _sliced(whole: bytes) -> Iterator[bytes]:
         yield whole[start : start + CHUNK_BYTES]
 
 
-def _evened(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in chunks of one size, whatever the caller's pieces were: a block costs the same whether it holds little or much."""
+def _rechunk(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks of one size. Every block has a fixed cost, so small pieces would be slow."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -158,7 +158,7 @@ def _open_items(items: Iterator[object]) -> Stream:
         case None:
             return Stream("<records>", iter(()))
         case Mapping():
-            return Stream("<records>", _dumped(rest), counts_records=True)
+            return Stream("<records>", _encode_records(rest), counts_records=True)
         case str():
             return Stream("<lines>", _lines(rest))
         case bytes() | bytearray() | memoryview():
@@ -169,11 +169,13 @@ def _open_items(items: Iterator[object]) -> Stream:
 
 
 def _mixed(item: object) -> InvalidInput:
-    return InvalidInput(Kind.INVALID_ARGUMENT, f"the input mixes kinds of items: a {type(item).__name__} came after others")
+    return InvalidInput(
+        Kind.INVALID_ARGUMENT, f"the input mixes kinds of items: it has a {type(item).__name__} after items of another type"
+    )
 
 
 def _as_bytes(items: Iterator[object]) -> Iterator[bytes]:
-    """Bytes are a stream, cut anywhere: its newlines alone say where lines end."""
+    """Chunks of a stream, cut anywhere. Only newlines end lines."""
     for item in items:
         if not isinstance(item, bytes | bytearray | memoryview):
             raise _mixed(item)
@@ -181,7 +183,7 @@ def _as_bytes(items: Iterator[object]) -> Iterator[bytes]:
 
 
 def _lines(items: Iterator[object]) -> Iterator[bytes]:
-    """Text is given line by line; a line that brings no newline gets one."""
+    """One line per item. A newline is added if it is missing."""
     for group in _grouped(items):
         lines = []
         for item in group:
@@ -191,8 +193,8 @@ def _lines(items: Iterator[object]) -> Iterator[bytes]:
         yield _encoded("".join(lines))
 
 
-def _dumped(items: Iterator[object]) -> Iterator[bytes]:
-    """Records as lines, so that they meet the same rules as a file. What JSON lacks takes the form a file would have."""
+def _encode_records(items: Iterator[object]) -> Iterator[bytes]:
+    """Encode records as JSON lines, so that the same rules apply as to a file. Types that JSON lacks get the form they have in a file."""
     encoder = json.JSONEncoder(default=_plain)
     number = 0
     for group in _grouped(items):
@@ -212,7 +214,7 @@ def _dumped(items: Iterator[object]) -> Iterator[bytes]:
 
 
 def _too_deep(encoder: json.JSONEncoder, record: Mapping[str, object]) -> str:
-    """What of a record is nested too deeply: a property, a member, or if none of them alone, the whole."""
+    """The name of the property or member that is nested too deeply, or "it" for the whole record."""
     data = record.get("data")
     for name, value in (*(data.items() if isinstance(data, Mapping) else ()), *record.items()):
         try:
@@ -239,7 +241,7 @@ def _plain(value: object) -> object:
         case tuple() | list():
             return list(value)
         case _:
-            raise TypeError(f"a value of type {type(value).__name__} has no form in a record")
+            raise TypeError(f"a value of type {type(value).__name__} cannot be encoded as JSON")
 
 
 def _grouped(items: Iterator[object]) -> Iterator[list[object]]:
@@ -256,5 +258,5 @@ def _grouped(items: Iterator[object]) -> Iterator[list[object]]:
 def _refuse_one_type(name: str, first: bytes) -> None:
     kind = next((kind for magic, kind in _ONE_TYPE.items() if first.startswith(magic)), None)
     if kind is not None:
-        message = f"{name} is a {kind} file, which holds the rows of one type: give a mapping of type names to files"
+        message = f"{name} is a {kind} file, which has the rows of one type; give a mapping of type names to files"
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, source=name)

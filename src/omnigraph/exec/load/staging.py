@@ -1,7 +1,7 @@
-"""Batches of a load -> data files beside the tables they are meant for, written as they come, and the columns that the checks will ask for.
+"""Batches of a load -> data files beside their tables, written as the batches arrive, and the key columns for the checks.
 
-Nothing here is visible to anybody. What is held in memory is bounded: rows wait in small buffers until they are written, and the key
-columns stay in memory up to a budget; past it they are read back from the files.
+The files are not visible to readers. Memory is bounded: rows wait in small buffers until they are written, and key columns stay in
+memory up to a budget. Beyond it they are read back from the files.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
 
 FLUSH_BYTES: Final = 64 << 20
-"""How many bytes of one type wait until they are written as one file."""
+"""How many bytes of one type are buffered before they are written as one file."""
 HELD_BYTES: Final = 192 << 20
-"""How many bytes of all types wait at once."""
+"""How many bytes of all types are buffered at once."""
 KEY_BYTES: Final = 512 << 20
-"""How many bytes of key columns stay in memory; past it they are read back."""
+"""How many bytes of key columns stay in memory. Beyond it they are read back from the files."""
 
 
 class Origin(NamedTuple):
-    """Where one row came from, from 1; one of the two is known."""
+    """The source of one row, and its line or its record number, from 1. One of the two is known."""
 
     source: str
     line: int | None
@@ -40,15 +40,15 @@ class Origin(NamedTuple):
 
 
 class Places(Protocol):
-    """Where the rows of one type came from."""
+    """The origins of the rows of one type."""
 
     def of(self, rows: Sequence[int]) -> list[Origin]:
-        """The places of some rows, by their numbers from 0."""
+        """The origins of some rows, by their numbers from 0."""
         ...
 
 
 class BatchPlaces:
-    """The places of rows that came in batches: for each its source, and its lines, as a range when they are one."""
+    """The origins of rows that came in batches. For each batch it keeps the source and the lines, as a range if they are contiguous."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -74,25 +74,25 @@ class BatchPlaces:
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where the files of one type go: beside the table's own, or to `native`, a branch of it that will be made for them."""
+    """The location of the files of one type: beside the table's own files, or in `native`, a native branch to be created for them."""
 
     row: TableRow
     native: str | None = None
 
     def same_place(self, other: Target) -> bool:
-        """Would files written for the other be found by a commit to this one? Names of branches to be made do not matter."""
+        """True if a commit to this target finds files written for the other. Names of native branches to be created do not matter."""
         mine, theirs = self.row, other.row
         return (mine.id, mine.native, mine.owner) == (theirs.id, theirs.native, theirs.owner) and bool(self.native) == bool(other.native)
 
 
 def target_of(snapshot: Snapshot, entity: EntityType) -> Target:
-    """Where the rows of a type go on this snapshot's branch: a table that another branch owns is forked first."""
+    """The target for the rows of a type on this snapshot's branch. A table that another branch owns is forked first."""
     row = snapshot.table_of(entity.id, name=entity.name)
     return Target(row, fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None)
 
 
 class StagedType:
-    """All rows of one type so far: `shelf` holds what is written, `keys` what the checks will read. No shelf: nothing is to be written."""
+    """All rows of one type so far. `shelf` has the written files, or is None if nothing is written; `keys` has the key columns."""
 
     def __init__(self, entity: EntityType, target: Target, shelf: Shelf | None) -> None:
         self.entity: Final = entity
@@ -112,7 +112,7 @@ class StagedType:
         self.minted = self.minted and batch.minted
         self.places.add(batch)
         if self.keys is not None:
-            # An id minted here collides with none, so it is only ever asked for to name a row: from the file, then.
+            # A minted id cannot conflict. It is needed only to name a row, and can be read from the file then.
             kept = [name for name in self.key_columns if name != ID or not batch.minted or self.shelf is None]
             self.keys.append(batch.rows.select(kept))
         if self.shelf is not None:
@@ -129,7 +129,7 @@ class StagedType:
         return sum(part.nbytes for part in self.keys) if self.keys is not None else 0
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of this load in record order, of these columns only: from memory, or from what was written."""
+        """These columns of the rows, in record order, from memory or from the written files."""
         if self.keys is not None and all(set(columns) <= set(part.schema.names) for part in self.keys):
             for part in self.keys:
                 yield from part.select(list(columns)).to_batches()
@@ -138,7 +138,7 @@ class StagedType:
 
 
 class Staging:
-    """One load's rows, by type."""
+    """The rows of one load, by type."""
 
     def __init__(self, tables: Tables, target: Callable[[EntityType], Target], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
         self._tables = tables
@@ -156,31 +156,31 @@ class Staging:
         elif sum(held.waiting_bytes for held in self.types.values()) > HELD_BYTES:
             max(self.types.values(), key=lambda held: held.waiting_bytes).flush()
         if self._write:
-            self._forget_keys()
+            self._release_keys()
 
     def of(self, entity: EntityType) -> StagedType:
-        """What is staged of a type; nothing, if it was not asked for before."""
+        """The staged rows of a type. Creates an empty entry for a new type."""
         if entity.id not in self.types:
             target = self.target_of(entity)
             self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
         return self.types[entity.id]
 
     def target_of(self, entity: EntityType) -> Target:
-        """Where the files of a type go, decided once."""
+        """The target of a type's files. It is chosen once."""
         return self._targets.setdefault(entity.id, self._target_for(entity))
 
     def aim(self, entity: EntityType, target: Target) -> StagedType:
-        """What is staged of a type whose files were written for a target that was decided earlier."""
+        """The staged rows of a type whose files were written for a target chosen earlier."""
         self._targets[entity.id] = target
         return self.of(entity)
 
     def finish(self) -> None:
-        """Write what still waits."""
+        """Write all buffered rows."""
         for staged in self.types.values():
             staged.flush()
 
     def move(self, staged: StagedType, target: Target) -> None:
-        """Put the same files in another place: somebody made the branch's own copy of the table before us."""
+        """Move the files to another target: another writer forked the table for this branch before us."""
         if staged.shelf is not None:
             new = self._shelf(target)
             new.take_over(staged.shelf)
@@ -188,7 +188,7 @@ class Staging:
         staged.target = target
 
     def discard(self) -> None:
-        """Remove every file: the load was refused."""
+        """Delete every file: the load was refused."""
         for staged in self.types.values():
             staged.waiting, staged.waiting_bytes = [], 0
             if staged.shelf is not None:
@@ -197,7 +197,7 @@ class Staging:
     def _shelf(self, target: Target) -> Shelf:
         return Shelf(self._tables.open(target.row.ref), native=target.native)
 
-    def _forget_keys(self) -> None:
+    def _release_keys(self) -> None:
         while sum(staged.key_bytes for staged in self.types.values()) > self._key_bytes:
             largest = max(self.types.values(), key=lambda staged: staged.key_bytes)
             largest.flush()
@@ -205,7 +205,7 @@ class Staging:
 
 
 def _key_columns(entity: EntityType) -> list[str]:
-    """The columns that identity, uniqueness, endpoints and cardinality look at."""
+    """The columns that the checks of identity, uniqueness, endpoints and cardinality read."""
     wanted = {ID}
     match entity:
         case EdgeType():

@@ -1,7 +1,7 @@
-"""Lines of NDJSON, one by one -> typed rows, or what is wrong with each line and where.
+"""Lines of NDJSON, one by one -> typed rows, or the problems of each line with their columns.
 
-The exact half of reading, for lines that the fast half was not sure of. A loop over records is right here: it runs where
-something is wrong or oddly spelled, and its messages are for people.
+The exact parser, for lines that the fast parser cannot decide. It loops over records, because it runs only for lines that are invalid
+or written in an unusual way, and its messages are for people.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.load.blocks import WHITESPACE
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.load.values import Real, Refused, Whole, shown, stored
+from omnigraph.exec.load.values import InvalidValue, Real, Whole, shown, stored
 from omnigraph.exec.problems import Code, Problem
 
 STRUCTURE_LIMIT: Final = 131_072
-"""Structural characters per line. A line that is not longer than this cannot have more."""
+"""The maximum number of structural characters per line. Only a line longer than this can have more."""
 _STRUCTURAL: Final = b"{}[],:"
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BOM: Final = "\ufeff"
@@ -32,8 +32,8 @@ _RESERVED: Final = frozenset({"_tombstone", "_rowid", "_rowaddr", "_rowoffset", 
 _MEMBERS: Final = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
 
 
-class Exact(msgspec.Struct, frozen=True):
-    """The rows of the lines that are right, by type, and the problems of the others in order."""
+class ExactResult(msgspec.Struct, frozen=True):
+    """The rows of the valid lines, by type, and the problems of the other lines in order."""
 
     pieces: tuple[Piece, ...]
     problems: tuple[Problem, ...]
@@ -42,11 +42,11 @@ class Exact(msgspec.Struct, frozen=True):
 class _Record(msgspec.Struct, frozen=True):
     line: int
     values: Mapping[str, object]
-    """By column: `id` (none if the record brought none), `src` and `dst` of an edge, and the properties."""
+    """By column: `id` (None if the record has none), `src` and `dst` of an edge, and the properties."""
 
 
-def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int) -> Exact:
-    """Read the lines, which have their numbers, until `most` problems are found."""
+def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int) -> ExactResult:
+    """Read numbered lines until `most` problems are found."""
     records: dict[str, tuple[EntityType, list[_Record]]] = {}
     problems: list[Problem] = []
     for line, raw in lines:
@@ -59,56 +59,56 @@ def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most:
             entity, record = found
             records.setdefault(entity.id, (entity, []))[1].append(record)
     pieces = tuple(_piece(entity, rows) for entity, rows in records.values())
-    return Exact(pieces, tuple(problems))
+    return ExactResult(pieces, tuple(problems))
 
 
 def written_as_numbers(text: str, *, enveloped: bool) -> frozenset[str]:
-    """The members of a record's data that are whole numbers or lists of them: how a file writes its dates."""
+    """The members of a record's data that are integers or lists of integers. They show how the file writes dates."""
     try:
         data = loads(text)
-        data = data.get("data") if enveloped else data  # type: ignore[assignment]  # whatever it is, it is looked at below
-    except (Refused, ValueError, RecursionError, AttributeError):
+        data = data.get("data") if enveloped else data  # type: ignore[assignment]  # its type is checked below
+    except (InvalidValue, ValueError, RecursionError, AttributeError):
         return frozenset()
     members = data.items() if isinstance(data, dict) else ()
     return frozenset(name for name, value in members if isinstance(value[0] if isinstance(value, list) and value else value, Whole))
 
 
 def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _Record] | list[Problem]:
-    """One record, or all that is wrong with it: the first thing wrong with its envelope, or each of its values that is."""
+    """One record, or its problems: the first problem of its envelope, or the problems of all its values."""
     try:
         text = _decoded(line, raw)
         record = _object(line, text)
         entity = _entity(record, catalog)
         data = record.get("data", {})
         if not isinstance(data, dict):
-            raise Refused(Code.ENVELOPE, f"field 'data' must be an object, got {shown(data)}")
-    except _Placed as error:
+            raise InvalidValue(Code.ENVELOPE, f"field 'data' must be an object, got {shown(data)}")
+    except _TextProblem as error:
         return [error.problem]
-    except Refused as error:
+    except InvalidValue as error:
         return [Problem(error.code, error.message, line=line)]
     values: dict[str, object] = {SOURCE: record["from"], TARGET: record["to"]} if isinstance(entity, EdgeType) else {}
     problems = [_problem(entity, line, text, name, error) for name, error in _convert(entity, data, values)]
     return problems or (entity, _Record(line, values))
 
 
-def _convert(entity: EntityType, data: dict[str, object], values: dict[str, object]) -> Iterable[tuple[str, Refused]]:
-    """Put the columns of a record into `values`; yield what is wrong, unknown members first, then by name."""
+def _convert(entity: EntityType, data: dict[str, object], values: dict[str, object]) -> Iterable[tuple[str, InvalidValue]]:
+    """Put the columns of a record into `values`. Yields problems, unknown members first, then by property."""
     label = f"{entity.kind}:{entity.name}"
     for name in data:
         if name in _RESERVED:
-            yield name, Refused(Code.UNKNOWN_FIELD, f"field '{name}' is reserved physical state")
+            yield name, InvalidValue(Code.UNKNOWN_FIELD, f"field '{name}' is reserved physical state")
         elif isinstance(entity, EdgeType) and name in (SOURCE, TARGET):
-            yield name, Refused(Code.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; an edge says 'from' and 'to'")
+            yield name, InvalidValue(Code.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; use 'from' and 'to' for an edge")
         elif name != ID and entity.property(name) is None:
-            yield name, Refused(Code.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'")
+            yield name, InvalidValue(Code.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'")
     id_ = data.get(ID)
     if id_ is not None and type(id_) is not str:
-        yield ID, Refused(Code.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
+        yield ID, InvalidValue(Code.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
     values[ID] = id_
     for property_ in entity.properties:
         try:
             values[property_.name] = stored(property_, data.get(property_.name))
-        except Refused as error:
+        except InvalidValue as error:
             yield property_.name, error
 
 
@@ -120,7 +120,7 @@ def _piece(entity: EntityType, records: list[_Record]) -> Piece:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type under dates and times: days and milliseconds are numbers here."""
+    """The type with dates and times replaced by integers, which are days and milliseconds."""
     if pa.types.is_date32(type_):
         return pa.int32()
     if pa.types.is_date64(type_):
@@ -133,8 +133,8 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 # -- the text
 
 
-class _Placed(Exception):
-    """A problem of the text itself, whose column is known."""
+class _TextProblem(Exception):
+    """A problem of the text itself, with a known column."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -143,17 +143,17 @@ class _Placed(Exception):
 
 def _decoded(line: int, raw: bytes) -> str:
     if (count := structural(raw)) > STRUCTURE_LIMIT:
-        raise Refused(Code.LINE_LIMIT, f"line {line} has {count} structural JSON characters; at most {STRUCTURE_LIMIT} are allowed")
+        raise InvalidValue(Code.LINE_LIMIT, f"line {line} has {count} structural JSON characters; at most {STRUCTURE_LIMIT} are allowed")
     try:
         return raw.decode("utf-8").rstrip(WHITESPACE.decode())
     except UnicodeDecodeError as error:
         column = len(raw[: error.start].decode("utf-8", "replace")) + 1
         message = f"line {line} is not UTF-8: byte 0x{raw[error.start]:02x} at column {column}; save the data as UTF-8"
-        raise _Placed(Problem(Code.ENCODING, message, line=line, column=column)) from error
+        raise _TextProblem(Problem(Code.ENCODING, message, line=line, column=column)) from error
 
 
 def structural(raw: bytes) -> int:
-    """How many structural characters a line has; exact when there are more than are allowed."""
+    """The number of structural characters of a line. It is exact if it exceeds the limit."""
     count = _count(raw) if len(raw) > STRUCTURE_LIMIT else 0
     return _count(_STRING.sub(b"", raw)) if count > STRUCTURE_LIMIT else count
 
@@ -163,25 +163,25 @@ def _count(text: bytes) -> int:
 
 
 def _object(line: int, text: str) -> dict[str, object]:
-    if text.startswith(_BOM):  # Python would call it an unexpected character
+    if text.startswith(_BOM):  # Python's message would be misleading
         message = f"invalid strict JSON at line {line}: it begins with a byte order mark; save the data as UTF-8 without one"
-        raise _Placed(Problem(Code.ENCODING, message, line=line, column=1))
+        raise _TextProblem(Problem(Code.ENCODING, message, line=line, column=1))
     try:
         record = loads(text)
     except json.JSONDecodeError as error:
         message = f"invalid strict JSON at line {line}: {error.msg} at column {error.pos + 1}"
-        raise _Placed(Problem(Code.JSON, message, line=line, column=error.pos + 1)) from error
+        raise _TextProblem(Problem(Code.JSON, message, line=line, column=error.pos + 1)) from error
     except RecursionError as error:
-        raise Refused(Code.JSON, f"invalid strict JSON at line {line}: it is nested too deeply") from error
-    except Refused as error:
-        raise Refused(error.code, f"invalid strict JSON at line {line}: {error.message}") from error
+        raise InvalidValue(Code.JSON, f"invalid strict JSON at line {line}: it is nested too deeply") from error
+    except InvalidValue as error:
+        raise InvalidValue(error.code, f"invalid strict JSON at line {line}: {error.message}") from error
     if not isinstance(record, dict):
-        raise Refused(Code.ENVELOPE, f"a line must be a JSON object, got {shown(record)}")
+        raise InvalidValue(Code.ENVELOPE, f"a line must be a JSON object, got {shown(record)}")
     return record
 
 
 def loads(text: str) -> dict[str, object]:
-    """Strict JSON as Python has it, numbers as they were written. Raises `Refused`, `ValueError` or `RecursionError`."""
+    """Parse strict JSON. Numbers keep their text. Raises `InvalidValue`, `ValueError` or `RecursionError`."""
     value = _DECODER.decode(text)
     if "\\ud" in text or "\\uD" in text:
         _refuse_surrogates(value)
@@ -192,20 +192,20 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise Refused(Code.DUPLICATE_MEMBER, f"duplicate JSON member '{twice}'")
+        raise InvalidValue(Code.DUPLICATE_MEMBER, f"duplicate JSON member '{twice}'")
     return members
 
 
 def _constant(name: str) -> NoReturn:
-    raise Refused(Code.JSON, f"{name} is not JSON")
+    raise InvalidValue(Code.JSON, f"{name} is not JSON")
 
 
 def _refuse_surrogates(value: object) -> None:
-    """Half of a surrogate pair is no character: it has no UTF-8 form, so nothing could store it."""
+    """Refuse half of a surrogate pair: it has no UTF-8 form, so it cannot be stored."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise Refused(Code.JSON, f"\\u{ord(error.object[error.start]):04x} is half of a surrogate pair") from error
+        raise InvalidValue(Code.JSON, f"\\u{ord(error.object[error.start]):04x} is half of a surrogate pair") from error
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=Whole, parse_float=Real, parse_constant=_constant)
@@ -215,33 +215,33 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=Whole, pa
 
 
 def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
-    """The type of a record whose envelope is right."""
+    """The type of a record. Raises `InvalidValue` for an invalid envelope."""
     kinds = [kind for kind in _MEMBERS if kind in record]
     if len(kinds) != 1:
-        raise Refused(Code.ENVELOPE, "a record must have exactly one of 'type' or 'edge'")
+        raise InvalidValue(Code.ENVELOPE, "a record must have exactly one of 'type' or 'edge'")
     kind = kinds[0]
     for name in record:
         if name in _RESERVED:
-            raise Refused(Code.ENVELOPE, f"field '{name}' is reserved physical state")
+            raise InvalidValue(Code.ENVELOPE, f"field '{name}' is reserved physical state")
         if name not in _MEMBERS[kind]:
-            raise Refused(Code.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
+            raise InvalidValue(Code.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
     for name in ("type",) if kind == "type" else ("edge", "from", "to"):
         if name not in record:
-            raise Refused(Code.ENVELOPE, f"edge missing '{name}'")
+            raise InvalidValue(Code.ENVELOPE, f"edge missing '{name}'")
         if type(record[name]) is not str:
-            raise Refused(Code.ENVELOPE, f"field '{name}' must be a string, got {shown(record[name])}")
+            raise InvalidValue(Code.ENVELOPE, f"field '{name}' must be a string, got {shown(record[name])}")
     written = str(record[kind])
     entity: NodeType | EdgeType | None = catalog.node(written) if kind == "type" else catalog.edge(written)
     if entity is None:
-        raise Refused(Code.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
+        raise InvalidValue(Code.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
     return entity
 
 
-def _problem(entity: EntityType, line: int, text: str, name: str, error: Refused) -> Problem:
+def _problem(entity: EntityType, line: int, text: str, name: str, error: InvalidValue) -> Problem:
     return Problem(error.code, error.message, type=f"{entity.kind}:{entity.name}", property=name, line=line, column=_column_of(text, name))
 
 
 def _column_of(text: str, name: str) -> int | None:
-    """Where a member stands in its line, if its name is written plainly and once: a string before a colon is a member's name."""
+    """The column of a member in its line, or None unless its name occurs exactly once, unescaped and before a colon."""
     places = [found.start() for found in re.finditer(f"{re.escape(json.dumps(name, ensure_ascii=False))}\\s*:", text)]
     return places[0] + 1 if len(places) == 1 else None

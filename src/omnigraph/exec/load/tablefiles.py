@@ -1,7 +1,7 @@
-"""The path of a Parquet or CSV file -> its columns and its rows in slices; or parts of it, which many readers take side by side.
+"""The path of a Parquet or CSV file -> its columns and its rows in slices, or parts that many readers can read in parallel.
 
-A slice is a run of neighbouring row groups of a Parquet file, or a piece of one that is large, or a block of a CSV file. Parts are cut
-between runs, so that a part is read in the very slices in which the whole file would be: a report that is full ends after the same one.
+A slice is a run of adjacent row groups of a Parquet file, a piece of a large row group, or a block of a CSV file. Parts are cut between
+runs. So a part is read in the same slices as the whole file, and a full report ends after the same slice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.load.compressed import Joined, decompressed
+from omnigraph.exec.load.compressed import PieceFile, decompressed
 from omnigraph.exec.load.parts import PART_BYTES, existing_file, open_file
 
 SLICE_ROWS: Final = 1 << 18
@@ -27,14 +27,14 @@ _CSV_BYTES: Final = 1 << 20
 _CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _SUFFIXES: Final = (".parquet", ".csv")
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""The last: names of columns become Python texts."""
+"""`UnicodeDecodeError` is raised when column names are converted to Python strings."""
 
 
 class TablePart(msgspec.Struct, frozen=True):
-    """The row groups of a Parquet file from `start` up to `end`, or to the last; of a CSV file always all rows, since a quoted newline
-    looks like one that ends a row unless all before it was read.
+    """The row groups `[start, end)` of a Parquet file; `end` None means the last. A part of a CSV file is always the whole file, because
+    a quoted newline can be recognized only if all text before it was read.
 
-    `first_record` is the number of the first row, from 1; `name` is what the caller calls the file, and `size` what it must still have.
+    `first_record` is the number of the first row, from 1. `name` is the caller's name of the file, `size` its size when it was cut.
     """
 
     path: str
@@ -46,8 +46,8 @@ class TablePart(msgspec.Struct, frozen=True):
     slice_rows: int = SLICE_ROWS
 
 
-class Opened(NamedTuple):
-    """A table on its way: what to call it, its columns, its rows, and whether its values are text that is read by type."""
+class OpenTable(NamedTuple):
+    """A table to read: its name, columns and rows, and whether its values are text to be parsed by type."""
 
     source: str
     schema: pa.Schema
@@ -57,31 +57,31 @@ class Opened(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Row groups that are read together, and how many rows they have."""
+    """Row groups that are read together, and their number of rows."""
 
     groups: range
     rows: int
 
 
-def open_table(file: str | TablePart) -> Opened:
-    """A whole file, or a part of one."""
+def open_table(file: str | TablePart) -> OpenTable:
+    """Open a whole file, or a part of one."""
     part = file if isinstance(file, TablePart) else TablePart(file, file)
     suffix = _suffix(part)
     try:
         if part.size is not None and os.path.getsize(part.path) != part.size:
-            raise InvalidInput(Kind.VALIDATION, f"'{part.name}' is not the file that it was when the load began", path=part.name)
+            raise InvalidInput(Kind.VALIDATION, f"'{part.name}' was changed after the load began; nothing was written", path=part.name)
         return _open_parquet(part) if suffix == ".parquet" else _open_csv(part)
     except _UNREADABLE as error:
         raise _unreadable(part, error) from error
 
 
 def table_parts(path: str, *, part_bytes: int = PART_BYTES, slice_rows: int = SLICE_ROWS) -> list[TablePart]:
-    """A file in parts: of Parquet runs of row groups that take about so many bytes of it, of CSV the whole."""
+    """Cut a file into parts: a Parquet file into runs of row groups of about `part_bytes`; a CSV file is one part."""
     whole = TablePart(path, path, slice_rows=slice_rows)
     suffix = _suffix(whole)
     found = Path(path)
     if not found.is_file():
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is no regular file: many readers cannot share it", path=path)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{path}' is not a regular file, so it cannot be read in parallel", path=path)
     whole = msgspec.structs.replace(whole, path=str(found.absolute()), size=found.stat().st_size)
     if suffix != ".parquet":
         return [whole]
@@ -97,17 +97,17 @@ def _suffix(part: TablePart) -> str:
     for known in _SUFFIXES:
         if known in suffixes:
             return known
-    message = f"'{part.name}' is no table that can be loaded: name a .parquet or .csv file"
+    message = f"'{part.name}' is not a table that can be loaded; give a .parquet or .csv file"
     raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=part.name)
 
 
 # -- Parquet
 
 
-def _open_parquet(part: TablePart) -> Opened:
+def _open_parquet(part: TablePart) -> OpenTable:
     file = pq.ParquetFile(part.path)
     end = part.end if part.end is not None else file.num_row_groups
-    return Opened(part.name, file.schema_arrow, _guarded(part, _parquet_slices(file, part, end)), first_record=part.first_record)
+    return OpenTable(part.name, file.schema_arrow, _guarded(part, _parquet_slices(file, part, end)), first_record=part.first_record)
 
 
 def _parquet_slices(file: pq.ParquetFile, part: TablePart, end: int) -> Iterator[pa.RecordBatch]:
@@ -116,7 +116,7 @@ def _parquet_slices(file: pq.ParquetFile, part: TablePart, end: int) -> Iterator
 
 
 def _runs(metadata: pq.FileMetaData, start: int, end: int, slice_rows: int) -> Iterator[_Run]:
-    """Small row groups together, up to the rows of a slice. From any run on, the runs that follow are the same."""
+    """Combine small row groups up to the rows of a slice. Starting at any run gives the same following runs."""
     first, rows = start, 0
     for group in range(start, end):
         more = metadata.row_group(group).num_rows
@@ -129,7 +129,7 @@ def _runs(metadata: pq.FileMetaData, start: int, end: int, slice_rows: int) -> I
 
 
 def _cut(whole: TablePart, metadata: pq.FileMetaData, part_bytes: int) -> Iterator[TablePart]:
-    """Row groups say how large they are when unpacked; of the file they take as large a share."""
+    """Row groups record their uncompressed size. Their share of the file is estimated from it."""
     assert whole.size is not None
     sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
     enough = part_bytes * sum(sizes) / max(whole.size, 1)
@@ -146,26 +146,26 @@ def _cut(whole: TablePart, metadata: pq.FileMetaData, part_bytes: int) -> Iterat
 # -- CSV
 
 
-def _open_csv(part: TablePart) -> Opened:
+def _open_csv(part: TablePart) -> OpenTable:
     parse = pv.ParseOptions(newlines_in_values=True)
     with pv.open_csv(_csv_text(part), parse_options=parse) as first:
         names = first.schema.names
-    # Nothing between two commas is null, quoted or not: CSV has no other way to say it.
+    # An empty cell is null, quoted or not: CSV has no other form of null.
     convert = pv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""])
     reader = pv.open_csv(_csv_text(part), parse_options=parse, convert_options=convert)
-    return Opened(part.name, reader.schema, _guarded(part, iter(reader)), text=True)
+    return OpenTable(part.name, reader.schema, _guarded(part, iter(reader)), text=True)
 
 
 def _csv_text(part: TablePart) -> str | pa.PythonFile:
-    """What pyarrow reads: a file that its name calls compressed comes unfolded, within the limits of that."""
+    """The input for pyarrow. A file with the suffix of a compression is decompressed, within the expansion limit."""
     codec = _CODECS.get(Path(part.path).suffix.lower())
     if codec is None:
         return part.path
     pieces = iter(partial(open_file(part.path, name=part.name).read, _COMPRESSED_BYTES), b"")
-    return pa.PythonFile(Joined(decompressed(part.name, pieces, codec, piece_bytes=_CSV_BYTES)), "r")
+    return pa.PythonFile(PieceFile(decompressed(part.name, pieces, codec, piece_bytes=_CSV_BYTES)), "r")
 
 
-# -- what can go wrong
+# -- errors
 
 
 def _guarded(part: TablePart, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

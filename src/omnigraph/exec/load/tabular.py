@@ -1,7 +1,7 @@
-"""A table of one type, from Arrow, Parquet or CSV -> pieces of typed rows, or what is wrong with a column or a record.
+"""A table of one type, from Arrow, Parquet or CSV -> pieces of typed rows, or the problems of a column or a record.
 
-A table has a column per property, `id` if rows bring ids, and `from` and `to` (or `src` and `dst`) of edges. Values keep what they
-are: numbers may change their width when nothing is lost, and only CSV, which knows nothing but text, has its text read by type.
+A table has a column per property, `id` if rows have explicit ids, and `from` and `to` (or `src` and `dst`) for edges. Values keep
+their type: numbers may change their width if nothing is lost. Only the text of CSV is parsed by the type of the property.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.catalog.types import Plain
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.load.cells import Converted, expected, from_arrow, from_text, suits, texts
+from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.load.tablefiles import SLICE_ROWS, Opened, TablePart, open_table
-from omnigraph.exec.load.values import Refused
+from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
+from omnigraph.exec.load.values import InvalidValue
 from omnigraph.exec.problems import Code, Problem
 from omnigraph.lang.tree import Scalar
 
@@ -32,19 +32,19 @@ _ENDS: Final = {"from": SOURCE, "to": TARGET}
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Some rows of a table that could be read, and what is wrong with the others."""
+    """Some valid rows of a table, and the problems of the others."""
 
     source: str
     piece: Piece | None
     problems: list[Problem]
     more: int = 0
-    """Problems that are not in words."""
+    """The number of problems that are counted but not described."""
 
 
 def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> Iterator[Slice]:
-    """The tables in the order given, each in slices. A table without rows is one slice without rows: it names its type.
+    """The tables in the order given, each in slices. A table without rows is one empty slice, which still names the type.
 
-    All are opened before the first is read: whoever misspelt the last one need not wait for the others to learn it.
+    All tables are opened before the first is read, so that a wrong path is reported at once.
     """
     for entity, opened in [(entity_named(name, catalog), _opened(name, table)) for name, table in tables.items()]:
         if problems := list(wrong_columns(entity, opened.schema, text=opened.text)):
@@ -60,26 +60,26 @@ def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> 
 
 
 def entity_named(name: str, catalog: Catalog) -> EntityType:
-    """A table names its type as records do; `node:` or `edge:` before it tells two of one name apart."""
+    """The type with this name. The prefix `node:` or `edge:` distinguishes a node type and an edge type of the same name."""
     kind, _, bare = name.rpartition(":")
     node = catalog.node(bare) if kind in ("", "node") else None
     edge = catalog.edge(bare) if kind in ("", "edge") else None
     if node is not None and edge is not None:
         raise InvalidInput(
-            Kind.INVALID_ARGUMENT, f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{name}'", type=name
+            Kind.INVALID_ARGUMENT, f"'{name}' is a node type and an edge type; use 'node:{name}' or 'edge:{name}'", type=name
         )
     if (entity := node or edge) is None:
         raise InvalidInput(Kind.VALIDATION, f"unknown type '{name}': the schema has no node or edge type of that name", type=name)
     return entity
 
 
-def _opened(name: str, table: object) -> Opened:
+def _opened(name: str, table: object) -> OpenTable:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
-        return Opened(f"<{name}>", table.schema, iter(table.to_batches(max_chunksize=SLICE_ROWS)))
+        return OpenTable(f"<{name}>", table.schema, iter(table.to_batches(max_chunksize=SLICE_ROWS)))
     if isinstance(table, pa.RecordBatchReader):
-        return Opened(f"<{name}>", table.schema, iter(table))
+        return OpenTable(f"<{name}>", table.schema, iter(table))
     if isinstance(table, str | os.PathLike):
         return open_table(os.fspath(table))
     if isinstance(table, TablePart):
@@ -87,7 +87,7 @@ def _opened(name: str, table: object) -> Opened:
     raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot load {name} from {type(table).__name__}; give an Arrow table or a path", type=name)
 
 
-def _slice(entity: EntityType, opened: Opened, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
+def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
     label = f"{entity.kind}:{entity.name}"
     schema = piece_schema(entity)
@@ -116,12 +116,12 @@ def _slice(entity: EntityType, opened: Opened, batch: pa.RecordBatch, record: in
 
 
 def _named(entity: EntityType, column: str) -> str:
-    """A column by its name in the table of the graph: `from` and `to` of an edge are `src` and `dst` there."""
+    """The name of a column in the graph's table, where `from` and `to` of an edge are `src` and `dst`."""
     return _ENDS.get(column, column) if isinstance(entity, EdgeType) else column
 
 
 def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
-    """What makes a whole table unusable: columns that are unknown, come twice, are missing or of a type that cannot be meant."""
+    """Problems that make the whole table unusable: columns that are unknown, repeated, missing or of an unsuitable type."""
     label = f"{entity.kind}:{entity.name}"
     ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()
     seen: set[str] = set()
@@ -146,9 +146,9 @@ def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Itera
             yield Problem(Code.REQUIRED, f"no column for the non-nullable property '{property_.name}'", label, property_.name)
 
 
-def _identity(name: str, values: pa.Array) -> Converted:
+def _identity(name: str, values: pa.Array) -> ConvertedColumn:
     ids = texts(values)
     if name == ID or not ids.null_count:
-        return Converted(ids, [])
-    refused = Refused(Code.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
-    return Converted(ids, [(int(row), refused) for row in np.flatnonzero(np.asarray(ids.is_null()))])
+        return ConvertedColumn(ids, [])
+    refused = InvalidValue(Code.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
+    return ConvertedColumn(ids, [(int(row), refused) for row in np.flatnonzero(np.asarray(ids.is_null()))])

@@ -1,6 +1,6 @@
-"""One JSON value and the type of its property -> the value as its column stores it, or the words for why it cannot be.
+"""One JSON value and the type of its property -> the value as its column stores it, or the reason why it is invalid.
 
-The exact half of reading: it is asked about single records, where whole columns were not plainly right.
+The exact parser uses it for single records that the conversion of whole columns could not decide.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _MILLISECONDS: Final = RANGES[Scalar.I64]
 
 
 class Whole(str):
-    """A JSON number without fraction or exponent, as it was written."""
+    """A JSON number without fraction or exponent, as its text."""
 
 
 class Real(str):
-    """Any other JSON number, as it was written."""
+    """Any other JSON number, as its text."""
 
 
-class Refused(Exception):
-    """This value cannot stand here."""
+class InvalidValue(Exception):
+    """The value is not valid for its property."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -56,10 +56,10 @@ class Refused(Exception):
 
 
 def stored(property_: Property, value: object) -> object:
-    """What the column holds for a JSON value; dates and times as days and milliseconds. Raises `Refused`."""
+    """The stored form of a JSON value. Dates and times are days and milliseconds. Raises `InvalidValue`."""
     if value is None:
         if not property_.nullable:
-            raise Refused(Code.REQUIRED, f"non-nullable {_noun(property_.type)} '{property_.name}' has null or invalid values")
+            raise InvalidValue(Code.REQUIRED, f"non-nullable {_noun(property_.type)} '{property_.name}' has null or invalid values")
         return None
     match property_.type:
         case Plain(scalar):
@@ -75,7 +75,7 @@ def stored(property_: Property, value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """A JSON value in a message, cut when it is long."""
+    """A JSON value for a message, shortened if it is long."""
     text = _json(value, _SHOWN_DEPTH)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
@@ -105,7 +105,7 @@ def _scalar(name: str, scalar: Scalar, value: object) -> object:
         case ((Scalar.DATE | Scalar.DATETIME), str()) if type(value) is str:
             return _temporal(scalar, value)
         case _:
-            raise Refused(Code.TYPE, f"strict property '{name}' expects {ARROW_NAMES[scalar]}, got {shown(value)}")
+            raise InvalidValue(Code.TYPE, f"strict property '{name}' expects {ARROW_NAMES[scalar]}, got {shown(value)}")
 
 
 def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) -> int:
@@ -117,8 +117,8 @@ def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) ->
 
 def _float(name: str, scalar: Scalar, text: str) -> float:
     wide = float(text)
-    if math.isnan(wide) or text in ("inf", "-inf"):  # from a table: JSON has no text for them
-        raise Refused(Code.TYPE, f"property '{name}' value {text} must be finite")
+    if math.isnan(wide) or text in ("inf", "-inf"):  # only from a table: JSON cannot represent them
+        raise InvalidValue(Code.TYPE, f"property '{name}' value {text} must be finite")
     number = wide if scalar is Scalar.F64 else narrowed(wide)
     if math.isinf(number):
         _overflow(name, scalar, text)
@@ -126,50 +126,50 @@ def _float(name: str, scalar: Scalar, text: str) -> float:
 
 
 def _overflow(name: str, scalar: Scalar, text: str) -> NoReturn:
-    raise Refused(Code.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {ARROW_NAMES[scalar]} range")
+    raise InvalidValue(Code.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {ARROW_NAMES[scalar]} range")
 
 
 def _temporal(scalar: Scalar, text: str) -> int:
     number = parse_date(text) if scalar is Scalar.DATE else parse_datetime(text)
     if number is None:
-        raise Refused(Code.TEMPORAL, f"invalid {scalar} literal '{_cut(text)}'")
+        raise InvalidValue(Code.TEMPORAL, f"invalid {scalar} literal '{_cut(text)}'")
     return number
 
 
 def _blob(name: str, value: object) -> bytes:
-    if isinstance(value, bytes):  # from a table, where bytes need no text
+    if isinstance(value, bytes):  # from a table with a binary column
         return value
     if type(value) is not str:
-        raise Refused(Code.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
+        raise InvalidValue(Code.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
     if not value.startswith(BASE64):
         if len(value.encode()) > URI_LIMIT_BYTES:
-            raise Refused(Code.BLOB, f"external blob URI '{_cut(value)}' is longer than {URI_LIMIT_BYTES} bytes")
-        raise Refused(
+            raise InvalidValue(Code.BLOB, f"external blob URI '{_cut(value)}' is longer than {URI_LIMIT_BYTES} bytes")
+        raise InvalidValue(
             Code.BLOB, f"external blob URI '{_cut(value)}' is not allowed: this graph allows no external blobs; give base64: data"
         )
     try:
         return decode_base64(value)
     except (binascii.Error, ValueError) as error:
-        raise Refused(Code.BLOB, f"invalid base64 blob data: {error}") from error
+        raise InvalidValue(Code.BLOB, f"invalid base64 blob data: {error}") from error
 
 
 def _list(name: str, item: Scalar, value: object) -> list[object]:
     if not isinstance(value, list):
-        raise Refused(Code.LIST, f"list property '{name}' expects a JSON array, got {shown(value)}")
+        raise InvalidValue(Code.LIST, f"list property '{name}' expects a JSON array, got {shown(value)}")
     try:
         return [_scalar(name, item, element) for element in value]
-    except Refused as error:
-        raise Refused(Code.LIST, f"strict list property '{name}' contains a null or invalid item") from error
+    except InvalidValue as error:
+        raise InvalidValue(Code.LIST, f"strict list property '{name}' contains a null or invalid item") from error
 
 
 def _vector(name: str, dimension: int, value: object) -> list[float]:
     if not isinstance(value, list):
-        raise Refused(Code.VECTOR, f"vector property '{name}' expects a JSON array, got {shown(value)}")
+        raise InvalidValue(Code.VECTOR, f"vector property '{name}' expects a JSON array, got {shown(value)}")
     if len(value) != dimension:
-        raise Refused(Code.VECTOR, f"vector property '{name}' expects {dimension} dimensions, got {len(value)}")
+        raise InvalidValue(Code.VECTOR, f"vector property '{name}' expects {dimension} dimensions, got {len(value)}")
     for element in value:
         if not isinstance(element, Whole | Real):
-            raise Refused(Code.VECTOR, f"vector property '{name}' elements must be numeric, got {shown(element)}")
+            raise InvalidValue(Code.VECTOR, f"vector property '{name}' elements must be numeric, got {shown(element)}")
     return [_float(name, Scalar.F32, element) for element in value]
 
 

@@ -1,1 +1,1 @@
-"""Derived state and health: indexes built, graphs checked."""
+"""Maintenance of a graph: building indexes and checking for damage."""

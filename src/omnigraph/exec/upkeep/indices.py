@@ -1,9 +1,8 @@
-"""A branch and its catalog -> every index that its tables lack and can have, built in one commit; and what is still to come.
+"""A branch and its catalog -> one commit with every index that its tables lack and can have, and the indexes that are still pending.
 
-Indexes change how long an answer takes, never which rows are in it; so nothing here is urgent. The files are written
-before the branch's lock is asked for, and what was written stays good when others commit meanwhile: rows they added are
-not covered, and found by scanning. Only a branch that inherits a table builds under its own lock, for its fork does not
-exist before.
+Indexes change the time of a query, never its result, so nothing here is urgent. The files are written before the branch's lock is
+taken. They stay valid if other writers commit meanwhile: rows added since are not covered, and queries find them by scanning. Only
+indexes of an inherited table are built under the lock, because its fork does not exist before.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables
 
 FLAT_NUMBERS: Final = 1_000_000
-"""So many numbers (vectors times their dimension) are compared one by one in about 10 ms: an index would gain nothing."""
+"""Comparing this many numbers (vectors times their dimension) one by one takes about 10 ms: an index would gain nothing."""
 FEWEST_VECTORS: Final = 1_000
-"""An index over fewer has too little to learn from, however long the vectors are."""
+"""An index over fewer vectors has too little training data, however long the vectors are."""
 
 BUILT: Final = "indexes_built"
 
 
 class IndexState(StrEnum):
-    """What became of an index that a table should have."""
+    """The state of an index that a table should have."""
 
     BUILT = "built"
     PRESENT = "present"
@@ -47,7 +46,7 @@ class IndexState(StrEnum):
 
 
 class Pending(StrEnum):
-    """Why an index is not built yet. None of these is a fault: queries scan until it is."""
+    """Why an index is not built yet. None of these is an error: queries scan until the index is built."""
 
     NO_ROWS = "no_rows"
     NO_VECTORS = "no_vectors"
@@ -61,15 +60,15 @@ class Pending(StrEnum):
             case Pending.NO_VECTORS:
                 return "no row has a vector"
             case Pending.FEW_VECTORS:
-                return "so few vectors are compared faster one by one"
+                return "too few vectors: a scan is faster"
             case _:
                 assert_never(self)
 
 
 class ColumnIndex(msgspec.Struct, frozen=True):
-    """One index that one column should have. `uncovered_rows` came after it was built; they are few, and scanned.
+    """One index that one column should have. `uncovered_rows` were added after it was built; they are few, and queries scan them.
 
-    `damage` is what was wrong with the files of the one that was there and is replaced.
+    `damage` describes the damaged files of the index that this one replaces.
     """
 
     table: str
@@ -82,7 +81,7 @@ class ColumnIndex(msgspec.Struct, frozen=True):
 
 
 class Indexes(msgspec.Struct, frozen=True):
-    """Every index that the tables of a branch should have. No commit: there was nothing to build."""
+    """Every index that the tables of a branch should have. `commit` is None if there was nothing to build."""
 
     branch: str
     indexes: tuple[ColumnIndex, ...]
@@ -105,7 +104,7 @@ class Indexes(msgspec.Struct, frozen=True):
 
 
 class IndexProgress(msgspec.Struct, frozen=True):
-    """One table is about to be indexed: the `at`-th `of` so many."""
+    """One table is about to be indexed: number `at` of `of`."""
 
     table: str
     columns: tuple[str, ...]
@@ -116,11 +115,11 @@ class IndexProgress(msgspec.Struct, frozen=True):
 
 OnIndexProgress = Callable[[IndexProgress], None]
 Written = Mapping[tuple[TableId, str], Segment | None]
-"""Indexes written ahead, by table and name. None: Lance found nothing to learn from."""
+"""Indexes written before the lock, by table and name. None if Lance had no training data."""
 
 
 class _TablePlan(msgspec.Struct, frozen=True):
-    """One table: the state of each index it should have, and how to build those that it can have now."""
+    """One table: the state of each index it should have, and the specs of those to build now."""
 
     row: TableRow
     indexes: tuple[ColumnIndex, ...]
@@ -130,24 +129,24 @@ class _TablePlan(msgspec.Struct, frozen=True):
 def ensure_indices(
     engine: Engine, *, branch: BranchName = MAIN, actor: str | None = None, on_progress: OnIndexProgress | None = None
 ) -> Indexes:
-    """Build what is missing on a branch, and again what covers too little, as one commit. A second call finds nothing to do."""
+    """Build the missing indexes of a branch, and rebuild those that cover too few rows, as one commit. A second call does nothing."""
     tables, before = engine.tables, engine.snapshot(branch)
     plans = list(_plan(before, engine.catalog(before), tables))
     if not any(plan.specs for plan in plans):
-        return Indexes(branch, _told(plans), None)
+        return Indexes(branch, _all_indexes(plans), None)
     ahead = dict(_write_ahead(before, plans, tables, on_progress))
 
     def prepare(snapshot: Snapshot) -> Prepared:
         nonlocal plans
         plans = list(_plan(snapshot, engine.catalog(snapshot), tables, ahead))
-        changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_ready(plan, ahead))) for plan in plans if plan.specs}
+        changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_segments(plan, ahead))) for plan in plans if plan.specs}
         return Prepared(changes, counts={BUILT: sum(len(plan.specs) for plan in plans)})
 
     written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor), prepare)
-    return Indexes(branch, _told(plans), written.commit)
+    return Indexes(branch, _all_indexes(plans), written.commit)
 
 
-# -- what is missing
+# -- missing indexes
 
 
 def _plan(snapshot: Snapshot, catalog: Catalog, tables: Tables, ahead: Written | None = None) -> Iterator[_TablePlan]:
@@ -161,16 +160,16 @@ def _plan(snapshot: Snapshot, catalog: Catalog, tables: Tables, ahead: Written |
 
 
 def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> Iterator[tuple[IndexIntent, ColumnIndex]]:
-    """What each index of a table is once everything that can be built is built."""
+    """The state of each index of a table after all indexes that can be built are built."""
     has = {(index.column, index.kind): index for index in existing(table)}
     damages = {damage.index.name: damage.reason for damage in damaged_indexes(table, anew=True)}
     for intent in index_intents(entity):
-        there = has.get((intent.column, _lance_kind(intent.kind)))
-        damage = damages.get(there.name) if there is not None else None
-        if there is not None and damage is None and covers_nearly_all(there, few_rows=_flat_rows(entity, intent)):
-            yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=there.uncovered_rows)
+        current = has.get((intent.column, _lance_kind(intent.kind)))
+        damage = damages.get(current.name) if current is not None else None
+        if current is not None and damage is None and covers_nearly_all(current, few_rows=_flat_rows(entity, intent)):
+            yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=current.uncovered_rows)
             continue
-        # A damaged one is replaced also where a new one would not be worth it yet: it is in the way until then.
+        # A damaged index is replaced even where a new one would not pay yet: until then it is in the way.
         replaced = damage is not None and intent.kind is not Wanted.VECTOR
         reason = None if replaced else _obstacle(entity, intent, row, table, ahead)
         state = IndexState.BUILT if reason is None else IndexState.PENDING
@@ -178,7 +177,7 @@ def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> 
 
 
 def _flat_rows(entity: EntityType, intent: IndexIntent) -> int:
-    """So many rows are looked at one by one as fast as an index is asked."""
+    """A scan of this many rows is as fast as an index lookup."""
     return FLAT_NUMBERS // _dimension(entity, intent) if intent.kind is Wanted.VECTOR else FEW_ROWS
 
 
@@ -194,7 +193,7 @@ def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Tab
 
 
 def _too_few(table: Table, name: str, dimension: int, *, needed: int) -> Pending | None:
-    """Whether an index on vectors would be of use. A vector without a direction (zero, or not finite) is near to nothing."""
+    """Why an index on vectors would not be useful, or None. A vector that is zero or not finite has no direction and does not count."""
     found = 0
     for batch in table.scan([name], where=f"{quoted(name)} IS NOT NULL", limit=2 * needed):
         numbers = batch.column(0).flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)
@@ -216,7 +215,7 @@ def _spec(intent: IndexIntent) -> IndexSpec:
 
 
 def _name(intent: IndexIntent) -> str:
-    """By the property's identity: it stays the same when the property is renamed, and is never that of another one."""
+    """The name of an index. It uses the property's id, so it survives a rename and is never reused for another property."""
     return f"{intent.kind}_{intent.property or intent.column}"
 
 
@@ -236,7 +235,7 @@ def _options(kind: Wanted) -> Mapping[str, str]:
     return {"metric": "cosine"} if kind is Wanted.VECTOR else {}
 
 
-def _told(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:
+def _all_indexes(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:
     return tuple(index for plan in plans for index in plan.indexes)
 
 
@@ -246,7 +245,7 @@ def _told(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:
 def _write_ahead(
     snapshot: Snapshot, plans: Iterable[_TablePlan], tables: Tables, on_progress: OnIndexProgress | None
 ) -> Iterator[tuple[tuple[TableId, str], Segment | None]]:
-    """Write the indexes of the branch's own tables. An inherited table is indexed on its fork, which comes later."""
+    """Write the indexes of tables that the branch owns. An inherited table is indexed on its fork, which is created later."""
     to_do = sorted((plan for plan in plans if plan.specs), key=lambda plan: (plan.row.owner != snapshot.branch.native, plan.row.alias))
     for at, plan in enumerate(to_do, start=1):
         if on_progress is not None:
@@ -257,6 +256,6 @@ def _write_ahead(
             yield from (((plan.row.id, spec.name), write_index(table, spec)) for spec in plan.specs)
 
 
-def _ready(plan: _TablePlan, ahead: Written) -> Iterator[Segment]:
+def _segments(plan: _TablePlan, ahead: Written) -> Iterator[Segment]:
     written = (ahead.get((plan.row.id, spec.name)) for spec in plan.specs)
     return (segment for segment in written if segment is not None)

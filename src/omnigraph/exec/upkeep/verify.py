@@ -1,4 +1,4 @@
-"""A graph -> what is wrong with it: history, versions, files, columns, ids, endpoints, native branches, intents. Reads only."""
+"""A graph -> findings about its history, versions, files, columns, ids, endpoints, native branches and intents. Reads only."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from omnigraph.store.tables import Table, Tables, home
 
 
 class Severity(StrEnum):
-    """An error is a broken promise; a warning is something that waits to be tidied up."""
+    """An error is damage. A warning is something harmless that is left over, such as an unused file."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be."""
+    """One problem of a graph."""
 
     severity: Severity
     code: str
@@ -48,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class VerifyProgress(msgspec.Struct, frozen=True):
-    """One table of one branch is about to be checked: the `at`-th `of` so many."""
+    """One table of one branch is about to be checked: number `at` of `of`."""
 
     where: str
     at: int
@@ -59,7 +59,7 @@ OnVerifyProgress = Callable[[VerifyProgress], None]
 
 
 class _Check(msgspec.Struct, frozen=True):
-    """One verification under way."""
+    """The context of one verification."""
 
     engine: Engine
     files: Files
@@ -67,7 +67,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
-    """Check every branch and every table. An empty list is a sound graph. `deep` reads every byte that a branch shows."""
+    """Check every branch and every table. The list is empty if the graph is sound. `deep` reads every byte that a branch shows."""
     manifest = engine.manifest
     findings = list(_intents(manifest))
     branches = [Branch.main()]
@@ -81,19 +81,19 @@ def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress 
     for branch in branches:
         found = list(_branch(check, branch))
         if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
-            continue  # it was deleted meanwhile, and its files with it
+            continue  # the branch and its files were deleted meanwhile
         findings += found
     findings += _unused(manifest)
     return findings
 
 
 def _counting(manifest: Manifest, branches: list[Branch], on_progress: OnVerifyProgress | None) -> Callable[[str], None]:
-    """What tells how far the work is."""
+    """A function that reports progress, to be called before each table."""
     if on_progress is None:
         return lambda _: None
     of = 0
     for branch in branches:
-        with suppress(OmniGraphError):  # that it cannot be read is found when its turn comes
+        with suppress(OmniGraphError):  # an unreadable branch is reported when it is checked
             of += len(live_tables(manifest.snapshot(branch.name).state))
     at = count(1)
     return lambda where: on_progress(VerifyProgress(where, next(at), of))
@@ -103,7 +103,12 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
     try:
         for intent in intents.pending(manifest.root.objects):
             where = intents.path_of(intent.operation)
-            yield Finding(Severity.WARNING, "pending_intent", f"a write to {intent.branch.name!r} waits to be resolved", where)
+            yield Finding(
+                Severity.WARNING,
+                "pending_intent",
+                f"a write to {intent.branch.name!r} is not resolved; the next write to the branch resolves it",
+                where,
+            )
     except OmniGraphError as error:
         yield Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER)
 
@@ -126,7 +131,7 @@ def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
 
 
 def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
-    """The commits of a branch lead from its head to the birth of the graph; and the ledger that holds them can be read whole."""
+    """Check that the commits of a branch lead from its head to the first commit of the graph, and that their ledger is readable."""
     _, ledger, state = check.engine.manifest.look(name)
     commits = read_commits(ledger.facts(COMMIT))
     for id_, times in Counter(commit.id for commit in commits).items():
@@ -138,18 +143,18 @@ def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
 
 
 def _unused(manifest: Manifest) -> Iterator[Finding]:
-    """Table folders and native branches that no live branch shows and no intent names: left by the dead, waiting for cleanup."""
+    """Table directories and native branches that no live branch shows and no intent references. Dead writers left them."""
     objects = manifest.root.objects
     names = (MAIN, *list_branches(objects))
     try:
-        # Intents first: a writer shows its work before it disarms.
+        # Read the intents first: a writer publishes before it removes its intent.
         pending = intents.pending(objects)
-        spoken_for = {table.base.home for intent in pending for table in intent.tables}
+        intended = {table.base.home for intent in pending for table in intent.tables}
         shown = [row for name in names for row in manifest.snapshot(name).state.tables.values()]
     except OmniGraphError:
-        return  # what cannot be read is a finding already; without it nothing can be called unused
+        return  # the unreadable branch is a finding already, and it may use any of these
     used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
-    homes = {row.ref.home for row in shown} | spoken_for
+    homes = {row.ref.home for row in shown} | intended
     for folder in ("nodes", "edges"):
         for path in (entry.rstrip("/") for entry in objects.list(folder)):
             if path not in used:
@@ -161,7 +166,7 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
-    """The findings about one table. That it cannot be read is one of them."""
+    """The findings about one table. If it cannot be read, that is a finding too."""
     try:
         for wrong in wrongs:
             yield Finding(Severity.ERROR, wrong.code, wrong.message, where)
@@ -172,7 +177,7 @@ def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
 def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Damage]:
     table = check.engine.tables.open(row.ref)
     if (head := table.head()) != row.version and _uncovered(check.engine.manifest, snapshot, row, head):
-        yield Damage(Kind.DRIFT.value, f"HEAD is {head}, the graph shows {row.version}")
+        yield Damage(Kind.DRIFT.value, f"HEAD is version {head}, but the graph shows version {row.version}")
     if entity is not None:
         yield from _identities(table, entity)
     whole = True
@@ -180,7 +185,7 @@ def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType 
         yield wrong
         whole = False
     if not whole:
-        return  # rows are not to be had from files that are not whole
+        return  # rows of damaged files cannot be read
     yield from check.files.damaged_index_files(table)
     ids[row.alias] = KeySet()
     numbers = [np.empty(0, np.uint64)]
@@ -190,14 +195,14 @@ def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType 
             ids[row.alias].add(batch.column(ID))
     found = np.sort(np.concatenate(numbers))
     if len(found) != row.rows:
-        yield Damage("row_count", f"{len(found)} rows, the graph says {row.rows}")
-    # Different ids may have one fingerprint, so then the ids themselves are compared.
+        yield Damage("row_count", f"the table has {len(found)} rows, but the graph records {row.rows}")
+    # Different ids may have the same fingerprint. If fingerprints repeat, compare the ids themselves.
     if (found[1:] == found[:-1]).any() and len(again := repeated(joined((batch.column(ID) for batch in table.scan([ID])), pa.string()))):
         yield Damage("duplicate_id", f"{len(again)} rows repeat an id")
 
 
 def _identities(table: Table, entity: EntityType) -> Iterator[Damage]:
-    """Each column holds the property that the schema says, by its identity: a name alone may be another property's."""
+    """Check that each column holds the property of the schema, by property id: another property may have the same name."""
     wanted, here = ({field.name: field for field in schema} for schema in (table_schema(entity), table.schema))
     for name in sorted(wanted.keys() | here.keys()):
         if name not in here:
@@ -205,26 +210,26 @@ def _identities(table: Table, entity: EntityType) -> Iterator[Damage]:
         elif name not in wanted:
             wrong = "is not in the schema"
         elif (here[name].type, here[name].nullable) != (wanted[name].type, wanted[name].nullable):
-            wrong = f"holds {_spelled(here[name])}, the schema says {_spelled(wanted[name])}"
+            wrong = f"has type {_type_text(here[name])}, the schema says {_type_text(wanted[name])}"
         elif (marks := [(field.metadata or {}).get(PROPERTY_MARK, b"").decode() for field in (here[name], wanted[name])])[0] != marks[1]:
             wrong = f"holds property {marks[0] or 'without an identity'}, the schema says {marks[1] or 'none'}"
         else:
             continue
-        remedy = "before the next schema change, copy the graph: a copy lays every column down anew"
+        remedy = "copy the graph before the next schema change: a copy rewrites every column"
         yield Damage("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
 
 
-def _spelled(field: pa.Field) -> str:
+def _type_text(field: pa.Field) -> str:
     return f"{field.type}{'' if field.nullable else ' not null'}"
 
 
 def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int) -> bool:
-    """Is a HEAD that the snapshot does not show nobody's? It may be its owner's, a dead writer's, or that of one at work now."""
+    """True if nothing explains a HEAD that the snapshot does not show: not the table's owner, nor a dead or an active writer."""
     if row.owner != snapshot.branch.native:
-        return False  # inherited: whoever owns the table goes on
+        return False  # inherited: the owner may commit to it
     if head < row.version:
         return True
-    # First the intents, then the newest state: a writer disarms after its publish, so one without an intent shows by now.
+    # Intents first, then the newest state: a writer removes its intent after its publish, so without an intent the state has it.
     if any(table.base.home == row.ref.home for intent in intents.pending(manifest.root.objects) for table in intent.tables):
         return False
     newest = manifest.snapshot(snapshot.branch.name).state.tables.get(row.id)
@@ -242,4 +247,4 @@ def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, Ke
             continue
         lost = joined((batch.column(column) for batch in others(known, table.scan([column]), on=column)), pa.string())
         if len(lost):
-            yield Damage("dangling_edge", f"{len(lost)} edges have a {column} that is no {node}, e.g. {lost[0].as_py()!r}")
+            yield Damage("dangling_edge", f"{len(lost)} edges have a {column} that is not a {node}, for example {lost[0].as_py()!r}")

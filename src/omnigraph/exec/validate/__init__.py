@@ -1,1 +1,1 @@
-"""The one evaluator of the graph's rules: rows and changes -> what is wrong with them, for every writer alike."""
+"""The evaluator of the graph's rules: rows and changes -> violations. All writers use it."""

@@ -1,4 +1,4 @@
-"""Arrow columns -> places, distinct values and memberships, all rows at once."""
+"""Arrow columns -> positions, distinct values and memberships, computed for all rows at once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Distinct(NamedTuple):
-    """Texts without their repetitions: text `i` of the whole is `texts[places[i]]`, and it stood at `first[places[i]]` first."""
+    """Distinct texts. Input text `i` is `texts[places[i]]`, and it first occurs at `first[places[i]]`."""
 
     texts: pa.Array
     places: Numbers
     first: Numbers
 
-    def again(self) -> Numbers:
-        """Where a text stands that stood before."""
+    def repeats(self) -> Numbers:
+        """The positions of texts that occur earlier too."""
         if len(self.texts) == len(self.places):
             return np.zeros(0, np.int64)
         repeated = np.ones(len(self.places), np.bool_)
@@ -33,7 +33,7 @@ class Distinct(NamedTuple):
 
 
 def distinct(texts: pa.Array) -> Distinct:
-    """Of texts without nulls."""
+    """The distinct values of texts without nulls."""
     encoded = texts.dictionary_encode()
     places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     # A text gets the next free number when it is first seen.
@@ -43,20 +43,20 @@ def distinct(texts: pa.Array) -> Distinct:
 
 
 def true_at(mask: Column) -> Numbers:
-    """The places where a mask is true; null is not true."""
+    """The positions where a mask is true. Null counts as false."""
     return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)
 
 
 def among(texts: Column, keys: Column | None) -> Mask:
-    """Which texts are keys, asked once."""
+    """Which texts are among the keys."""
     return np.zeros(len(texts), np.bool_) if keys is None else is_in(texts, keys)
 
 
 def joined_texts(columns: Iterable[Column]) -> pa.Array:
-    """Columns of texts, one after the other, as one array."""
+    """Concatenate columns of texts into one array."""
     return whole(joined(columns, pa.string()))
 
 
 def at(texts: pa.Array, places: Numbers) -> pa.Array:
-    """The texts at these places."""
+    """The texts at these positions."""
     return texts.take(pa.array(places))

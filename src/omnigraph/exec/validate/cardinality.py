@@ -1,7 +1,7 @@
-"""Edges that come and go -> sources that would have too many or too few edges of a type.
+"""Added and removed edges -> sources that would have too many or too few edges of a type.
 
-Only sources that the change touches are counted: where an edge is added, removed or moved away (V-12). A node that never had
-an edge owes none, and a node that goes with the change owes none either.
+Only sources that the change touches are counted: those where an edge is added, removed or moved away (V-12). The minimum does not
+apply to a node that never had an edge, nor to a node that the change removes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, added_among, ids_at
 from omnigraph.exec.validate.delta import Delta
-from omnigraph.exec.validate.findings import Findings, by_row, told
+from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import Part, holding_texts, in_part, pick
 from omnigraph.store.arrays import whole
 from omnigraph.store.membership import Mask
@@ -29,7 +29,7 @@ NO_ROW = -1
 
 
 class _Counted(NamedTuple):
-    """Touched sources: how many edges each will have, and the last added row that starts there, or NO_ROW."""
+    """Touched sources: the number of edges each will have, and the last added row that starts there, or NO_ROW."""
 
     sources: pa.Array
     edges: Numbers
@@ -37,21 +37,21 @@ class _Counted(NamedTuple):
 
 
 def check_cardinality(context: IntegrityContext, edges: Delta) -> Findings:
-    """The `@card` of one edge type, at the sources that its change touches."""
+    """Check the `@card` of one edge type at the sources that its change touches."""
     entity = edges.entity
     assert isinstance(entity, EdgeType)
     bounds = entity.cardinality
-    if bounds == Cardinality() or (edges.added is None and not bounds.low):  # edges that go break no maximum
+    if bounds == Cardinality() or (edges.added is None and not bounds.low):  # a removed edge cannot break a maximum
         return Findings()
     removed = joined_texts(_removed(context, edges, entity))
-    if not len(removed) and bounds.high is None and bounds.low <= 1:  # a source with an added edge has one
+    if not len(removed) and bounds.high is None and bounds.low <= 1:  # a source with an added edge has at least one
         return Findings()
     parts = context.parts((edges.added, [SOURCE]))
-    return by_row((_in_part(context, edges, entity, removed, part) for part in parts), limit=context.limit)
+    return merge_by_row((_in_part(context, edges, entity, removed, part) for part in parts), limit=context.limit)
 
 
 def _removed(context: IntegrityContext, edges: Delta, entity: EdgeType) -> Iterator[pa.ChunkedArray]:
-    """The source of every committed edge that goes or is replaced; of an overwrite each source once, if it may have too few now."""
+    """The source of every committed edge that is removed or replaced. For an overwrite each source once, and only if there is a minimum."""
     if edges.whole:
         if entity.cardinality.low:
             yield pc.unique(joined_texts(batch.column(SOURCE) for batch in context.committed.scan(entity, [SOURCE])))
@@ -69,7 +69,7 @@ def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed:
     counted = _count(context, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
     low, high = entity.cardinality.low, entity.cardinality.high
     wrong = np.flatnonzero((counted.edges < low) | (counted.edges > (UNBOUNDED if high is None else high)))
-    wrong = wrong[~_lost(context, entity, at(counted.sources, wrong))]
+    wrong = wrong[~_is_removed(context, entity, at(counted.sources, wrong))]
     wrong = wrong[np.argsort(counted.rows[wrong], kind="stable")]
     first = wrong[: context.limit]
     rows = counted.rows[first]
@@ -78,11 +78,11 @@ def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed:
     messages = [f"{head} '{source}' has {count} edges ({f'min {low}' if count < low else f'max {high}'})" for source, count in facts]
     ids = [*(None for row in rows if row == NO_ROW), *ids_at(edges, rows[rows != NO_ROW])]
     numbers = [None if row == NO_ROW else row for row in rows.tolist()]
-    return told(Code.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)
+    return rule_findings(Code.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)
 
 
 def _count(context: IntegrityContext, edges: Delta, removed: pa.Array, part: Part) -> _Counted:
-    """Committed, less removed, plus added."""
+    """Count the edges of each touched source: committed, minus removed, plus added."""
     picked = None if edges.added is None else pick(edges.added, [SOURCE], by=[SOURCE], part=part)
     added = pa.array([], pa.string()) if picked is None else whole(picked.table.column(SOURCE))
     touched = distinct(joined_texts([added, removed]))
@@ -90,7 +90,7 @@ def _count(context: IntegrityContext, edges: Delta, removed: pa.Array, part: Par
     count = np.bincount(starting, minlength=size)
     rows = np.full(size, NO_ROW)
     if picked is not None:
-        rows[starting] = picked.rows(np.arange(len(added)))  # of several rows with one source the last stays: it was one too many
+        rows[starting] = picked.rows(np.arange(len(added)))  # of several rows with one source the last is reported: it is the one too many
     if not edges.whole:
         count -= np.bincount(ending, minlength=size)
         for holders in holding_texts(context.committed, edges.entity, [SOURCE], by=SOURCE, keys=touched.texts):
@@ -98,8 +98,8 @@ def _count(context: IntegrityContext, edges: Delta, removed: pa.Array, part: Par
     return _Counted(touched.texts, count, rows)
 
 
-def _lost(context: IntegrityContext, entity: EdgeType, sources: pa.Array) -> Mask:
-    """Which sources are nodes that go with the change."""
+def _is_removed(context: IntegrityContext, entity: EdgeType, sources: pa.Array) -> Mask:
+    """Which sources are nodes that the change removes."""
     node = context.catalog.node(entity.source)
     assert node is not None
     nodes = context.of(node)

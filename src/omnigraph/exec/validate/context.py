@@ -1,4 +1,4 @@
-"""One change as a whole: what every check of integrity asks it."""
+"""A change of several types -> the questions that all integrity checks ask about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from omnigraph.store.membership import Mask, Members, matching
 
 
 class IntegrityContext(msgspec.Struct, frozen=True):
-    """The change of every touched type, and what it falls on. `limit` problems are put in words, all are counted."""
+    """The change of every touched type, and the committed rows. Up to `limit` problems are reported in full; all are counted."""
 
     catalog: Catalog
     committed: Committed
@@ -27,19 +27,19 @@ class IntegrityContext(msgspec.Struct, frozen=True):
     limit: int
 
     def of(self, entity: EntityType) -> Delta:
-        """The change of a type; of an untouched one it is empty."""
+        """The change of a type. It is empty for an untouched type."""
         return self.deltas.get(entity.id) or Delta(entity)
 
     def parts(self, *sizes: tuple[Added | None, Sequence[str]]) -> tuple[Part, ...]:
         return parts(sizes, budget_bytes=self.budget_bytes)
 
     def remaining(self, delta: Delta) -> int:
-        """How many committed rows there are of which some may remain."""
+        """An upper bound for the number of committed rows that remain: 0 for an overwrite, else all of them."""
         return 0 if delta.whole else self.committed.rows(delta.entity)
 
 
-def leaving(delta: Delta, ids: pa.Array) -> Mask:
-    """Which of these committed rows do not remain as they are: deleted, replaced, or overwritten."""
+def not_remaining(delta: Delta, ids: pa.Array) -> Mask:
+    """Which of these committed rows do not remain: they are deleted, replaced or overwritten."""
     if delta.whole:
         return np.ones(len(ids), np.bool_)
     gone = among(ids, delta.deleted)
@@ -47,14 +47,14 @@ def leaving(delta: Delta, ids: pa.Array) -> Mask:
 
 
 def added_among(delta: Delta, ids: pa.Array) -> pa.Array:
-    """Those of these ids that are added: found in one reading, however many are added."""
+    """The ids of this array that the change adds. Reads the added rows once."""
     if delta.added is None or not len(ids):
         return pa.array([], pa.string())
     return joined_texts(batch.column(ID) for batch in matching(Members(ids), delta.added.read([ID]), on=ID))
 
 
 def ids_at(delta: Delta, rows: Numbers) -> list[str | None]:
-    """The ids of some added rows, in the order of their numbers; none for ids that nobody has seen yet."""
+    """The ids of some added rows, in the order of their numbers. None for minted ids, which the caller does not know."""
     if delta.added is None or delta.minted or not len(rows):
         return [None] * len(rows)
     ids: list[str | None] = []

@@ -1,4 +1,4 @@
-"""What a write does to one type, and what is there without it: the two things that integrity is judged by."""
+"""The change of one type and its committed rows: the two inputs of the integrity checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnigraph.store.tables import Tables
 
 
 class Added(Protocol):
-    """Rows that a write adds, in memory or in files: they can be read again and again, always in the same order."""
+    """Rows that a write adds, in memory or in files. They can be read repeatedly, always in the same order."""
 
     @property
     def rows(self) -> int: ...
@@ -24,7 +24,7 @@ class Added(Protocol):
 
 
 class RowsInMemory(msgspec.Struct, frozen=True):
-    """Added rows that are a table in memory."""
+    """Added rows in a table in memory."""
 
     table: pa.Table
 
@@ -37,37 +37,37 @@ class RowsInMemory(msgspec.Struct, frozen=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What a write does to one type."""
+    """The change that a write makes to one type."""
 
     entity: EntityType
     added: Added | None = None
-    """Rows that come, each replacing the one that has its id, if any."""
+    """Added rows. Each replaces the committed row with the same id, if any."""
     deleted: Column | None = None
-    """Ids that go; none of them is added too."""
+    """Deleted ids. None of them is also added."""
     minted: bool = False
     """The ids of all added rows are new by construction."""
     cascaded: bool = False
-    """All edges of the deleted nodes go too, by construction: nobody needs to look for more."""
+    """All edges of the deleted nodes are deleted too, by construction. No check looks for others."""
     whole: bool = False
-    """Nothing of the type remains but what is added (overwrite)."""
+    """The added rows replace all rows of the type (overwrite)."""
     replaces: bool = True
-    """Whether an added row may replace another; if not (append), an id that is there is a conflict."""
+    """Whether an added row may replace a committed one. If not (append), an existing id is a conflict."""
 
 
 class Committed(Protocol):
-    """The rows that are there without the write."""
+    """The committed rows, before the write."""
 
     def rows(self, entity: EntityType) -> int:
-        """How many; costs nothing."""
+        """The number of rows of a type. Reads no data."""
         ...
 
     def scan(self, entity: EntityType, columns: Sequence[str], *, where: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows for which SQL text is true."""
+        """Some columns of the rows for which the SQL condition `where` is true."""
         ...
 
 
 class CommittedTables:
-    """The rows of a snapshot."""
+    """The committed rows of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, tables: Tables) -> None:
         self._snapshot = snapshot

@@ -1,4 +1,4 @@
-"""The ids of added rows -> those that stand twice among them, and those that an append finds there already."""
+"""The ids of added rows -> ids that occur twice among them, and, for an append, ids that already exist."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.arrays import among, at, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext
 from omnigraph.exec.validate.delta import Added, Delta
-from omnigraph.exec.validate.findings import Findings, by_row, told
+from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import Part, holding_texts, pick
-from omnigraph.exec.validate.uniqueness import violation
+from omnigraph.exec.validate.uniqueness import violation_message
 from omnigraph.store.arrays import whole
 from omnigraph.store.membership import repeated
 
 
 def check_identity(context: IntegrityContext, delta: Delta) -> Findings:
-    """One row for an id, in every mode; an append finds none that is there."""
+    """Check that an id occurs once in the input, in every mode, and that an append adds no existing id."""
     added = delta.added
     appends = not delta.replaces and bool(context.remaining(delta))
     if added is None or delta.minted or (added.rows == 1 and not appends):
         return Findings()
     found = (one for part in context.parts((added, [ID])) for one in _in_part(context, delta, added, part, appends=appends))
-    return by_row(found, limit=context.limit)
+    return merge_by_row(found, limit=context.limit)
 
 
 def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
@@ -41,22 +41,24 @@ def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: Part, 
         first = again[: context.limit]
         named = at(ids, first).to_pylist()
         messages = [_repeated(delta.entity, id_) for id_ in named]
-        yield told(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
+        yield rule_findings(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
     if appends:
         keys = pc.unique(ids) if len(again) else ids
-        there = joined_texts(holders.rows.column(ID) for holders in holding_texts(context.committed, delta.entity, [ID], by=ID, keys=keys))
-        met = np.flatnonzero(among(ids, there))
-        first = met[: context.limit]
+        present = joined_texts(
+            holders.rows.column(ID) for holders in holding_texts(context.committed, delta.entity, [ID], by=ID, keys=keys)
+        )
+        conflicts = np.flatnonzero(among(ids, present))
+        first = conflicts[: context.limit]
         named = at(ids, first).to_pylist()
         messages = [f"{delta.entity.kind} type '{delta.entity.name}' already has this id: '{id_}'" for id_ in named]
-        yield told(Code.KEY_CONFLICT, delta.entity, picked.rows(first).tolist(), messages, named, total=len(met))
+        yield rule_findings(Code.KEY_CONFLICT, delta.entity, picked.rows(first).tolist(), messages, named, total=len(conflicts))
 
 
 def _repeated(entity: EntityType, id_: str) -> str:
-    """A key is unique like any other tuple that is, and is told in the same words."""
+    """The message for a repeated id. For a keyed node it is the message of a `@unique` violation, because a key is unique too."""
     if not isinstance(entity, NodeType) or entity.key is None:
         return f"{entity.kind} type '{entity.name}' has id '{id_}' twice in one input"
     values = [id_] if len(entity.key.columns) == 1 else json.loads(id_)
     named = dict(zip(entity.key.columns, values, strict=True))
     columns = tuple(sorted(named))
-    return violation(entity, columns, [named[name] for name in columns], id_, id_)
+    return violation_message(entity, columns, [named[name] for name in columns], id_, id_)

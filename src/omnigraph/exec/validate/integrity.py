@@ -1,8 +1,8 @@
-"""The change of every touched type and what is committed -> what would be wrong among the rows after it.
+"""The change of every touched type and the committed rows -> violations in the graph after the change.
 
-The one judge of ids, `@unique`, endpoints and `@card`: for a mutation, a load, and whatever else changes rows. It judges the final
-image: a row that a later one replaces was never there. Its cost follows the change (V-16): committed rows are asked for by the keys
-of the change, and only a change that is large beside a table makes one pass over the table's key columns.
+All writers use it to check ids, `@unique`, endpoints and `@card`. It checks the final image, without rows that later ones replace.
+Its cost is proportional to the change (V-16): committed rows are looked up by the keys of the change, and only a change that is large
+relative to a table scans the table's key columns once.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from omnigraph.exec.validate.cardinality import check_cardinality
 from omnigraph.exec.validate.context import IntegrityContext
 from omnigraph.exec.validate.delta import Added, Committed, CommittedTables, Delta, RowsInMemory
 from omnigraph.exec.validate.endpoints import check_endpoints
-from omnigraph.exec.validate.findings import Findings, in_turn
+from omnigraph.exec.validate.findings import Findings, merge_in_order
 from omnigraph.exec.validate.identity import check_identity
 from omnigraph.exec.validate.uniqueness import check_uniques
 
 __all__ = ["BUDGET_BYTES", "Added", "Committed", "CommittedTables", "Delta", "RowsInMemory", "check_integrity"]
 
 BUDGET_BYTES: Final = 512 << 20
-"""How many bytes of key columns are held at once; beyond it the same checks take several passes."""
+"""How many bytes of key columns are held in memory. For more the checks take several passes."""
 MOST_BYTES: Final = 1 << 30
-"""Keys are joined into arrays whose offsets are 32 bits wide."""
+"""An upper bound for the budget: keys are concatenated into arrays with 32-bit offsets."""
 
 
 def check_integrity(
     deltas: Sequence[Delta], catalog: Catalog, committed: Committed, *, budget_bytes: int = BUDGET_BYTES, limit: int = REPORTED
 ) -> Findings:
-    """Repeated ids, key conflicts, `@unique`, endpoints and `@card` of the graph as the change would leave it. One delta a type.
+    """Check ids, key conflicts, `@unique`, endpoints and `@card` of the graph after the change. `deltas` has one delta per type.
 
-    `limit` problems are put in words, and all are counted. The rows are numbered in the order in which `added` reads them.
+    Up to `limit` problems are described; all are counted. Rows are numbered in the order in which `added` reads them.
     """
     by_type = {delta.entity.id: _without_empty(delta) for delta in deltas}
     context = IntegrityContext(catalog, committed, by_type, min(budget_bytes, MOST_BYTES), limit)
-    return in_turn(_all(context), limit=limit)
+    return merge_in_order(_all(context), limit=limit)
 
 
 def _without_empty(delta: Delta) -> Delta:

@@ -1,7 +1,7 @@
-"""Keys of added rows, whole or one partition at a time, and the committed rows that hold given keys.
+"""Added rows -> their keys, all at once or by partition; and keys -> the committed rows that have them.
 
-Keys that do not fit the budget are checked in several passes: each reads the key columns again and keeps the rows whose key
-falls into one partition, so that equal keys always meet.
+Keys that do not fit the budget are checked in several passes. Each pass reads the key columns again and keeps the rows whose key
+is in one partition, so that equal keys are always compared.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from omnigraph.store.membership import Members
 from omnigraph.store.tables import one_of
 
 PROBED_KEYS: Final = 8_192
-"""How many keys one scan asks for (V-16)."""
+"""How many keys one scan looks up (V-16)."""
 ROWS_PER_PROBE: Final = 1_024
-"""Asking an index for one more key costs as much as reading the key column of this many rows (docs/design/validation.md)."""
+"""Looking up one more key in an index costs as much as reading the key column of this many rows (docs/design/validation.md)."""
 FEW_KEYS: Final = 16
-"""So few keys are asked for however small the table is: reading is cheap then, and asking no dearer."""
+"""Up to this many keys are always looked up: in a small table a lookup costs no more than a scan."""
 GROUPED_ROWS: Final = 1 << 16
 
 
 class Part(NamedTuple):
-    """The keys that fall into partition `at` of `of`."""
+    """Partition number `at` of `of`."""
 
     at: int
     of: int
 
 
-class Picked(NamedTuple):
-    """Columns of some added rows, and the number of each among all of its type; no numbers: they are all there."""
+class Selection(NamedTuple):
+    """Columns of some added rows, and the number of each row among all of its type. `numbers` is None if these are all rows."""
 
     table: pa.Table
     numbers: Numbers | None
@@ -52,22 +52,22 @@ class Picked(NamedTuple):
 
 
 def parts(sizes: Iterable[tuple[Added | None, Sequence[str]]], *, budget_bytes: int) -> tuple[Part, ...]:
-    """As many partitions as bring the key columns of all these rows, a partition at a time, under the budget."""
+    """The partitions that are needed so that the key columns of one partition fit the budget."""
     total = sum(_bytes(added, columns) for added, columns in sizes if added is not None)
     of = max(1, -(-int(total) // budget_bytes))
     return tuple(Part(at, of) for at in range(of))
 
 
 def _bytes(added: Added, columns: Sequence[str]) -> float:
-    """By the first rows: the others are taken to be as long."""
+    """Estimated from the first batch."""
     first = next(iter(added.read(columns)))
     return float(first.nbytes / max(1, first.num_rows) * added.rows)
 
 
-def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part) -> Picked:
-    """Columns of the added rows whose key, the values of `by`, falls into the partition."""
+def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part) -> Selection:
+    """Columns of the added rows whose key, the values of `by`, is in the partition."""
     if part.of == 1:
-        return Picked(pa.Table.from_batches(list(added.read(columns))), None)
+        return Selection(pa.Table.from_batches(list(added.read(columns))), None)
     kept: list[pa.RecordBatch] = []
     numbers: list[Numbers] = []
     before = 0
@@ -76,20 +76,20 @@ def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part)
         kept.append(batch.filter(pa.array(mine)))
         numbers.append(np.flatnonzero(mine) + before)
         before += batch.num_rows
-    return Picked(pa.Table.from_batches(kept), np.concatenate(numbers))
+    return Selection(pa.Table.from_batches(kept), np.concatenate(numbers))
 
 
 def in_part(texts: Column, part: Part) -> npt.NDArray[np.bool_]:
-    """Which texts fall into the partition; a null does not matter and falls somewhere."""
+    """Which texts are in the partition. A null is in an arbitrary one."""
     mine: npt.NDArray[np.bool_] = fingerprints(whole(texts)) % np.uint64(part.of) == part.at
     return mine
 
 
-# -- what is committed
+# -- committed rows
 
 
 class Holders(NamedTuple):
-    """Committed rows, and for each the place of its key among those that were asked for."""
+    """Committed rows, and for each the position of its key among the wanted keys."""
 
     rows: pa.Table
     places: Numbers
@@ -98,7 +98,7 @@ class Holders(NamedTuple):
 def holding(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: Sequence[str], wanted: Rows) -> Iterator[Holders]:
     """Committed rows whose values of `by` are one of the `wanted` tuples.
 
-    Few keys are asked of the indexes; many are looked for in one pass over the columns.
+    Few keys are looked up in the indexes. Many keys are found by one scan of the columns.
     """
     rows = committed.rows(entity)
     if not rows or not wanted.num_rows:
@@ -125,13 +125,13 @@ def _probes(entity: EntityType, by: Sequence[str], wanted: Rows) -> Iterator[str
 
 
 def _one_of(entity: EntityType, name: str, values: pa.Array) -> str:
-    """The column has one of these values, each spelled in the column's own type, so that an index can answer (V-06)."""
+    """SQL: the column has one of these values. Literals have the column's type, so that an index can be used (V-06)."""
     if pa.types.is_string(values.type):
         return one_of(name, values)
     property_ = entity.property(name)
     assert property_ is not None
     if pa.types.is_floating(values.type) and pc.any(pc.equal(values, 0.0)).as_py():
-        values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])  # one value to us, two to an index
+        values = pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])  # equal values here, but two keys in an index
     if pa.types.is_date32(values.type):
         values = values.cast(pa.int32())
     elif pa.types.is_date64(values.type):
@@ -140,7 +140,7 @@ def _one_of(entity: EntityType, name: str, values: pa.Array) -> str:
 
 
 def grouped(batches: Iterable[pa.RecordBatch], *, rows: int = GROUPED_ROWS) -> Iterator[pa.Table]:
-    """The same rows in tables of at least so many, the last one aside."""
+    """The same rows in tables of at least `rows` rows; the last one may be smaller."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -1,6 +1,6 @@
-"""The `@unique` tuples of added rows -> those held twice among them, or by another row that remains.
+"""The `@unique` tuples of added rows -> tuples that two of them have, or that another remaining row has.
 
-Tuples are compared by the spelling that makes ids, so -0.0 is 0.0 and no separator can make two tuples one (V-07).
+Tuples are compared by the same encoding as ids. So -0.0 equals 0.0, and no separator makes two tuples equal (V-07).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import Code
 from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at
-from omnigraph.exec.validate.context import IntegrityContext, leaving
+from omnigraph.exec.validate.context import IntegrityContext, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
-from omnigraph.exec.validate.findings import Findings, Found, by_row, label, told
-from omnigraph.exec.validate.keys import Picked, holding, pick
+from omnigraph.exec.validate.findings import Findings, Violation, label, merge_by_row, rule_findings
+from omnigraph.exec.validate.keys import Selection, holding, pick
 from omnigraph.store.arrays import whole
 
 
 def check_uniques(context: IntegrityContext, delta: Delta) -> Iterator[Findings]:
-    """Every `@unique` of the type. One over the key's own columns says nothing that the ids do not."""
+    """Check every `@unique` of the type. One over the key columns is skipped, because the ids cover it."""
     entity, added = delta.entity, delta.added
     key = entity.key if isinstance(entity, NodeType) else None
     if added is not None:
@@ -35,8 +35,8 @@ def check_uniques(context: IntegrityContext, delta: Delta) -> Iterator[Findings]
                 yield _check(context, delta, added, unique)
 
 
-def violation(entity: EntityType, columns: Sequence[str], values: Sequence[str], holder: str, other: str) -> str:
-    """The words for two rows with one tuple."""
+def violation_message(entity: EntityType, columns: Sequence[str], values: Sequence[str], holder: str, other: str) -> str:
+    """The message for two rows with the same tuple."""
     named, value = (columns[0], values[0]) if len(columns) == 1 else (f"({', '.join(columns)})", f"({', '.join(values)})")
     return f"@unique violation on {entity.name}.{named}: value '{value}' held by '{holder}' and '{other}'"
 
@@ -46,20 +46,20 @@ def _check(context: IntegrityContext, delta: Delta, added: Added, unique: Unique
     parts = context.parts((added, columns))
     try:
         found = (_in_part(context, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
-        return by_row(found, limit=context.limit)
-    except InvalidInput as error:  # a list or a vector has no spelling: such a constraint can be declared, never met
-        return Findings((Found(Code.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
+        return merge_by_row(found, limit=context.limit)
+    except InvalidInput as error:  # a list or a vector has no encoding: such a constraint can be declared, but no row satisfies it
+        return Findings((Violation(Code.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
 
 
-def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Picked) -> Findings:
+def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Selection) -> Findings:
     spelled = whole(spell_tuples(unique.columns, picked.table))
-    present = true_at(spelled.is_valid())  # a null exempts its row
+    present = true_at(spelled.is_valid())  # a row with a null is exempt
     rows = picked.table if len(present) == len(spelled) else picked.table.take(pa.array(present))
     ids, tuples = whole(rows.column(ID)), distinct(spelled.drop_null())
-    held = _held(context, delta, unique, rows, tuples)
-    met = _met(delta, ids, tuples, held)
-    again = tuples.again()
-    # Two rows with one id are told as such, not as holders of one tuple.
+    held = _find_holders(context, delta, unique, rows, tuples)
+    met = _conflicts(delta, ids, tuples, held)
+    again = tuples.repeats()
+    # Two rows with the same id are reported as a repeated id, not as a repeated tuple.
     again = again[true_at(pc.not_equal(at(ids, again), at(ids, tuples.first[tuples.places[again]])))]
     wrong = np.union1d(met, again)
     first = wrong[: context.limit]
@@ -68,37 +68,37 @@ def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Pi
     places = tuples.places[first]
     holder = np.where(np.isin(first, met), held.slots[places], len(held.ids) + tuples.first[places])
     holders = at(joined_texts([held.ids, ids]), holder).to_pylist()
-    return _told(delta.entity, unique, rows.take(pa.array(first)), holders, picked.rows(present[first]), total=len(wrong))
+    return _describe(delta.entity, unique, rows.take(pa.array(first)), holders, picked.rows(present[first]), total=len(wrong))
 
 
-class _Held(NamedTuple):
-    """Which committed row holds a tuple: the one at `ids[slots[place]]`; the slot of a tuple that nobody holds is -1."""
+class _Holders(NamedTuple):
+    """The committed row that has a tuple is `ids[slots[place]]`. The slot is -1 if no committed row has it."""
 
     ids: pa.Array
     slots: Numbers
 
 
-def _held(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Held:
+def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Holders:
     slots = np.full(len(tuples.texts), -1)
     if not context.remaining(delta):
-        return _Held(pa.array([], pa.string()), slots)
+        return _Holders(pa.array([], pa.string()), slots)
     wanted = rows.select(unique.columns).take(pa.array(tuples.first))
     found = list(holding(context.committed, delta.entity, [ID, *unique.columns], by=unique.columns, wanted=wanted))
     places = np.concatenate([np.zeros(0, np.int64), *(holders.places for holders in found)])
     slots[places] = np.arange(len(places))
-    return _Held(joined_texts(holders.rows.column(ID) for holders in found), slots)
+    return _Holders(joined_texts(holders.rows.column(ID) for holders in found), slots)
 
 
-def _met(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Held) -> Numbers:
-    """The rows whose tuple is held by another row, one that remains."""
+def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) -> Numbers:
+    """The added rows whose tuple another remaining row has."""
     slots = held.slots[tuples.places]
     met = np.flatnonzero(slots >= 0)
-    met = met[true_at(pc.not_equal(at(held.ids, slots[met]), at(ids, met)))]  # V-05: a row does not collide with itself
-    return met[~leaving(delta, at(held.ids, slots[met]))]
+    met = met[true_at(pc.not_equal(at(held.ids, slots[met]), at(ids, met)))]  # a row does not conflict with itself (V-05)
+    return met[~not_remaining(delta, at(held.ids, slots[met]))]
 
 
-def _told(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Numbers, *, total: int) -> Findings:
+def _describe(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Numbers, *, total: int) -> Findings:
     ids = rows.column(ID).to_pylist()
     values = zip(*(spell(name, rows).to_pylist() for name in unique.columns), strict=True)
-    messages = [violation(entity, unique.columns, *one) for one in zip(values, holders, ids, strict=True)]
-    return told(Code.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])
+    messages = [violation_message(entity, unique.columns, *one) for one in zip(values, holders, ids, strict=True)]
+    return rule_findings(Code.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])

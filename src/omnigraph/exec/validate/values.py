@@ -1,7 +1,7 @@
-"""Rows of one type -> the values in them that the type's own rules refuse. Pure: it needs nothing but the type and the rows.
+"""Rows of one type -> values that break the type's own rules. Pure: it needs only the type and the rows.
 
-Rows that are right cost a few nanoseconds each: whole columns are judged at once, mostly by a minimum, a sum or a count of
-nulls; only rows that are wrong are looked at one by one, and no more of them than are to be reported.
+A valid row costs a few nanoseconds. Whole columns are checked at once, mostly by a minimum, a sum or a count of nulls. Only
+invalid rows are examined one by one, and only as many as are reported.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from omnigraph.catalog.tables import ID, identity_columns
 from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.exec.problems import REPORTED, Code
 from omnigraph.exec.validate.arrays import Numbers, true_at
-from omnigraph.exec.validate.findings import Findings, by_row, told
+from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.lang.tree import Scalar
 from omnigraph.store.arrays import whole
 from omnigraph.store.membership import is_in
 
 
-class _Broken(NamedTuple):
-    """One rule of one property, the rows that break it in order, and what to say of some of them."""
+class _BrokenRule(NamedTuple):
+    """One rule of one property, the rows that break it in order, and a function that makes the messages for some of them."""
 
     code: Code
     property: str
     rows: Numbers
-    say: Callable[[Numbers], list[str]]
+    describe: Callable[[Numbers], list[str]]
 
 
 def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Findings:
-    """Every value that its property refuses: required, finite, enum, list items, vectors, `@range`, `@check`.
+    """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`.
 
-    The columns have the types of `table_schema(entity)`; a vector may also come as a list, whose length is then checked.
+    The columns have the types of `table_schema(entity)`. A vector may also be a list, whose length is then checked.
     """
-    return by_row((_told(entity, rows, broken, limit) for broken in _broken(entity, rows)), limit=limit)
+    return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows)), limit=limit)
 
 
-def _told(entity: EntityType, rows: Rows, broken: _Broken, limit: int) -> Findings:
+def _describe(entity: EntityType, rows: Rows, broken: _BrokenRule, limit: int) -> Findings:
     first = broken.rows[:limit]
     ids = rows.column(ID).take(pa.array(first)).to_pylist() if ID in rows.schema.names else [None] * len(first)
-    return told(broken.code, entity, first.tolist(), broken.say(first), ids, total=len(broken.rows), property_=broken.property)
+    return rule_findings(
+        broken.code, entity, first.tolist(), broken.describe(first), ids, total=len(broken.rows), property_=broken.property
+    )
 
 
-def _broken(entity: EntityType, rows: Rows) -> Iterator[_Broken]:
+def _broken_rules(entity: EntityType, rows: Rows) -> Iterator[_BrokenRule]:
     for name in identity_columns(entity):
         if name in rows.schema.names:
             yield from _required(name, "property", rows.column(name))
@@ -61,7 +63,7 @@ def _broken(entity: EntityType, rows: Rows) -> Iterator[_Broken]:
             yield from _check(entity, check, rows.column(check.property))
 
 
-def _of_type(entity: EntityType, property_: Property, column: Column) -> Iterator[_Broken]:
+def _of_type(entity: EntityType, property_: Property, column: Column) -> Iterator[_BrokenRule]:
     if not property_.nullable:
         yield from _required(property_.name, _noun(property_.type), column)
     match property_.type:
@@ -84,65 +86,67 @@ def _noun(type_: ValueType) -> str:
     return "blob property" if scalar_of(type_) is Scalar.BLOB else "property"
 
 
-# -- one rule each; a rule that nothing breaks yields nothing
+# -- one function per rule; it yields nothing if no row breaks the rule
 
 
-def _required(name: str, noun: str, column: Column) -> Iterator[_Broken]:
+def _required(name: str, noun: str, column: Column) -> Iterator[_BrokenRule]:
     if column.null_count:
-        yield _Broken(Code.REQUIRED, name, true_at(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values"))
+        yield _BrokenRule(
+            Code.REQUIRED, name, true_at(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values")
+        )
 
 
-def _finite(name: str, column: Column) -> Iterator[_Broken]:
+def _finite(name: str, column: Column) -> Iterator[_BrokenRule]:
     if not _all_finite(column):
         wrong = true_at(pc.invert(pc.is_finite(column)))
         if len(wrong):
-            yield _Broken(
+            yield _BrokenRule(
                 Code.TYPE, name, wrong, lambda rows: [f"property '{name}' value {v} must be finite" for v in _shown(column, rows)]
             )
 
 
-def _enum(entity: EntityType, name: str, values: tuple[str, ...], column: Column) -> Iterator[_Broken]:
-    # Null is in no enum and allowed in all: whether it may stand here is another rule.
+def _enum(entity: EntityType, name: str, values: tuple[str, ...], column: Column) -> Iterator[_BrokenRule]:
+    # Null passes here: whether a property may be null is another rule.
     known = is_in(column, pa.array([*values, None], pa.string()))
     if not known.all():
         tail = f"for {entity.name}.{name} (expected: {', '.join(values)})"
-        yield _Broken(
+        yield _BrokenRule(
             Code.ENUM, name, np.flatnonzero(~known), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
         )
 
 
-def _items(name: str, column: Column) -> Iterator[_Broken]:
+def _items(name: str, column: Column) -> Iterator[_BrokenRule]:
     items = pc.list_flatten(column)
     if not items.null_count and (not pa.types.is_floating(items.type) or _all_finite(items)):
         return
     wrong = _parents(column, _unusable(items))
     if len(wrong):
-        yield _Broken(Code.LIST, name, wrong, _same(f"strict list property '{name}' contains a null or invalid item"))
+        yield _BrokenRule(Code.LIST, name, wrong, _same(f"strict list property '{name}' contains a null or invalid item"))
 
 
-def _vectors(name: str, dimension: int, column: Column) -> Iterator[_Broken]:
+def _vectors(name: str, dimension: int, column: Column) -> Iterator[_BrokenRule]:
     if not pa.types.is_fixed_size_list(column.type) or column.type.list_size != dimension:
         lengths = pc.list_value_length(column)
         wrong = true_at(pc.not_equal(lengths, dimension))
         if len(wrong):
             head = f"vector property '{name}' expects {dimension} dimensions, got"
-            yield _Broken(Code.VECTOR, name, wrong, lambda rows: [f"{head} {n}" for n in _shown(lengths, rows)])
+            yield _BrokenRule(Code.VECTOR, name, wrong, lambda rows: [f"{head} {n}" for n in _shown(lengths, rows)])
     items = pc.list_flatten(column)
     if items.null_count:
         nulls = _parents(column, pc.is_null(items))
-        yield _Broken(Code.VECTOR, name, nulls, _same(f"vector property '{name}' elements must be numeric, got null"))
+        yield _BrokenRule(Code.VECTOR, name, nulls, _same(f"vector property '{name}' elements must be numeric, got null"))
     if not _all_finite(items):
         wrong = _parents(column, pc.invert(pc.is_finite(items)))
         if len(wrong):
-            yield _Broken(Code.VECTOR, name, wrong, _same(f"vector property '{name}' elements must be finite"))
+            yield _BrokenRule(Code.VECTOR, name, wrong, _same(f"vector property '{name}' elements must be finite"))
 
 
-def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_Broken]:
-    """Compared as doubles. What is not finite is refused already by its type."""
+def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_BrokenRule]:
+    """Values are compared as doubles. A value that is not finite breaks the rule of its type."""
     name = range_.property
     property_ = entity.property(name)
     if property_ is None or not isinstance(property_.type, Plain) or property_.type.scalar not in NUMBERS:
-        return  # a list of numbers can carry a range; nobody enforces it
+        return  # a list of numbers can have a range, but it is not enforced
     ends = pc.min_max(column)
     low, high = ends["min"].as_py(), ends["max"].as_py()
     if low is None:
@@ -151,14 +155,14 @@ def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_Broken]
     if range_.low is not None and not float(low) >= float(range_.low):
         least = _number(range_.low)
         wrong = true_at(pc.less(_doubles(column), float(range_.low)))
-        yield _Broken(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} < min {least}" for v in _shown(column, rows)])
+        yield _BrokenRule(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} < min {least}" for v in _shown(column, rows)])
     if range_.high is not None and not float(high) <= float(range_.high):
         most = _number(range_.high)
         wrong = true_at(pc.greater(_doubles(column), float(range_.high)))
-        yield _Broken(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} > max {most}" for v in _shown(column, rows)])
+        yield _BrokenRule(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} > max {most}" for v in _shown(column, rows)])
 
 
-def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_Broken]:
+def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_BrokenRule]:
     name, pattern = check.property, check.pattern
     if not pa.types.is_string(column.type) or not len(column):
         return
@@ -166,21 +170,21 @@ def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_Broken]:
         matched = pc.match_substring_regex(column, pattern)
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("Invalid regular expression: ")
-        yield _Broken(
+        yield _BrokenRule(
             Code.CHECK, name, np.zeros(1, np.int64), _same(f"@check on {entity.name}.{name} has invalid regex '{pattern}': {why}")
         )
         return
     if pc.all(matched).as_py() is False:
         head, tail = f"@check violation on {entity.name}.{name}: value", f"does not match pattern '{pattern}'"
         wrong = true_at(pc.invert(matched))
-        yield _Broken(Code.CHECK, name, wrong, lambda rows: [f"{head} '{v}' {tail}" for v in _shown(column, rows)])
+        yield _BrokenRule(Code.CHECK, name, wrong, lambda rows: [f"{head} '{v}' {tail}" for v in _shown(column, rows)])
 
 
 # -- columns
 
 
 def _all_finite(numbers: Column) -> bool:
-    """Whether a finite sum proves it: what is not finite never leaves a sum, while a large finite sum may overflow."""
+    """True if the sum is finite: then all numbers are. False proves nothing, because a sum of finite numbers may overflow."""
     total = pc.sum(numbers).as_py()
     return total is None or bool(np.isfinite(total))
 
@@ -191,7 +195,7 @@ def _unusable(items: Column) -> Column:
 
 
 def _parents(lists: Column, wrong: Column) -> Numbers:
-    """The rows whose list holds one of the wrong items."""
+    """The rows whose list contains one of the wrong items."""
     parents = pc.list_parent_indices(whole(lists)).to_numpy(zero_copy_only=False)
     return np.unique(parents[true_at(wrong)]).astype(np.int64)
 

@@ -1,1 +1,1 @@
-"""The write protocol, and the writers that prepare mutations and schema changes for it."""
+"""The write protocol, and the preparation of mutations and schema changes."""

@@ -1,4 +1,4 @@
-"""A wanted schema -> the plan that leads to it, and one commit that carries the plan out, on any branch.
+"""A wanted schema -> a migration plan, and one commit that applies it to a branch.
 
 After a hard drop the versions that it gives up are removed.
 """
@@ -32,15 +32,16 @@ from omnigraph.store.tables import TableRef
 
 
 def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
-    """Remove what `branch` has given up and nobody else shows. Alone in the graph, so that no branch is made from it meanwhile.
+    """Remove the versions that `branch` has given up and no branch shows.
 
-    Only tables the branch owns: of one it inherits, the versions are its parent's.
+    It holds the graph's exclusive lock, so that no branch is created from such a version meanwhile. It only removes versions of
+    tables that the branch owns: the versions of an inherited table belong to the parent.
     """
     manifest, tables = engine.manifest, engine.tables
     if not any(row.floor for row in manifest.look(branch)[2].tables.values()):
         return
     with Locks.of(manifest.root.objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        withdraw_all(manifest.root.objects)  # whoever was about to make a branch may have looked before these versions were given up
+        withdraw_all(manifest.root.objects)  # a creator of a branch may have read its parent before these versions were given up
         found, _, state = manifest.look(branch)
         shown = frozenset(_shown(manifest))
         for row in state.tables.values():
@@ -48,14 +49,14 @@ def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK
                 table = tables.open(row.ref)
                 spent = [version for version in versions_below(table, row.floor) if row.ref.at(version) not in shown]
                 reach(Fault.RECLAIM_BEFORE)
-                grant.check()  # what was given up and is not shown will not be shown again; but who lost its lock removes nothing
+                grant.check()  # such a version is never shown again, but a process that lost its lock must not remove anything
                 remove_versions(table, spent)
                 tables.forget(row.ref.at(version) for version in spent)
                 reach(Fault.RECLAIM_AFTER)
 
 
 def _shown(manifest: Manifest) -> Iterator[TableRef]:
-    """What every branch shows now, and what it was made with: the first commits on it still show that."""
+    """The table versions that every branch shows now, and those it was created with: its first commits still show them."""
     for name in (MAIN, *list_branches(manifest.root.objects)):
         branch, _, state = manifest.look(name)
         states = [state] if branch.parent is None else [state, manifest.snapshot(branch.parent, at=branch.forked_at).state]
@@ -63,14 +64,14 @@ def _shown(manifest: Manifest) -> Iterator[TableRef]:
 
 
 class Wanted(NamedTuple):
-    """The schema somebody wants, and whether what it drops may be lost with its past."""
+    """The schema to apply, and whether dropped data may be removed from history too."""
 
     source: Source
     allow_data_loss: bool
 
 
 class AppliedSchema(msgspec.Struct, frozen=True):
-    """What became of a wanted schema. Not applied: it is the accepted one already, and nothing was written."""
+    """The result of applying a schema. `applied` is False if the schema was accepted already; nothing was written then."""
 
     supported: bool
     applied: bool
@@ -80,11 +81,11 @@ class AppliedSchema(msgspec.Struct, frozen=True):
 
 
 def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None) -> AppliedSchema:
-    """Make the wanted schema the accepted one of a branch, and its tables what it says, in one commit."""
+    """Make the wanted schema the accepted schema of a branch and change its tables to match, in one commit."""
     steps: tuple[Step, ...] = ()
 
     def prepare(snapshot: Snapshot) -> Prepared:
-        nonlocal steps  # planned anew on every snapshot: a handle knows no schema but the branch's own (S-10)
+        nonlocal steps  # planned again on every snapshot: the accepted schema is the one of the snapshot (S-10)
         accepted = engine.catalog(snapshot)
         evolution = evolve(wanted, accepted)
         _refuse_unsupported(evolution.plan)
@@ -103,24 +104,24 @@ def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | No
 
 
 def evolve(wanted: Wanted, accepted: Catalog) -> Evolution:
-    """What lies between an accepted schema and a wanted one. A `LanguageError` when the text has no meaning."""
+    """The steps from an accepted schema to a wanted one. Raises `LanguageError` if the wanted text is not a valid schema."""
     with located(wanted.source):
         tree = parse_schema(wanted.source.text, name=wanted.source.name)
         return plan_schema(accepted, tree, mint=new_hex16, allow_data_loss=wanted.allow_data_loss)
 
 
 def _refuse_unsupported(plan: SchemaPlan) -> None:
-    """A plan is carried out whole or not at all (S-01, S-04)."""
+    """Refuse a plan with an unsupported step. A plan is applied as a whole or not at all (S-01, S-04)."""
     for step in plan.steps:
         if isinstance(step, UnsupportedChange):
             raise Unsupported(Kind.UNSUPPORTED, step.message, entity=step.entity, code=step.code)
 
 
 def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, snapshot: Snapshot) -> Prepared:
-    """The write of a supported plan. Nothing at all when the schema stays what it is (S-01).
+    """The write of a supported plan. It is empty if the schema does not change (S-01).
 
-    Most steps are in the schema alone and touch no table; they are a commit all the same, so that a write prepared before
-    it finds that the schema has moved (S-03).
+    Most steps change only the schema and no table. They are a commit all the same, so that a write prepared before it detects
+    that the schema has changed (S-03).
     """
     if not evolution.plan.steps:
         return Prepared({})
@@ -140,7 +141,7 @@ def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, s
 
 
 def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
-    """Also when nothing was applied now: an earlier apply may have been stopped after its commit."""
+    """Remove given-up versions. Also if nothing was applied now: an earlier call may have been stopped after its commit."""
     try:
         reclaim(engine, branch)
     except OmniGraphError as error:
@@ -149,7 +150,7 @@ def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
         raise StorageError(
             error.kind,
             f"the schema was applied as commit {commit.id}, but not all versions that it gives up could be removed ({error.message}); "
-            "apply it once more to go on removing",
+            "apply the schema again to remove the rest",
             outcome=Outcome.HAPPENED,
             commit=commit.id,
             branch=branch,
@@ -157,20 +158,20 @@ def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
 
 
 def new_table(entity: EntityType) -> NewTable:
-    """The table of a type that had none, at a path nobody has used."""
+    """The table of a new type, at an unused path."""
     return NewTable(new_table_id(entity.id), alias_of(entity), f"{entity.kind}s", table_schema(entity))
 
 
 def alias_of(entity: EntityType) -> str:
-    """What people call a type's table."""
+    """The readable name of a type's table."""
     return f"{entity.kind}:{entity.name}"
 
 
 def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, snapshot: Snapshot) -> Change | None:
-    """What a type's new columns do to its table.
+    """The change of a type's table for its new columns. None if they are the same.
 
-    A hard drop lays the rows down anew, because the files they are in hold the dropped values too. A table that this branch
-    inherits is another branch's past as well, and stays as it is.
+    A hard drop rewrites the rows, because their files also hold the dropped values. An inherited table is not rewritten: it is
+    part of another branch's history.
     """
     columns = table_schema(new)
     if table_schema(old).equals(columns, check_metadata=True):

@@ -1,8 +1,8 @@
-"""A planned mutation and a snapshot -> the final image of every touched table: what to upsert and what to delete.
+"""A planned mutation and a snapshot -> the final image of every touched table: rows to upsert and ids to delete.
 
-Statements run in order and see what earlier ones did: committed rows under the rows that are pending (Y-01..Y-04). What they leave
-is judged once, when all have run: a value that a later statement replaces was never there (Y-06). Nothing is written here; the write
-protocol stages the result.
+Statements run in order, and each sees the effects of earlier ones: pending rows hide committed rows (Y-01..Y-04). The result is
+checked once, after the last statement, so a value that a later statement replaces is not checked (Y-06). Nothing is written here; the
+write protocol stages the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from omnigraph.exec.compiled import Call
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.problems import REPORTED, Code, Problem
 from omnigraph.exec.read.predicate import sql
-from omnigraph.exec.validate.findings import error, in_turn
+from omnigraph.exec.validate.findings import error, merge_in_order
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
 from omnigraph.exec.validate.values import check_values
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
@@ -55,7 +55,7 @@ def mutate(engine: Engine, call: Call, request: Request) -> Written:
 
 
 def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> Prepared:
-    """Run every statement against the snapshot; the result is at most one change a table."""
+    """Run every statement against the snapshot. The result has at most one change per table."""
     run = _Run(catalog, snapshot, tables)
     for statement in plan.statements:
         run.apply(statement)
@@ -64,7 +64,7 @@ def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, t
 
 
 class _Image:
-    """One table as the mutation leaves it: rows that replace or add, ids that go. D2 keeps the two from meeting (W-15)."""
+    """One table as the mutation leaves it: upserted rows and deleted ids. A mutation never has both (rule D2, W-15)."""
 
     def __init__(self, entity: EntityType, row: TableRow) -> None:
         self.entity = entity
@@ -73,20 +73,20 @@ class _Image:
         self._layers: list[pa.Table] = []
         self.deleted: pa.ChunkedArray = joined([], pa.string())
         self.all_new = True
-        """Every pending row has an id minted here, so none can be there already."""
+        """Every pending row has an id minted here, so no committed row can have the same id."""
         self.blobs: Final = blob_properties(entity)
         self._external: dict[bytes, str] = {}
-        """Blob URIs, each under the ticket that stands for it in the rows until the last statement is done."""
+        """Blob URIs by ticket. The ticket stands for the URI in the rows until the last statement has run."""
         self.inserted: set[str] = set()
 
     def put(self, rows: pa.Table, *, new: bool) -> None:
-        """Lay rows over the image, one for an id."""
+        """Add pending rows, with distinct ids."""
         self._layers.append(rows)
         self.all_new = self.all_new and new
 
     @property
     def pending(self) -> pa.Table:
-        """The rows laid over, of those with one id the last (W-14). Layers are merged when they are read: inserts are many."""
+        """The pending rows; of several with the same id, the last (W-14). Layers are merged on read because inserts are frequent."""
         if len(self._layers) > 1:
             rows = pa.concat_tables(self._layers).combine_chunks()
             places = pa.table({ID: rows.column(ID), "place": pa.array(np.arange(len(rows)))})
@@ -95,12 +95,12 @@ class _Image:
         return self._layers[0] if self._layers else self.schema.empty_table()
 
     def remove(self, ids: Column) -> int:
-        """Add ids to those that go, and count them: they come from a scan that shows none of those (W-21)."""
+        """Add ids to delete and return their number. They come from a scan that hides ids deleted before (W-21)."""
         self.deleted = joined([self.deleted, ids], pa.string())
         return len(ids)
 
     def blob(self, text: str) -> bytes:
-        """The bytes that a text holds, or a ticket for the place that it names."""
+        """The bytes that a text encodes, or, if the text is a URI, a ticket for it."""
         if not is_external(text):
             return decode_blob(text)
         ticket = new_ulid().encode()
@@ -108,7 +108,7 @@ class _Image:
         return ticket
 
     def _refuse_external(self, rows: pa.Table) -> None:
-        """W-39: only what is there at the end is judged; a URI that a later statement replaced is nobody's business."""
+        """Refuse external URIs in the final rows. A URI that a later statement replaced is not an error (W-39)."""
         tickets = pa.array(self._external, pa.large_binary())
         for name in self.blobs if self._external else ():
             for ticket in whole(rows.column(name).filter(pa.array(is_in(rows.column(name), tickets))))[:1]:
@@ -127,7 +127,7 @@ class _Image:
 
 
 class _Run:
-    """The mutation under way: an image of each table it has touched."""
+    """The state of a running mutation: an image of each table it has touched."""
 
     def __init__(self, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> None:
         self._catalog = catalog
@@ -157,22 +157,23 @@ class _Run:
                 assert_never(statement)
 
     def check(self) -> None:
-        """Refuse an image that breaks a rule. Types without rules beyond their columns cost no look at what is committed."""
+        """Refuse an image that breaks a rule. Committed rows are read only for types with rules that depend on other rows."""
         images = self._images.values()
-        findings = in_turn((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
+        findings = merge_in_order((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
         if not findings:
             committed = CommittedTables(self._snapshot, self._tables)
             findings = check_integrity([image.delta() for image in images], self._catalog, committed)
         if findings:
             raise error([found.problem() for found in findings.found], more=findings.more)
-        self._refuse_ends_that_came_later()
+        self._refuse_forward_endpoints()
 
     # -- statements
 
     def _insert_node(self, image: _Image, values: dict[str, Value]) -> None:
         assert isinstance(image.entity, NodeType)
         key = image.entity.key
-        for property_ in image.entity.properties:  # an `@embed` vector whose source is given passed the check, and is computed by nobody
+        # The planner accepts a missing `@embed` vector if its source is given, but nothing computes the vector.
+        for property_ in image.entity.properties:
             if not property_.nullable and property_.name not in values:
                 raise InvalidInput(Kind.VALIDATION, f"missing required property '{property_.name}'", property=property_.name)
         row = _row(image, {ID: "", **values})
@@ -184,7 +185,7 @@ class _Run:
     def _insert_edge(self, image: _Image, source: str, target: str, values: dict[str, Value]) -> None:
         assert isinstance(image.entity, EdgeType)
         for end, name, id_ in ((SOURCE, image.entity.source, source), (TARGET, image.entity.target, target)):
-            self._remember(_End(end, name, id_))
+            self._note_endpoint(_End(end, name, id_))
         image.put(_row(image, {ID: new_ulid(), SOURCE: source, TARGET: target, **values}), new=True)
         self.affected_edges += 1
 
@@ -213,7 +214,7 @@ class _Run:
             self.affected_edges += self._delete_edges_at(self._image(cascade.type), ends, matched, known)
 
     def _delete_edges_at(self, image: _Image, ends: list[str], nodes: pa.ChunkedArray, known: Members) -> int:
-        """Delete the edges that have one of these nodes at an end: asked of an index, or, for very many nodes, found in one pass."""
+        """Delete the edges that start or end at one of these nodes. Few nodes use an index; very many use one full scan."""
         if len(nodes) <= IN_LIST:
             return sum(self._delete(image, one_of(end, whole(nodes))) for end in ends)
         batches = self._reader(image, [ID, *ends], None)
@@ -223,7 +224,7 @@ class _Run:
     def _delete(self, image: _Image, where: Where) -> int:
         return image.remove(self._scan(image, [ID], where).column(ID))
 
-    # -- reading what is there
+    # -- reading
 
     def _image(self, type_: TypeRef) -> _Image:
         if (image := self._images.get(type_.id)) is None:
@@ -236,16 +237,17 @@ class _Run:
         return self._reader(image, columns, where).read_all()
 
     def _reader(self, image: _Image, columns: list[str], where: Where | None) -> pa.RecordBatchReader:
-        """Committed rows and pending ones under one filter; what is deleted already is not there any more."""
+        """Committed and pending rows under one filter, without rows deleted by earlier statements."""
         overlay = Overlay(rows=image.pending, deleted=image.deleted)
         return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay)
 
-    def _remember(self, end: _End) -> None:
-        """An end that no statement before has inserted must be committed, even if a later one inserts it."""
+    def _note_endpoint(self, end: _End) -> None:
+        """Note an endpoint that no earlier statement inserted. It must be committed, even if a later statement inserts it."""
         if end.id not in self._node(end).inserted:
             self._ends.append(end)
 
-    def _refuse_ends_that_came_later(self) -> None:
+    def _refuse_forward_endpoints(self) -> None:
+        """Refuse an edge whose endpoint is inserted only by a later statement."""
         for end in self._ends:
             image = self._node(end)
             if end.id in image.inserted and not self._tables.open(image.row.ref).count(one_of(ID, pa.array([end.id]))):
@@ -258,7 +260,7 @@ class _Run:
 
 
 class _End(NamedTuple):
-    """What an inserted edge is at: a column, the node type there, and the id."""
+    """One endpoint of an inserted edge: the column, its node type and the node's id."""
 
     column: str
     type: str
@@ -271,7 +273,7 @@ def _row(image: _Image, values: dict[str, Value]) -> pa.Table:
 
 
 def _plain(image: _Image, name: str, value: Value) -> object:
-    """A value as Arrow takes it: lists are lists, and a blob is its bytes."""
+    """A value in the form that Arrow accepts: a tuple becomes a list, a blob becomes bytes."""
     if isinstance(value, str) and name in image.blobs:
         return image.blob(value)
     return list(value) if isinstance(value, tuple) else value

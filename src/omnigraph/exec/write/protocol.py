@@ -1,19 +1,20 @@
-"""The write protocol, once: a preparation -> one commit of the graph, or nothing. Every writer is a caller of it.
+"""The write protocol: a preparation -> one commit of the graph, or no change. Every writer goes through it.
 
-     1 heal       resolve what dead writers of this branch left
+     1 heal       resolve the intents that dead writers left on this branch
      2 capture    authority = branch incarnation, head commit, schema hash; and one snapshot
      3 prepare    the caller's work; data files are written, nothing is committed
      4 lock       root shared, branch exclusive
-     5 recheck    is the authority unchanged and no intent new? else heal and prepare once more, holding the lock
-     6 arm        every new file checked and flushed; then the sidecar, flushed
-     7 commit     each table: a first touch makes its native branch now; fenced, on the handle it was staged on; version files flushed
+     5 recheck    if the authority changed or an intent appeared: heal and prepare again, holding the lock
+     6 arm        check and flush every new file; then write and flush the sidecar
+     7 commit     each table, fenced, on the handle it was staged on; a first touch creates its native branch; version files are flushed
      8 confirm    (chains of commits only; a plain write is proven by its uuids)
      9 publish    one swap of `__manifest`
     10 disarm     remove the sidecar
 
-Before step 6 a failure leaves at most files that nobody names. After it, the failing writer resolves its own intent,
-still holding the lock: forward, and the caller gets its receipt; back, and the caller gets the error and an unchanged graph.
-What the disk did not confirm is never acknowledged: after a failed flush the way is back, and once published the outcome is unknown.
+A failure before step 6 leaves at most unreferenced files. After step 6 the failing writer resolves its own intent while it still
+holds the lock. Rolled forward, the caller gets its receipt. Rolled back, the caller gets the error and the graph is unchanged.
+A write that the disk did not confirm is never acknowledged: after a failed flush the writer rolls back, and if the commit is
+already published, the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -50,33 +51,35 @@ log = logging.getLogger(__name__)
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Rows whose ids are known to be new."""
+    """Add rows whose ids are known to be new."""
 
     rows: pa.Table
 
 
 class Upsert(msgspec.Struct, frozen=True):
-    """Rows that replace those of the same id, or are added."""
+    """Add rows, each replacing the row with the same id, if any."""
 
     rows: pa.Table
 
 
 class DeleteKeys(msgspec.Struct, frozen=True):
-    """Ids that are there and shall go."""
+    """Delete the rows with these ids. All of them exist."""
 
     keys: Column
 
 
 class Overwrite(msgspec.Struct, frozen=True):
-    """The whole new content."""
+    """Replace the whole content of the table."""
 
     rows: pa.Table
 
 
 class Files(msgspec.Struct, frozen=True):
-    """Data files that are written already: their rows are added, replace those of the ids in `replaced`, or are the whole content.
+    """Add data files that are already written. Their rows are added, replace the rows with the ids in `replaced`, or, with `whole`,
+    replace the whole content.
 
-    `native` is the native branch they were written for before it exists; None when they lie where the table's own do.
+    `native` is the native branch that the files were written for and that does not exist yet. It is None if the files lie among the
+    table's own.
     """
 
     fragments: tuple[Any, ...]
@@ -84,23 +87,23 @@ class Files(msgspec.Struct, frozen=True):
     whole: bool = False
     native: str | None = None
     limit_bytes: int = LIMIT_BYTES
-    """How many bytes of the ids in `replaced` are held in memory; more are kept in temporary files."""
+    """How many bytes of the ids in `replaced` are held in memory. The rest is kept in temporary files."""
 
 
 class Alter(msgspec.Struct, frozen=True):
-    """The columns a table shall have. Rows stay where they are."""
+    """Change the columns of a table. Rows are not rewritten."""
 
     schema: pa.Schema
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """The columns a table shall have, or no rows at all, laid down anew: its earlier versions are given up with the commit."""
+    """Rewrite a table with these columns, or, with None, without rows. The commit gives up its earlier versions."""
 
     schema: pa.Schema | None
 
 
 class BuildIndexes(msgspec.Struct, frozen=True):
-    """Indexes a table lacks, all in one transaction; `ready` are those whose files are written already."""
+    """Build the missing indexes of a table in one transaction. `ready` are those whose files are already written."""
 
     specs: tuple[index.IndexSpec, ...]
     ready: tuple[index.Segment, ...] = ()
@@ -110,10 +113,10 @@ Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | Bui
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What a writer wants: at most one change a table, what to tell the caller, and whether an empty write is a commit too.
+    """The work of a writer: at most one change per table, the counts for the caller, and whether an empty write is still a commit.
 
-    A schema comes with what it does to the set of tables: some are created; some are dropped or renamed, which changes what
-    the graph says of them and nothing else.
+    A new schema lists its effects on the set of tables. Some tables are created. Some are dropped or renamed, which changes their
+    rows in the manifest and nothing else.
     """
 
     changes: Mapping[TableId, Change]
@@ -126,12 +129,12 @@ class Prepared(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing of it would be a commit, whatever becomes of its changes."""
+        """True if there is nothing to commit when the changes turn out to be empty."""
         return not (self.commits_empty or self.schema is not None or self.creates or self.drops or self.renames)
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Who writes where, and on which conditions."""
+    """The branch, the author and the conditions of a write."""
 
     kind: CommitKind
     branch: BranchName = MAIN
@@ -143,18 +146,18 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What the caller is told. No commit: there was nothing to do (W-24)."""
+    """The result of a write. `commit` is None if there was nothing to do (W-24)."""
 
     commit: Commit | None
     counts: Mapping[str, int]
 
 
 Prepare = Callable[[Snapshot], Prepared]
-"""Run the caller's work on a snapshot. It may run twice, so it must have no effect but files nobody names."""
+"""Prepares a write on a snapshot. It may run twice, so its only side effect must be unreferenced files."""
 
 
 class _Staged(msgspec.Struct, frozen=True):
-    """Step 3's result: for each table its change, and what of it could be staged before the lock."""
+    """The result of step 3: the change of each table, and what of it was staged before the lock."""
 
     snapshot: Snapshot
     prepared: Prepared
@@ -162,7 +165,7 @@ class _Staged(msgspec.Struct, frozen=True):
 
 
 class _TableStage(msgspec.Struct, frozen=True):
-    """`staged` is None for a first touch: what needs a branch handle is staged after its ref is made (step 7)."""
+    """The change of one table. `staged` is None for a first touch, which is staged in step 7, after the native branch is created."""
 
     before: TableRow
     change: Change
@@ -174,10 +177,10 @@ def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
     """Run one write from its preparation to its commit."""
     branch, manifest, tables = request.branch, engine.manifest, engine.tables
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
-    if (first := repeated(manifest, request)) is not None:  # before anything is judged by what the first call itself changed
+    if (first := repeated(manifest, request)) is not None:  # first: the other checks would see the changes of the first call
         return first
     early: _Staged | None = None
-    if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch has moved by the time we have it: prepare then
+    if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch will have moved when we get the lock: prepare then
         early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
@@ -253,13 +256,14 @@ def _check_condition(request: Request, snapshot: Snapshot) -> None:
 
 
 def _refuse_drift(tables: Tables, ready: _Staged) -> None:
-    """W-52: a table whose HEAD is not what the graph shows, with no intent to explain it, was moved by hand."""
+    """Refuse a table whose HEAD is not the version that the graph shows. No intent explains it, so it was changed by hand (W-52)."""
     for entry in ready.tables:
         if entry.staged is not None and (head := entry.staged.table.head()) != entry.before.version:
             raise StorageError(
                 Kind.DRIFT,
-                f"{entry.before.alias} is at version {head}, the graph shows {entry.before.version}: somebody committed to "
-                f"{entry.before.path} around the graph. Nothing was written; look at it with `omnigraph repair`",
+                f"{entry.before.alias} is at version {head}, but the graph shows version {entry.before.version}: another program "
+                f"committed to {entry.before.path} directly. Nothing was written. Check the graph with `omnigraph verify`; "
+                "`omnigraph copy` makes a sound graph of what this one shows",
                 table=entry.before.path,
                 expected=entry.before.version,
                 actual=head,
@@ -267,7 +271,7 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
 
 
 def repeated(manifest: Manifest, request: Request) -> Written | None:
-    """The first receipt, when this is a retry of a write that had landed."""
+    """Returns the receipt of the first call if this is a retry of a write that was committed, else None."""
     if request.token is None:
         return None
     branch, ledger, _ = manifest.look(request.branch)
@@ -292,7 +296,7 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
         reach(Fault.WRITE_COMMITTED)
         grant.check()
         commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
-    except Exception as error:  # noqa: BLE001  # whatever failed, what was armed must be resolved before anyone else looks
+    except Exception as error:  # noqa: BLE001  # whatever failed, the armed intent must be resolved before the lock is released
         return Written(_after_failure(engine, intent, error, grant), intent.counts)
     reach(Fault.WRITE_PUBLISHED)
     _disarm(manifest, intent)  # 10
@@ -300,7 +304,7 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
 
 
 def _settled(ready: _Staged) -> _Staged:
-    """The same, every file that could be written before the lock checked and flushed: none is named before that."""
+    """Check and flush every file that was written before the lock. No file is referenced before that."""
     done = iter(stage.settled([entry.staged for entry in ready.tables if entry.staged is not None]))
     entries = (msgspec.structs.replace(entry, staged=next(done)) if entry.staged is not None else entry for entry in ready.tables)
     return msgspec.structs.replace(ready, tables=tuple(entries))
@@ -344,7 +348,7 @@ def _intent(request: Request, ready: _Staged) -> Intent:
 
 
 def _restated(ready: _Staged) -> Iterator[TableRow]:
-    """The rows of tables that are only dropped or only renamed."""
+    """The manifest rows of tables that are only dropped or only renamed."""
     prepared, committed = ready.prepared, {entry.before.id for entry in ready.tables}
     for row in ready.snapshot.state.tables.values():
         if row.id in committed:
@@ -356,7 +360,7 @@ def _restated(ready: _Staged) -> Iterator[TableRow]:
 
 
 def _arm(manifest: Manifest, intent: Intent) -> None:
-    """F-01: an intent that could not be armed for sure is taken back; nothing has been done that it could speak of."""
+    """Write the intent. If it is not certain that it was written, remove it: nothing that it announces has happened yet (F-01)."""
     try:
         intents.arm(manifest.root.objects, intent)
     except OmniGraphError:
@@ -383,28 +387,28 @@ def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[T
 
 
 def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:
-    """Fork the table from the version this branch sees (B-13), and stage on the fork: on the parent's handle it would corrupt."""
+    """Fork the table from the version this branch sees (B-13) and stage on the fork. Staging on the parent's handle would corrupt it."""
     reach(Fault.WRITE_BEFORE_REF)
     forked = create_ref(tables.open(entry.before.ref), str(intent.native))
     reach(Fault.WRITE_AFTER_REF)
     staged = _apply(forked, entry.change, uuid=intent.uuid)
     if staged is None:
-        raise StorageError(Kind.STORAGE, f"a change of {entry.before.alias} that had rows to change found none on its fork")
+        raise StorageError(Kind.STORAGE, f"the change of {entry.before.alias} found no rows to change on the fork of the table")
     return staged
 
 
 def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:
-    """Still holding the lock: finish or undo our own intent. Only when that fails too does the caller have to know of it.
+    """Finish or undo our own intent while we still hold the lock. The caller learns of it only if that fails too.
 
-    A writer that lost its lease may not resolve anything, but what its successor made of the intent stands in the chain.
+    A writer that lost its lease must not resolve anything. It finds in the chain of commits how its successor resolved the intent.
     """
     manifest, tables = engine.manifest, engine.tables
     try:
         ended = any(_find_commit(manifest, intent, end) for end in (intent.commit, intent.rollback))
         if isinstance(error, FlushFailed):
             if ended:
-                raise error  # published, and perhaps gone after a power cut. The intent stays: the next writer flushes before it goes on
-            intent = _turned_back(manifest, intent)
+                raise error  # published, but a power cut may undo it. The intent stays: the next writer flushes before it continues
+            intent = _mark_for_rollback(manifest, intent)
         if not ended:
             grant.check()
         resolve(manifest, tables, intent, grant=grant)
@@ -413,7 +417,7 @@ def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Gran
         if doubtful is error:
             raise
         raise _unresolved(intent, error, doubtful) from error
-    except Exception as worse:  # noqa: BLE001  # out of memory, say: whatever it is, the intent stays and must be told of
+    except Exception as worse:  # noqa: BLE001  # for example out of memory: the intent stays, and the error must say so
         raise _unresolved(intent, error, worse) from error
     if landed is None:
         raise _undone(error)
@@ -421,7 +425,7 @@ def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Gran
 
 
 def _undone(error: Exception) -> Exception:
-    """The error of a write that was undone. What a flush left in doubt is certain then: it did not happen."""
+    """The error of a write that was undone. After a failed flush the outcome is now certain: the write did not happen."""
     if not isinstance(error, FlushFailed) or error.outcome is Outcome.DID_NOT_HAPPEN:
         return error
     facts = {name: fact for name, fact in error.facts.items() if name != "outcome"}
@@ -430,13 +434,13 @@ def _undone(error: Exception) -> Exception:
     return certain
 
 
-def _turned_back(manifest: Manifest, intent: Intent) -> Intent:
-    """The intent, saying for whoever comes next that it must not be finished. That it cannot be said does not keep us from undoing it."""
+def _mark_for_rollback(manifest: Manifest, intent: Intent) -> Intent:
+    """Record in the intent that the next writer must not finish it. If that cannot be recorded, it is still undone now."""
     back = msgspec.structs.replace(intent, way=Resolution.ROLLED_BACK)
     try:
         intents.arm(manifest.root.objects, back)
     except StorageError as error:
-        log.warning("could not mark the intent %s as one to undo: %s", intent.operation, error)
+        log.warning("could not mark the intent %s for rollback: %s", intent.operation, error)
     return back
 
 
@@ -444,7 +448,7 @@ def _unresolved(intent: Intent, error: Exception, worse: Exception) -> RecoveryR
     reason = str(worse) or type(worse).__name__
     return RecoveryRequired(
         Kind.RECOVERY_REQUIRED,
-        f"a write to branch {intent.branch.name!r} failed half way ({error}) and could not be resolved ({reason}); "
+        f"a write to branch {intent.branch.name!r} failed before it was complete ({error}) and could not be resolved ({reason}); "
         "the next write, refresh or read-write open will resolve it",
         outcome=Outcome.UNKNOWN,
         operation_id=intent.operation,
@@ -458,7 +462,7 @@ def _find_commit(manifest: Manifest, intent: Intent, commit: CommitId) -> Commit
 
 
 def _disarm(manifest: Manifest, intent: Intent) -> None:
-    """The write is durable. A sidecar that cannot be removed is logged, and removed by whoever comes next (F-02)."""
+    """Remove the sidecar. The write is durable already: a failure is logged, and the next writer removes the sidecar (F-02)."""
     try:
         intents.disarm(manifest.root.objects, intent)
     except StorageError as error:

@@ -120,7 +120,7 @@ def test_a_batch_says_whether_all_its_ids_were_minted() -> None:
         (
             '{"edge":"Directed","from":"a","to":"b","data":{"src":"a"}}',
             Code.UNKNOWN_FIELD,
-            "field 'src' is reserved structural state; an edge says 'from' and 'to'",
+            "field 'src' is reserved structural state; use 'from' and 'to' for an edge",
         ),
         ("[1, 2]", Code.ENVELOPE, "a line must be a JSON object, got [1, 2]"),
         (

@@ -69,11 +69,11 @@ def test_compressed_data_that_is_cut_short_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput) as caught:
         read(content, cinema())
     assert caught.value.kind is Kind.VALIDATION
-    assert "damaged or cut short" in caught.value.message
+    assert "damaged or truncated" in caught.value.message
 
 
 def test_what_cannot_be_a_source_is_refused_by_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is a folder"):
+    with pytest.raises(InvalidInput, match="is a directory"):
         read(tmp_path, cinema())
     with pytest.raises(NotFound, match="there is no file"):
         read(tmp_path / "none.ndjson", cinema())

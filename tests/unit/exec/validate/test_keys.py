@@ -61,7 +61,7 @@ def test_distinct_texts_know_where_they_stood_first(values: list[str]) -> None:
     found = distinct(pa.array(values, pa.string()))
     assert [found.texts[at].as_py() for at in found.places] == values
     assert [values[at] for at in found.first] == list(dict.fromkeys(values))
-    assert found.again().tolist() == [at for at, value in enumerate(values) if value in values[:at]]
+    assert found.repeats().tolist() == [at for at, value in enumerate(values) if value in values[:at]]
 
 
 def _asked(rows: int, committed: int) -> list[str | None]:

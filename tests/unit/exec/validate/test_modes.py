@@ -14,7 +14,7 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, KeyConflict, Kind
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.findings import Findings, Found, error
+from omnigraph.exec.validate.findings import Findings, Violation, error
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
@@ -75,7 +75,7 @@ def judge(graph: Graph, mode: str, rows: Mapping[str, Sequence[Mapping[str, Any]
     return check_integrity(deltas, graph.catalog, CommittedTables(manifest.snapshot(), Tables(manifest.root)))
 
 
-def only(findings: Findings) -> Found:
+def only(findings: Findings) -> Violation:
     (found,) = findings.found
     return found
 

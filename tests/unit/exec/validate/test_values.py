@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.findings import Findings, Found
+from omnigraph.exec.validate.findings import Findings, Violation
 from omnigraph.exec.validate.values import check_values
 from tests.unit.catalog.schemas import catalog_of
 
@@ -156,7 +156,7 @@ def test_a_type_and_its_findings_travel_to_another_process() -> None:
     findings = check_values(film, films({"year": 1}))
     assert pickle.loads(pickle.dumps(findings)) == findings
     assert isinstance(findings, Findings)
-    assert isinstance(findings.found[0], Found)
+    assert isinstance(findings.found[0], Violation)
 
 
 rows_of_films = st.lists(

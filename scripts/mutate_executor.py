@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "parallel edges are several edges when bound",
         "exec/read/expand.py",
-        "        return self.ways.hops(reach.walked, nodes)\n",
-        "        met = self.ways.hops(reach.walked, nodes)\n"
+        "        return self.finder.hops(reach.walked, nodes)\n",
+        "        met = self.finder.hops(reach.walked, nodes)\n"
         "        return Hops(*(part[np.unique(met.origin * (1 << 32) + met.reached, return_index=True)[1]] for part in met))\n",
     ),
     Mutant(
@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "limit cuts an order",
         "exec/read/order.py",
-        "    return _untied(by_keys, starts, ties)[:limit]\n",
-        "    return _untied(by_keys, starts, ties)\n",
+        "    return _break_ties(by_keys, starts, ties)[:limit]\n",
+        "    return _break_ties(by_keys, starts, ties)\n",
     ),
     Mutant(
         "count leaves nulls out",
@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         "a row without a partner stays, one with a partner goes",
         "exec/read/join.py",
-        "        partnered[found.bindings[PLACE]] = True\n",
-        "        partnered[found.bindings[PLACE][:1]] = True\n",
+        "        partnered[found.bindings[OUTER_ROW]] = True\n",
+        "        partnered[found.bindings[OUTER_ROW][:1]] = True\n",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""OmniGraph: a typed property graph on plain Lance datasets that branches, merges and travels in time."""
+"""OmniGraph: a typed property graph on plain Lance datasets that branches and travels in time."""
 
 from typing import TYPE_CHECKING
 

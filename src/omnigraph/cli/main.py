@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 @click.version_option(__version__, "-v", "--version", prog_name="omnigraph", message="%(prog)s %(version)s")
 @global_flags
 def cli() -> None:
-    """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
+    """A typed property graph on plain Lance datasets that branches and travels in time like Git."""
 
 
 _COMMANDS = (

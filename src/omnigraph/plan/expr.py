@@ -18,6 +18,9 @@ Value = Atom | tuple[Atom, ...] | None
 ID: Final = "id"
 """The column that identifies a row. No property has this name, so a field of it represents the whole node."""
 
+TYPE: Final = "(type)"
+"""The name of the type of a bound entity, as a column. No property can have this name."""
+
 STRING: Final = Plain(Scalar.STRING)
 BOOL: Final = Plain(Scalar.BOOL)
 I64: Final = Plain(Scalar.I64)

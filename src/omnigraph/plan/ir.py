@@ -335,7 +335,7 @@ class LogicalFetch(_Struct, frozen=True):
 class Call(_Struct, frozen=True):
     """An aggregate over the rows of a group. `argument` is None for the number of rows; `distinct` leaves equal values out.
 
-    `collect` gives a list without nulls, in the order of the rows; where nothing orders them, in that of the ids of `LogicalAggregate.ties`.
+    `collect` gives a list without nulls, in the order of the rows; where nothing orders them, in that of the ids of `ties`.
     """
 
     function: AggregateFunction
@@ -444,8 +444,8 @@ class LogicalRead(_Struct, frozen=True):
 
 
 EMPTY: Final = LogicalEmpty()
-NEVER: Final = Known(False)
-UNKNOWN: Final = Known(None)
+NEVER: Final = Known(truth=False)
+UNKNOWN: Final = Known(truth=None)
 
 
 def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) -> LogicalPlan:

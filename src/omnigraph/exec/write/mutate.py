@@ -31,7 +31,7 @@ from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import Snapshot
 from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.params import bind_parameters
-from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write, plan_mutation
+from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateRows, Write, plan_mutation
 from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.membership import Members, is_in
 from omnigraph.store.stage import IN_LIST
@@ -147,7 +147,7 @@ class _Run:
                 self._insert_node(self._image(type_), values)
             case InsertEdge(type_, source, target, values):
                 self._insert_edge(self._image(type_), source, target, values)
-            case UpdateNodes(type_, values, where):
+            case UpdateRows(type_, values, where):
                 self._update(self._image(type_), values, sql(where))
             case DeleteNodes(type_, where, cascades):
                 self._delete_nodes(self._image(type_), sql(where), cascades)
@@ -201,7 +201,10 @@ class _Run:
             column = pa.repeat(pa.scalar(_plain(image, name, value), field.type), len(matched))
             matched = matched.append_column(field, column)
         image.put(matched.select(image.schema.names), new=False)
-        self.affected_nodes += len(matched)
+        if isinstance(image.entity, NodeType):
+            self.affected_nodes += len(matched)
+        else:
+            self.affected_edges += len(matched)
 
     def _delete_nodes(self, image: _Image, where: Where, cascades: tuple[Cascade, ...]) -> None:
         matched = self._scan(image, [ID], where).column(ID)

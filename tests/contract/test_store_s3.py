@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.errors import ConflictError, Kind, NotFound, OmniGraphError, Outcome, StorageError
 from omnigraph.store import maintain, stage
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.ledger import SwapLost, create_ledger, open_ledger
 from omnigraph.store.refs import create_ref, delete_ref, has_ref, write_before_ref
 from omnigraph.store.root import Root, open_root
@@ -107,7 +107,7 @@ def test_a_scan_reads_under_a_filter_with_pending_rows_laid_over(root: Root) -> 
 
 
 def test_indexes_compaction_and_branches_work_there(root: Root) -> None:
-    table = stage.commit(some(build(two_fragments(root), [IndexSpec("n", IndexKind.BTREE, "n_idx")])))
+    table = stage.commit(some(build(two_fragments(root), [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])))
     compaction = maintain.stage_compaction(table)
     assert compaction is not None
     table = maintain.commit_compaction(compaction)

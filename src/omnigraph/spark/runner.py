@@ -16,13 +16,13 @@ from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, U
 from omnigraph.ids import new_ulid
 from omnigraph.spark import shipped
 from omnigraph.spark.messages import (
-    Assignment,
     MissingModule,
     OtherRelease,
     PartTask,
     Reply,
     StageFrame,
     Task,
+    TaskAssignment,
     Unload,
     decode_reply,
     encode_assignment,
@@ -76,7 +76,7 @@ class Runner:
 
     def _encoded(self, task: Task) -> bytes:
         # A failed export removes its whole directory, so its tasks may raise at every attempt.
-        return encode_assignment(Assignment(task, None if isinstance(task, Unload) else self._attempts))
+        return encode_assignment(TaskAssignment(task, None if isinstance(task, Unload) else self._attempts))
 
     def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         replies = self._run(frame, task, on_done)

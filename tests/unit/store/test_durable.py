@@ -22,7 +22,7 @@ OPERATIONS = """
 import json, os, sys
 import lance, pyarrow as pa
 from omnigraph.store import stage
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import LanceIndexKind, IndexSpec, build
 from omnigraph.store.ledger import create_ledger
 from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.refs import create_ref, write_before_ref
@@ -67,7 +67,7 @@ table = step("upsert", lambda: stage.commit(stage.upsert(table, rows({"a": 5, "x
 table = step("upsert again", lambda: stage.commit(stage.upsert(table, rows({"c": 7}))))
 table = step("delete_keys", lambda: stage.commit(stage.delete_keys(table, pa.array(["b"]))))
 table = step("upsert_and_delete", lambda: stage.commit(stage.upsert_and_delete(table, rows({"y": 8}), pa.array(["x"]))))
-specs = [IndexSpec("n", IndexKind.BTREE, "n_idx"), IndexSpec("nickName", IndexKind.INVERTED, "t_idx")]
+specs = [IndexSpec("n", LanceIndexKind.BTREE, "n_idx"), IndexSpec("nickName", LanceIndexKind.INVERTED, "t_idx")]
 table = step("index", lambda: stage.commit(build(table, specs)))
 table = step("compaction", lambda: commit_compaction(stage_compaction(table)))
 side = step("create_ref", lambda: create_ref(table, "side"))

@@ -13,7 +13,7 @@ from lance.query import MatchQuery
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
 from omnigraph.store import maintain, stage
-from omnigraph.store.index import BuiltIndex, IndexKind, IndexSpec, build, existing, fits, write_index
+from omnigraph.store.index import BuiltIndex, IndexSpec, LanceIndexKind, build, existing, fits, write_index
 from omnigraph.store.refs import create_ref, write_before_ref
 from omnigraph.store.tables import Table, create_table
 from tests.unit.store.tables import PATH, place, reopened, some
@@ -30,10 +30,10 @@ SCHEMA = pa.schema(
 )
 SMALL = {"num_partitions": 1, "metric": "l2"}
 SPECS = (
-    IndexSpec("id", IndexKind.BTREE, "id_idx"),
-    IndexSpec("n", IndexKind.BTREE, "n_idx"),
-    IndexSpec("txt", IndexKind.INVERTED, "txt_idx"),
-    IndexSpec("v", IndexKind.VECTOR, "v_idx", SMALL),
+    IndexSpec("id", LanceIndexKind.BTREE, "id_idx"),
+    IndexSpec("n", LanceIndexKind.BTREE, "n_idx"),
+    IndexSpec("txt", LanceIndexKind.INVERTED, "txt_idx"),
+    IndexSpec("v", LanceIndexKind.VECTOR, "v_idx", SMALL),
 )
 
 
@@ -105,17 +105,17 @@ def assert_coverage_is_what_lance_says(table: Table) -> None:
 def test_all_indexes_of_a_table_are_one_transaction_and_one_version(tmp_path: Path) -> None:
     """X-07: staged, so HEAD does not move; committed, they all work at once, full text too."""
     table = library(tmp_path)
-    staged = some(build(table, [*SPECS, IndexSpec("flag", IndexKind.BITMAP, "flag_idx")], uuid="mine"))
+    staged = some(build(table, [*SPECS, IndexSpec("flag", LanceIndexKind.BITMAP, "flag_idx")], uuid="mine"))
     assert (table.head(), existing(table)) == (table.ref.version, ())
     after = stage.commit(staged)
     assert after.ref.version == table.ref.version + 1
     assert after.dataset.read_transaction(after.ref.version).uuid == "mine"
     assert existing(after) == (
-        BuiltIndex("flag_idx", "flag", IndexKind.BITMAP, 40, 0),
-        BuiltIndex("id_idx", "id", IndexKind.BTREE, 40, 0),
-        BuiltIndex("n_idx", "n", IndexKind.BTREE, 40, 0),
-        BuiltIndex("txt_idx", "txt", IndexKind.INVERTED, 40, 0),
-        BuiltIndex("v_idx", "v", IndexKind.VECTOR, 40, 0),
+        BuiltIndex("flag_idx", "flag", LanceIndexKind.BITMAP, 40, 0),
+        BuiltIndex("id_idx", "id", LanceIndexKind.BTREE, 40, 0),
+        BuiltIndex("n_idx", "n", LanceIndexKind.BTREE, 40, 0),
+        BuiltIndex("txt_idx", "txt", LanceIndexKind.INVERTED, 40, 0),
+        BuiltIndex("v_idx", "v", LanceIndexKind.VECTOR, 40, 0),
     )
     assert "ScalarIndexQuery" in after.dataset.scanner(filter="n = 7").explain_plan()
     for n in (0, 17, 39):
@@ -127,13 +127,13 @@ def test_all_indexes_of_a_table_are_one_transaction_and_one_version(tmp_path: Pa
 def test_full_text_works_right_after_the_commit(tmp_path: Path, covered: bool) -> None:
     """An inverted segment that was not finalised makes every full-text query fail."""
     table = library(tmp_path) if covered else create_table(place(tmp_path), PATH, SCHEMA)
-    table = stage.commit(some(build(table, [IndexSpec("txt", IndexKind.INVERTED, "txt_idx")])))
+    table = stage.commit(some(build(table, [IndexSpec("txt", LanceIndexKind.INVERTED, "txt_idx")])))
     assert by_word(table, 3) == (["k3"] if covered else [])
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     table = stage.commit(some(build(library(tmp_path), SPECS[:1])))
-    for specs in ([IndexSpec("n", IndexKind.BTREE, "id_idx")], [SPECS[1], IndexSpec("txt", IndexKind.INVERTED, "n_idx")]):
+    for specs in ([IndexSpec("n", LanceIndexKind.BTREE, "id_idx")], [SPECS[1], IndexSpec("txt", LanceIndexKind.INVERTED, "n_idx")]):
         with pytest.raises(InvalidInput) as refused:
             build(table, specs)
         assert refused.value.facts["index"] == specs[-1].name
@@ -142,10 +142,10 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        IndexSpec("nothing", IndexKind.BTREE, "x"),
-        IndexSpec("v", IndexKind.BTREE, "x"),
-        IndexSpec("n", IndexKind.INVERTED, "x"),
-        IndexSpec("txt", IndexKind.VECTOR, "x"),
+        IndexSpec("nothing", LanceIndexKind.BTREE, "x"),
+        IndexSpec("v", LanceIndexKind.BTREE, "x"),
+        IndexSpec("n", LanceIndexKind.INVERTED, "x"),
+        IndexSpec("txt", LanceIndexKind.VECTOR, "x"),
     ],
     ids=["no column", "a vector in order", "a number as text", "text as a vector"],
 )
@@ -365,7 +365,7 @@ def test_a_branch_keeps_what_its_parents_indexes_cover_when_it_is_compacted(tmp_
     assert compaction is not None
     assert (compaction.fragments_before, compaction.fragments_after) == (3, 1)
     grandchild = create_ref(maintain.commit_compaction(compaction), "grandchild")
-    own = stage.commit(some(build(grandchild, [IndexSpec("flag", IndexKind.BITMAP, "flag_idx")])))
+    own = stage.commit(some(build(grandchild, [IndexSpec("flag", LanceIndexKind.BITMAP, "flag_idx")])))
     for table in (reopened(grandchild, grandchild.ref.version), own, _optimised(own), _compacted(_optimised(own))):
         for n in range(3):
             assert_found(table, f"k{n}", 500 + n)

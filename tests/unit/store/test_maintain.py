@@ -14,7 +14,7 @@ import pytest
 from omnigraph.errors import ConflictError, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.store import stage
-from omnigraph.store.index import IndexKind, IndexSpec, build, existing
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build, existing
 from omnigraph.store.maintain import StagedCompaction, commit_compaction, stage_compaction
 from omnigraph.store.tables import Table
 from tests.unit.store.tables import FOUR, SHAPES, added, content, place, reopened, rows, some, two_fragments
@@ -32,7 +32,9 @@ def crumbled(path: Path, *, indexed: bool = False) -> Table:
     table = stage.commit(some(stage.upsert(table, rows({"a": 10, "g": 7}))))
     table = stage.commit(some(stage.delete_keys(table, pa.array(["c"]))))
     if indexed:
-        table = stage.commit(some(build(table, [IndexSpec("id", IndexKind.BTREE, "id_idx"), IndexSpec("n", IndexKind.BTREE, "n_idx")])))
+        table = stage.commit(
+            some(build(table, [IndexSpec("id", LanceIndexKind.BTREE, "id_idx"), IndexSpec("n", LanceIndexKind.BTREE, "n_idx")]))
+        )
     return added(table, {"h": 8})
 
 

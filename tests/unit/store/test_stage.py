@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, StorageError
 from omnigraph.store import index, maintain, stage
-from omnigraph.store.index import IndexKind, IndexSpec
+from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import IN_LIST, Counts
 from omnigraph.store.tables import Table, create_table
@@ -439,7 +439,7 @@ def test_an_index_built_around_the_graph_is_found_out(tmp_path: Path) -> None:
     """
     base = two_fragments(place(tmp_path))
     staged = some(stage.append(base, rows({"x": 1})))
-    stage.commit(some(index.build(base, [IndexSpec("n", IndexKind.BTREE, "n_idx")])))
+    stage.commit(some(index.build(base, [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])))
     with pytest.raises(OmniGraphError) as found:
         stage.commit(staged)
     assert found.value.kind is Kind.DRIFT
@@ -521,7 +521,7 @@ def test_a_table_equals_a_dict_after_every_commit(
                 staged = stage.delete_where(table, f"n > {values['a']}")
                 model = {key: n for key, n in model.items() if n <= values["a"]}
             case "index":
-                specs = [IndexSpec("id", IndexKind.BTREE, "id_idx"), IndexSpec("n", IndexKind.BTREE, "n_idx")]
+                specs = [IndexSpec("id", LanceIndexKind.BTREE, "id_idx"), IndexSpec("n", LanceIndexKind.BTREE, "n_idx")]
                 staged = index.build(table, specs) if not index.existing(table) else None
             case "fork":
                 table, staged = create_ref(table, fresh_ref("law")), None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import InvalidInput, Kind, NotFound, StorageError
 from omnigraph.store import maintain, stage
 from omnigraph.store.durable import is_newest, version_file
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.refs import create_ref
 from omnigraph.store.tables import (
     ADDRESS,
@@ -208,7 +208,7 @@ def test_the_uuid_of_a_version_says_whose_it_is(tmp_path: Path) -> None:
 def test_the_uuid_of_a_compaction_that_moved_an_index_along_is_readable(tmp_path: Path) -> None:
     """pylance fails to build its own object for such a version."""
     table = two_fragments(place(tmp_path))
-    table = stage.commit(some(build(table, [IndexSpec("n", IndexKind.BTREE, "n_idx")])))
+    table = stage.commit(some(build(table, [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])))
     compaction = maintain.stage_compaction(table)
     assert compaction is not None
     after = maintain.commit_compaction(compaction)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.exec.adjacency.columns import ColumnCache
 from omnigraph.exec.adjacency.ids import FEW_IDS, Ids, alive
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
@@ -46,7 +46,7 @@ class Entities:
     def __init__(self, table: Table, *, cache: ColumnCache | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
         """`key` is the column with the same values as `id`, if there is one. `known` returns the ids if they are available."""
         self.table: Final = table
-        self.numbers: Final = Numbers.of(table)
+        self.numbers: Final = Numbering.of(table)
         self.size: Final = self.numbers.size
         self._cache: Final = cache
         self._known: Final = known

@@ -21,7 +21,7 @@ class Damage(NamedTuple):
     message: str
 
 
-class Files:
+class GraphFiles:
     """The files of a graph's tables. Each file is checked once, however many branches show it."""
 
     def __init__(self, root: Root, *, deep: bool) -> None:

@@ -12,7 +12,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.tables import ID
 from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
 from omnigraph.exec.validate.delta import Added, Committed, Delta
-from omnigraph.exec.validate.keys import Part, parts
+from omnigraph.exec.validate.keys import KeyPartition, parts
 from omnigraph.ids import TypeId
 from omnigraph.store.membership import Mask, Members, matching
 
@@ -30,7 +30,7 @@ class IntegrityContext(msgspec.Struct, frozen=True):
         """The change of a type. It is empty for an untouched type."""
         return self.deltas.get(entity.id) or Delta(entity)
 
-    def parts(self, *sizes: tuple[Added | None, Sequence[str]]) -> tuple[Part, ...]:
+    def parts(self, *sizes: tuple[Added | None, Sequence[str]]) -> tuple[KeyPartition, ...]:
         return parts(sizes, budget_bytes=self.budget_bytes)
 
     def remaining(self, delta: Delta) -> int:

@@ -34,7 +34,7 @@ FEW_KEYS: Final = 16
 GROUPED_ROWS: Final = 1 << 16
 
 
-class Part(NamedTuple):
+class KeyPartition(NamedTuple):
     """Partition number `at` of `of`."""
 
     at: int
@@ -51,11 +51,11 @@ class Selection(NamedTuple):
         return places if self.numbers is None else self.numbers[places]
 
 
-def parts(sizes: Iterable[tuple[Added | None, Sequence[str]]], *, budget_bytes: int) -> tuple[Part, ...]:
+def parts(sizes: Iterable[tuple[Added | None, Sequence[str]]], *, budget_bytes: int) -> tuple[KeyPartition, ...]:
     """The partitions that are needed so that the key columns of one partition fit the budget."""
     total = sum(_bytes(added, columns) for added, columns in sizes if added is not None)
     of = max(1, -(-int(total) // budget_bytes))
-    return tuple(Part(at, of) for at in range(of))
+    return tuple(KeyPartition(at, of) for at in range(of))
 
 
 def _bytes(added: Added, columns: Sequence[str]) -> float:
@@ -64,7 +64,7 @@ def _bytes(added: Added, columns: Sequence[str]) -> float:
     return float(first.nbytes / max(1, first.num_rows) * added.rows)
 
 
-def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part) -> Selection:
+def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: KeyPartition) -> Selection:
     """Columns of the added rows whose key, the values of `by`, is in the partition."""
     if part.of == 1:
         return Selection(pa.Table.from_batches(list(added.read(columns))), None)
@@ -79,7 +79,7 @@ def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part)
     return Selection(pa.Table.from_batches(kept), np.concatenate(numbers))
 
 
-def in_part(texts: Column, part: Part) -> npt.NDArray[np.bool_]:
+def in_part(texts: Column, part: KeyPartition) -> npt.NDArray[np.bool_]:
     """Which texts are in the partition. A null is in an arbitrary one."""
     mine: npt.NDArray[np.bool_] = fingerprints(whole(texts)) % np.uint64(part.of) == part.at
     return mine

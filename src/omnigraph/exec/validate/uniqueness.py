@@ -16,7 +16,7 @@ from omnigraph.catalog.keys import spell, spell_tuples
 from omnigraph.catalog.model import EntityType, NodeType, Unique
 from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at
 from omnigraph.exec.validate.context import IntegrityContext, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
@@ -48,7 +48,7 @@ def _check(context: IntegrityContext, delta: Delta, added: Added, unique: Unique
         found = (_in_part(context, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
         return merge_by_row(found, limit=context.limit)
     except InvalidInput as error:  # a list or a vector has no encoding: such a constraint can be declared, but no row satisfies it
-        return Findings((Violation(Code.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
+        return Findings((Violation(ProblemCode.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
 
 
 def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Selection) -> Findings:
@@ -101,4 +101,4 @@ def _describe(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[
     ids = rows.column(ID).to_pylist()
     values = zip(*(spell(name, rows).to_pylist() for name in unique.columns), strict=True)
     messages = [violation_message(entity, unique.columns, *one) for one in zip(values, holders, ids, strict=True)]
-    return rule_findings(Code.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])
+    return rule_findings(ProblemCode.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])

@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, hop
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
@@ -125,7 +125,7 @@ def compacted(table: Table) -> Table:
 def texts(table: Table) -> dict[int, str]:
     """Number -> id of every row."""
     rows = table.scan(["id"], addresses=True).read_all()
-    numbers = Numbers.of(table).from_addresses(rows.column(ADDRESS).to_numpy())
+    numbers = Numbering.of(table).from_addresses(rows.column(ADDRESS).to_numpy())
     return dict(zip(numbers.tolist(), rows.column("id").to_pylist(), strict=True))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import omnigraph as og
 from bench.report import Timing, save, show, timed
-from omnigraph.catalog.tables import table_schema
+from omnigraph.catalog.layout import table_schema
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.indices import IndexProgress
 from omnigraph.exec.write.protocol import Append, Prepared, Request, write

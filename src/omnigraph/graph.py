@@ -35,8 +35,8 @@ from omnigraph.store.root import Root, open_root
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
-    from omnigraph.exec.load.read import Data
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema

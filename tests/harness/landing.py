@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType, TypeKind
-from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, write
 from omnigraph.graph import Graph, init
 from omnigraph.ids import MAIN, BranchName, TableId

@@ -23,8 +23,8 @@ from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, U
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import OnProgress, Progress
-    from omnigraph.exec.load.read import Data
     from omnigraph.graph import Graph, LoadReceipt
 
 LOCAL_BYTES: Final = 1_000_000_000

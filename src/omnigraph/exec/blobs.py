@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
 from omnigraph.exec.problems import ProblemCode

@@ -11,7 +11,7 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
-from omnigraph.exec.read.statistics import Surveyor
+from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash
 from omnigraph.lang import Source

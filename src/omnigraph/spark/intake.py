@@ -15,9 +15,9 @@ import msgspec
 
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
+from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
-from omnigraph.exec.load.read import read_batches
 from omnigraph.exec.load.staging import Origin, Staging, StagingTarget
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
@@ -41,7 +41,7 @@ from omnigraph.spark.messages import (
     results,
 )
 from omnigraph.spark.runner import PartRunner, Runner
-from omnigraph.store.files import fragments_from_text
+from omnigraph.store.data_files import fragments_from_text
 from omnigraph.store.root import Root
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
+from omnigraph.exec.load.batches import Batch, read_batches
 from omnigraph.exec.load.parts import FilePart, count_lines, pieces_of
-from omnigraph.exec.load.read import Batch, read_batches
 from omnigraph.exec.load.staging import Staging, StagingTarget
 from omnigraph.exec.problems import Problem, Report
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
 from omnigraph.spark.handles import catalog_of, tables_of
@@ -49,7 +49,7 @@ from omnigraph.spark.messages import (
     encode_reply,
 )
 from omnigraph.spark.unload import unload_part
-from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
+from omnigraph.store.data_files import Shelf, fragments_from_text, fragments_to_text
 
 
 def run_part(assignment: bytes, number: int) -> str:

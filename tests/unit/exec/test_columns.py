@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.adjacency.columns import CALL_ROWS, ColumnCache, whole_column
+from omnigraph.exec.adjacency.column_cache import CALL_ROWS, ColumnCache, whole_column
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.tables import ADDRESS, create_table
 from tests.unit.store.tables import SHAPES, place

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.catalog.tables import IndexKind, table_schema
+from omnigraph.catalog.layout import IndexKind, table_schema
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress, IndexState, Pending

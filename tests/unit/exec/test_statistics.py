@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import omnigraph as og
-from omnigraph.exec.read import statistics as known
-from omnigraph.exec.read.statistics import Surveyor, live_tables, usable_columns
+from omnigraph.exec.read import table_statistics as known
+from omnigraph.exec.read.table_statistics import Surveyor, live_tables, usable_columns
 from omnigraph.graph import Graph
 from omnigraph.ids import TypeId
 from omnigraph.manifest.birth import open_graph

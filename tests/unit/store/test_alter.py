@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.tables import PROPERTY_MARK
+from omnigraph.catalog.layout import PROPERTY_MARK
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound
 from omnigraph.store import index, maintain, stage
 from omnigraph.store.alter import COLUMN_MARK, alter, rewrite

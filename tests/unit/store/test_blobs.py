@@ -11,7 +11,7 @@ import pytest
 from omnigraph.errors import StorageError
 from omnigraph.store import stage
 from omnigraph.store.blobs import plain_schema, stored_schema
-from omnigraph.store.files import Shelf
+from omnigraph.store.data_files import Shelf
 from omnigraph.store.fold import SMALL_BLOB_BYTES
 from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.refs import create_ref, write_before_ref

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, concat, csr, grow, merge
-from omnigraph.exec.adjacency.ids import Ids, alive
 from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks
+from omnigraph.exec.adjacency.node_ids import Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table

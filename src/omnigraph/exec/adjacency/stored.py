@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from omnigraph.exec.adjacency.cache import Array
 from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, Neighbours
+from omnigraph.exec.adjacency.node_ids import Ids
 from omnigraph.exec.adjacency.numbering import Numbering
 
 _RUN: Final = "run."

@@ -16,7 +16,7 @@ import msgspec
 
 from omnigraph.exec.adjacency.cache import Array, CacheDirectory, StoredArrays
 from omnigraph.exec.adjacency.edges import Adjacency, AdjacencyInput, build, extend
-from omnigraph.exec.adjacency.ids import Ids, read_ids
+from omnigraph.exec.adjacency.node_ids import Ids, read_ids
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
 from omnigraph.ids import TableId

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.engine import Engine

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.history.json_lines import json_lines

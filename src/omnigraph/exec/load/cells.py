@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
-from omnigraph.exec.load.columns import NeedsExactParser, column
+from omnigraph.exec.load.json_columns import NeedsExactParser, column
+from omnigraph.exec.load.json_values import ARROW_NAMES, InvalidValue, Real, Whole, stored
 from omnigraph.exec.load.sorting import Places
 from omnigraph.exec.load.strict import loads, plain_type
-from omnigraph.exec.load.values import ARROW_NAMES, InvalidValue, Real, Whole, stored
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
 from omnigraph.store.membership import is_in

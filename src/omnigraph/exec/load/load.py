@@ -17,14 +17,14 @@ import msgspec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.load.batches import Data, read_batches, rereadable
 from omnigraph.exec.load.mode import LoadMode
-from omnigraph.exec.load.read import Data, read_batches, rereadable
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
 from omnigraph.exec.validate.delta import CommittedTables, Delta
 from omnigraph.exec.validate.findings import Violation, error, label
 from omnigraph.exec.validate.integrity import check_integrity
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Files, Prepared, Request, Written, repeated, write
 from omnigraph.ids import BranchName, CommitId, SchemaHash, TableId
 from omnigraph.manifest.branches import create_branch

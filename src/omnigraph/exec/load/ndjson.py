@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.load.blocks import LineBlock, long_lines
-from omnigraph.exec.load.columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
+from omnigraph.exec.load.json_columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
 from omnigraph.exec.load.pieces import Piece, joined, piece_schema
 from omnigraph.exec.load.sorting import Group, LineShape, Places, Sorter
 from omnigraph.exec.load.strict import parse_exactly, written_as_numbers

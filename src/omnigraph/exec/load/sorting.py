@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, LineBlock, too_long
-from omnigraph.exec.load.columns import NeedsExactParser
+from omnigraph.exec.load.json_columns import NeedsExactParser
 from omnigraph.exec.load.strict import STRUCTURE_LIMIT, structural
 
 Places: TypeAlias = npt.NDArray[np.int64]

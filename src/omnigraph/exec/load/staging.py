@@ -13,13 +13,13 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.exec.load.read import Batch, Unit
+from omnigraph.exec.load.batches import Batch, Unit
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.store.files import Shelf
+from omnigraph.store.data_files import Shelf
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
 

@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.load.blocks import WHITESPACE
+from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, shown, stored
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.load.values import InvalidValue, Real, Whole, shown, stored
 from omnigraph.exec.problems import Problem, ProblemCode
 
 STRUCTURE_LIMIT: Final = 131_072

@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.catalog.types import Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
+from omnigraph.exec.load.json_values import InvalidValue
 from omnigraph.exec.load.pieces import Piece, piece_schema
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
-from omnigraph.exec.load.values import InvalidValue
 from omnigraph.exec.problems import Problem, ProblemCode
 from omnigraph.lang.tree import Scalar
 

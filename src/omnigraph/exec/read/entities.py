@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.columns import ColumnCache
-from omnigraph.exec.adjacency.ids import FEW_IDS, Ids, alive
+from omnigraph.exec.adjacency.column_cache import ColumnCache
+from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
-from omnigraph.exec.read.statistics import usable_columns
+from omnigraph.exec.read.table_statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field

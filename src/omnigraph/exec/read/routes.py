@@ -15,7 +15,7 @@ from typing import Final, assert_never
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.tables import SOURCE, TARGET
+from omnigraph.catalog.layout import SOURCE, TARGET
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
 from omnigraph.exec.read.entities import Entities

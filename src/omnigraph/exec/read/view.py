@@ -6,7 +6,7 @@ from typing import Final
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import Plain
-from omnigraph.exec.adjacency.columns import ColumnCache
+from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities

@@ -14,12 +14,12 @@ from typing import Final, assert_never
 import msgspec
 import numpy as np
 
+from omnigraph.catalog.layout import IndexIntent, IndexKind, index_intents
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import IndexIntent, IndexKind, index_intents
 from omnigraph.catalog.types import VectorOf
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.predicate import column as quoted
-from omnigraph.exec.read.statistics import FEW_ROWS, covers_nearly_all, live_tables
+from omnigraph.exec.read.table_statistics import FEW_ROWS, covers_nearly_all, live_tables
 from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow

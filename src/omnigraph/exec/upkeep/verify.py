@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import EdgeType, EntityType
-from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.errors import Kind, OmniGraphError
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.read.statistics import live_tables
-from omnigraph.exec.upkeep.files import Damage, GraphFiles
+from omnigraph.exec.read.table_statistics import live_tables
+from omnigraph.exec.upkeep.file_damage import Damage, GraphFiles
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws

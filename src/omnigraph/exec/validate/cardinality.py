@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, SOURCE
 from omnigraph.catalog.model import Cardinality, EdgeType
-from omnigraph.catalog.tables import ID, SOURCE
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, added_among, ids_at

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID
 from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
 from omnigraph.exec.validate.delta import Added, Committed, Delta
 from omnigraph.exec.validate.keys import KeyPartition, parts

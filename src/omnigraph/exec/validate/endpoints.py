@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, ids_at, not_remaining

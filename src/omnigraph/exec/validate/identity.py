@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import EntityType, NodeType
-from omnigraph.catalog.tables import ID
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import among, at, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext

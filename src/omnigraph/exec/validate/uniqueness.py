@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import spell, spell_tuples
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import EntityType, NodeType, Unique
-from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at

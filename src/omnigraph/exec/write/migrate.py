@@ -13,8 +13,8 @@ import msgspec
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.evolve import Evolution, SchemaPlan, plan_schema
 from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, write

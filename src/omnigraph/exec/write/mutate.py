@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.keys import derive_ids
+from omnigraph.catalog.layout import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
 from omnigraph.exec.compiled import QueryCall
@@ -23,7 +23,7 @@ from omnigraph.exec.problems import REPORTED, Problem, ProblemCode
 from omnigraph.exec.read.predicate import sql
 from omnigraph.exec.validate.findings import error, merge_in_order
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.lang import located

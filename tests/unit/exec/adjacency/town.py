@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, hop
+from omnigraph.exec.adjacency.node_ids import Ids
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.ids import TableId

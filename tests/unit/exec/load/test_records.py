@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.load.read import Unit
+from omnigraph.catalog.layout import table_schema
+from omnigraph.exec.load.batches import Unit
 from omnigraph.exec.problems import ProblemCode
 from tests.unit.exec.load.reading import all_types, cinema, messages, read, rows, text
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.exec.load.read import read_batches, rereadable
+from omnigraph.exec.load.batches import read_batches, rereadable
 from omnigraph.exec.problems import ProblemCode, Report
 from tests.unit.exec.load.reading import all_types, cinema, read, rows, text
 

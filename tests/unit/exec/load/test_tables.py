@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.exec.load.read import Unit
+from omnigraph.exec.load.batches import Unit
 from omnigraph.exec.problems import ProblemCode
 from tests.unit.exec.load.reading import all_types, cinema, messages, plain, read, rows
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Findings
 from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity

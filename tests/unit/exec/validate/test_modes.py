@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, KeyConflict, Kind
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Findings, Violation, error

@@ -11,12 +11,12 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID, table_schema
 from omnigraph.exec.load.blocks import LineBlock, blocks
-from omnigraph.exec.load.ids import identify
 from omnigraph.exec.load.ndjson import Reader
 from omnigraph.exec.load.pieces import Piece
+from omnigraph.exec.load.row_ids import identify
 from omnigraph.exec.load.sources import Records, Stream, open_stream, rereadable
 from omnigraph.exec.load.tabular import Table, read_tables
 from omnigraph.exec.problems import Problem, ProblemCode, Report

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.build import narrow
-from omnigraph.exec.adjacency.columns import whole_column
+from omnigraph.exec.adjacency.column_cache import whole_column
 from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.arrays import joined, whole

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import Column, Rows
+from omnigraph.catalog.layout import ID, identity_columns
 from omnigraph.catalog.model import Check, EntityType, NodeType, Property, Range
-from omnigraph.catalog.tables import ID, identity_columns
 from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.exec.problems import REPORTED, ProblemCode
 from omnigraph.exec.validate.arrays import Numbers, true_at

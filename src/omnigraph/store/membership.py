@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from weakref import finalize
 
 import numpy as np
@@ -19,12 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.store.arrays import Column, chunks_of, joined, whole
+from omnigraph.store.arrays import Column, Mask, Places, chunks_of, joined, whole
 from omnigraph.store.fingerprints import BLOCK_ROWS, Hashes, can_fingerprint, fingerprints, is_short
 from omnigraph.store.foreign import wrap_os_error
-
-Places: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 FEW: Final = 1_024
 """Up to this many values, the kernel's hash table, built for each batch, costs less than ours."""

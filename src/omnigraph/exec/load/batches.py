@@ -18,15 +18,15 @@ from omnigraph.exec.load.ndjson import Reader
 from omnigraph.exec.load.pieces import Piece
 from omnigraph.exec.load.row_ids import identify
 from omnigraph.exec.load.sources import Records, Stream, open_stream, rereadable
-from omnigraph.exec.load.tabular import Table, read_tables
+from omnigraph.exec.load.tabular import TableInput, read_tables
 from omnigraph.exec.problems import Problem, ProblemCode, Report
 from omnigraph.store.arrays import whole
 
-__all__ = ["Batch", "Data", "Progress", "Report", "read_batches", "rereadable"]
+__all__ = ["Batch", "Data", "OnRead", "Report", "read_batches", "rereadable"]
 
-Data: TypeAlias = Records | Mapping[str, Table]
+Data: TypeAlias = Records | Mapping[str, TableInput]
 """Records in the order of a file, or tables by type name."""
-Progress: TypeAlias = Callable[[int, int | None, int], None]
+OnRead: TypeAlias = Callable[[int, int | None, int], None]
 """Called with the bytes read so far, the total bytes if known, and the rows read so far. Bytes of tables are not counted."""
 
 _WORKERS: Final = 2
@@ -96,7 +96,7 @@ class _ReadResult(msgspec.Struct, frozen=True):
 
 
 def read_batches(
-    data: Data, catalog: Catalog, report: Report, *, check: RowCheck | None = None, progress: Progress | None = None
+    data: Data, catalog: Catalog, report: Report, *, check: RowCheck | None = None, progress: OnRead | None = None
 ) -> Iterator[Batch]:
     """The valid rows of `data`, batch by batch. Problems are added to the report; reading ends when the report is full.
 
@@ -116,7 +116,7 @@ def read_batches(
             return
 
 
-def _from_tables(tables: Mapping[str, Table], catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
+def _from_tables(tables: Mapping[str, TableInput], catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
     for part in read_tables(tables, catalog, most=most):
         pieces = [] if part.piece is None else [part.piece]
         read = _make_batches(pieces, part.problems, part.source, Unit.RECORD, check, most)

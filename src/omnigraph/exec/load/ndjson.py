@@ -22,11 +22,11 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.exec.load.blocks import LineBlock, long_lines
 from omnigraph.exec.load.json_columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
 from omnigraph.exec.load.pieces import Piece, joined, piece_schema
-from omnigraph.exec.load.sorting import Group, LineShape, Places, Sorter
+from omnigraph.exec.load.sorting import Group, LineShape, Sorter
 from omnigraph.exec.load.strict import parse_exactly, written_as_numbers
 from omnigraph.exec.problems import Problem
 from omnigraph.ids import TypeId
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Places, whole
 
 _EXACT_LINES: Final = 64
 """Up to this many lines are not split again: the exact parser is as fast."""

@@ -20,9 +20,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, LineBlock, too_long
 from omnigraph.exec.load.json_columns import NeedsExactParser
 from omnigraph.exec.load.strict import STRUCTURE_LIMIT, structural
-
-Places: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of lines in a block, from 0, ascending."""
+from omnigraph.store.arrays import Places
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 

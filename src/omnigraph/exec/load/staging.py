@@ -39,7 +39,7 @@ class Origin(NamedTuple):
     record: int | None
 
 
-class Places(Protocol):
+class RowOrigins(Protocol):
     """The origins of the rows of one type."""
 
     def of(self, rows: Sequence[int]) -> list[Origin]:
@@ -98,7 +98,7 @@ class StagedType:
         self.entity: Final = entity
         self.target = target
         self.shelf = shelf
-        self.places: Places = BatchPlaces()
+        self.places: RowOrigins = BatchPlaces()
         self.rows = 0
         self.minted = True
         self.waiting: list[pa.Table] = []

@@ -25,7 +25,7 @@ from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, ope
 from omnigraph.exec.problems import Problem, ProblemCode
 from omnigraph.lang.tree import Scalar
 
-Table: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
+TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
 """The rows of one type: an Arrow table or stream, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
 
 _ENDS: Final = {"from": SOURCE, "to": TARGET}
@@ -41,7 +41,7 @@ class Slice(msgspec.Struct, frozen=True):
     """The number of problems that are counted but not described."""
 
 
-def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> Iterator[Slice]:
+def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int) -> Iterator[Slice]:
     """The tables in the order given, each in slices. A table without rows is one empty slice, which still names the type.
 
     All tables are opened before the first is read, so that a wrong path is reported at once.

@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
-from omnigraph.exec.adjacency.numbering import Numbering
+from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.predicate import exact_sql
-from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
+from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.arrays import Column, Mask, joined, whole
 from omnigraph.store.index import existing
 from omnigraph.store.intact import passed_by
 from omnigraph.store.membership import Members

@@ -12,11 +12,13 @@ from typing import Final
 
 import numpy as np
 
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, distinct, expand_ranges
+from omnigraph.exec.read.rows import BATCH, Rows, distinct, expand_ranges
 from omnigraph.exec.read.walk import EdgeFinder, FoundEdges, Reach
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
+from omnigraph.store.arrays import Mask
 
 PART_ROWS: Final = 16 * BATCH
 """Output above this many rows is returned in parts."""

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import normalize_zero
-from omnigraph.exec.read.rows import Mask, Numbers64
-from omnigraph.store.arrays import Column, whole
+from omnigraph.store.arrays import Column, Mask, whole
 
 
 class OrderColumn(NamedTuple):

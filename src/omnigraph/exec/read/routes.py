@@ -18,10 +18,10 @@ import pyarrow as pa
 from omnigraph.catalog.layout import SOURCE, TARGET
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.measure import Tally
 from omnigraph.exec.read.predicate import exact_sql
-from omnigraph.exec.read.rows import Numbers64
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, neighbours, search
 from omnigraph.exec.read.watch import Watch

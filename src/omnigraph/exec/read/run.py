@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import Grouping, only_counts
 from omnigraph.exec.read.conditions import filter_mask, repeat
 from omnigraph.exec.read.entities import Entities
@@ -24,7 +25,7 @@ from omnigraph.exec.read.join import anti_join, equi_join, product
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.routes import LinkRouter
-from omnigraph.exec.read.rows import BATCH, Numbers64, Rows, concat, rebatch
+from omnigraph.exec.read.rows import BATCH, Rows, concat, rebatch
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops

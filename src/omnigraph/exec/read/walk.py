@@ -10,9 +10,11 @@ from typing import NamedTuple, Protocol, assert_never
 import numpy as np
 
 from omnigraph.exec.adjacency.kernels import sorted_once
-from omnigraph.exec.read.rows import Mask, Numbers64, distinct, expand_ranges
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.rows import distinct, expand_ranges
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan.typed import Direction
+from omnigraph.store.arrays import Mask
 
 
 class FoundEdges(NamedTuple):

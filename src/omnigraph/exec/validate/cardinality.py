@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog.layout import ID, SOURCE
 from omnigraph.catalog.model import Cardinality, EdgeType
 from omnigraph.exec.problems import ProblemCode
-from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined_texts
+from omnigraph.exec.validate.arrays import among, at, distinct, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, added_among, ids_at
 from omnigraph.exec.validate.delta import Delta
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import KeyPartition, holding_texts, in_part, pick
-from omnigraph.store.arrays import whole
-from omnigraph.store.membership import Mask
+from omnigraph.store.arrays import Mask, Places, whole
 
 UNBOUNDED = np.iinfo(np.int64).max
 NO_ROW = -1
@@ -32,8 +31,8 @@ class _Counted(NamedTuple):
     """Touched sources: the number of edges each will have, and the last added row that starts there, or NO_ROW."""
 
     sources: pa.Array
-    edges: Numbers
-    rows: Numbers
+    edges: Places
+    rows: Places
 
 
 def check_cardinality(context: IntegrityContext, edges: Delta) -> Findings:

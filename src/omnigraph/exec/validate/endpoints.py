@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.exec.problems import ProblemCode
-from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
+from omnigraph.exec.validate.arrays import among, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, ids_at, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import KeyPartition, Selection, holding_texts, in_part, pick
-from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.arrays import Column, Places, joined, whole
 
 
 class _EdgeEnd(NamedTuple):
@@ -81,7 +81,7 @@ def _check_added(
             yield end, _describe(context, nodes, end, one, mine)
 
 
-def _missing(context: IntegrityContext, nodes: Delta, present: pa.Array, ends: pa.ChunkedArray, part: KeyPartition) -> Numbers:
+def _missing(context: IntegrityContext, nodes: Delta, present: pa.Array, ends: pa.ChunkedArray, part: KeyPartition) -> Places:
     """The positions of ends that are neither added nodes nor remaining committed nodes."""
     rows = context.remaining(nodes)
     if rows and len(ends) >= rows:  # at least as many ends as nodes: one full read of the node ids is cheaper than lookups
@@ -106,7 +106,7 @@ def _without(ids: pa.Array, gone: Column | None) -> pa.Array:
     return ids if gone is None else ids.filter(pa.array(~among(ids, gone)))
 
 
-def _describe(context: IntegrityContext, nodes: Delta, end: _EdgeEnd, picked: Selection, places: Numbers) -> Findings:
+def _describe(context: IntegrityContext, nodes: Delta, end: _EdgeEnd, picked: Selection, places: Places) -> Findings:
     first = places[: context.limit]
     rows = picked.rows(first)
     names = picked.table.column(end.column).take(pa.array(first)).to_pylist()

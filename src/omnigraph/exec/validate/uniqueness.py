@@ -17,12 +17,12 @@ from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import EntityType, NodeType, Unique
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import ProblemCode
-from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at
+from omnigraph.exec.validate.arrays import Distinct, at, distinct, joined_texts, true_at
 from omnigraph.exec.validate.context import IntegrityContext, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, Violation, label, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import Selection, holding, pick
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Places, whole
 
 
 def check_uniques(context: IntegrityContext, delta: Delta) -> Iterator[Findings]:
@@ -75,7 +75,7 @@ class _Holders(NamedTuple):
     """The committed row that has a tuple is `ids[slots[place]]`. The slot is -1 if no committed row has it."""
 
     ids: pa.Array
-    slots: Numbers
+    slots: Places
 
 
 def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Holders:
@@ -89,7 +89,7 @@ def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows:
     return _Holders(joined_texts(holders.rows.column(ID) for holders in found), slots)
 
 
-def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) -> Numbers:
+def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) -> Places:
     """The added rows whose tuple another remaining row has."""
     slots = held.slots[tuples.places]
     met = np.flatnonzero(slots >= 0)
@@ -97,7 +97,7 @@ def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) ->
     return met[~not_remaining(delta, at(held.ids, slots[met]))]
 
 
-def _describe(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Numbers, *, total: int) -> Findings:
+def _describe(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Places, *, total: int) -> Findings:
     ids = rows.column(ID).to_pylist()
     values = zip(*(spell(name, rows).to_pylist() for name in unique.columns), strict=True)
     messages = [violation_message(entity, unique.columns, *one) for one in zip(values, holders, ids, strict=True)]

@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import Column, Rows
+from omnigraph.catalog.keys import KeyRows
 from omnigraph.catalog.layout import ID, identity_columns
 from omnigraph.catalog.model import Check, EntityType, NodeType, Property, Range
 from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.exec.problems import REPORTED, ProblemCode
-from omnigraph.exec.validate.arrays import Numbers, true_at
+from omnigraph.exec.validate.arrays import true_at
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.lang.tree import Scalar
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, Places, whole
 from omnigraph.store.membership import is_in
 
 
@@ -30,11 +30,11 @@ class _BrokenRule(NamedTuple):
 
     code: ProblemCode
     property: str
-    rows: Numbers
-    describe: Callable[[Numbers], list[str]]
+    rows: Places
+    describe: Callable[[Places], list[str]]
 
 
-def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Findings:
+def check_values(entity: EntityType, rows: KeyRows, *, limit: int = REPORTED) -> Findings:
     """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`.
 
     The columns have the types of `table_schema(entity)`. A vector may also be a list, whose length is then checked.
@@ -42,7 +42,7 @@ def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Fi
     return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows)), limit=limit)
 
 
-def _describe(entity: EntityType, rows: Rows, broken: _BrokenRule, limit: int) -> Findings:
+def _describe(entity: EntityType, rows: KeyRows, broken: _BrokenRule, limit: int) -> Findings:
     first = broken.rows[:limit]
     ids = rows.column(ID).take(pa.array(first)).to_pylist() if ID in rows.schema.names else [None] * len(first)
     return rule_findings(
@@ -50,7 +50,7 @@ def _describe(entity: EntityType, rows: Rows, broken: _BrokenRule, limit: int) -
     )
 
 
-def _broken_rules(entity: EntityType, rows: Rows) -> Iterator[_BrokenRule]:
+def _broken_rules(entity: EntityType, rows: KeyRows) -> Iterator[_BrokenRule]:
     for name in identity_columns(entity):
         if name in rows.schema.names:
             yield from _required(name, "property", rows.column(name))
@@ -194,7 +194,7 @@ def _unusable(items: Column) -> Column:
     return pc.or_kleene(wrong, pc.invert(pc.is_finite(items))) if pa.types.is_floating(items.type) else wrong
 
 
-def _parents(lists: Column, wrong: Column) -> Numbers:
+def _parents(lists: Column, wrong: Column) -> Places:
     """The rows whose list contains one of the wrong items."""
     parents = pc.list_parent_indices(whole(lists)).to_numpy(zero_copy_only=False)
     return np.unique(parents[true_at(wrong)]).astype(np.int64)
@@ -204,11 +204,11 @@ def _doubles(column: Column) -> Column:
     return pc.cast(column, pa.float64(), safe=False)
 
 
-def _shown(column: Column, rows: Numbers) -> list[Any]:
+def _shown(column: Column, rows: Places) -> list[Any]:
     return pc.cast(column.take(pa.array(rows)), pa.string()).to_pylist()  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
-def _same(message: str) -> Callable[[Numbers], list[str]]:
+def _same(message: str) -> Callable[[Places], list[str]]:
     return lambda rows: [message] * len(rows)
 
 

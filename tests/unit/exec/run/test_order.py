@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.order import OrderColumn, places
-from omnigraph.exec.read.rows import Numbers64
 
 NUMBERS = st.none() | st.sampled_from([0.0, -0.0, 1.5, -2.5])
 TEXTS = st.none() | st.sampled_from(["", "a", "b", "é", "z"])

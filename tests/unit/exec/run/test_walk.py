@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph

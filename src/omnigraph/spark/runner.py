@@ -109,10 +109,10 @@ class Runner:
 @functools.cache
 def _archive() -> str:
     """Return our source as one zip file. It is kept until this process ends: an executor may request it at any time."""
-    folder = tempfile.mkdtemp(prefix="omnigraph-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    directory = tempfile.mkdtemp(prefix="omnigraph-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     package = Path(omnigraph.__file__).parent
-    return shutil.make_archive(f"{folder}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
+    return shutil.make_archive(f"{directory}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
 
 
 def _typed_error(error: Exception) -> OmniGraphError:

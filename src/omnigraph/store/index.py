@@ -83,8 +83,8 @@ class Segment(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> Iterator[NewFile]:
-        folder = f"{self.ref.home}/_indices/{self.index.uuid}"
-        return (NewFile(f"{folder}/{file.path}", file.size_bytes) for file in self.index.files)
+        directory = f"{self.ref.home}/_indices/{self.index.uuid}"
+        return (NewFile(f"{directory}/{file.path}", file.size_bytes) for file in self.index.files)
 
 
 def write_index(table: Table, spec: IndexSpec) -> Segment | None:

@@ -197,10 +197,10 @@ class _Partitions:
     def __init__(self, level: int) -> None:
         self._shift = np.uint64(level * PARTITION_BITS)
         try:
-            self._folder = Path(mkdtemp(prefix="omnigraph-keys-"))
+            self._directory = Path(mkdtemp(prefix="omnigraph-keys-"))
         except OSError as error:
             raise wrap_os_error(error, doing=_SPILL, path=gettempdir()) from error
-        finalize(self, rmtree, self._folder, ignore_errors=True)
+        finalize(self, rmtree, self._directory, ignore_errors=True)
         self._writers: dict[int, Any] = {}
 
     def add(self, batch: pa.RecordBatch, *, on: str) -> None:
@@ -218,7 +218,7 @@ class _Partitions:
                 if start < end:
                     self._writer(part, batch.schema).write_batch(ordered.slice(start, end - start))
         except OSError as error:
-            raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
+            raise wrap_os_error(error, doing=_SPILL, path=str(self._directory)) from error
 
     def read(self, part: int) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, in the order in which they were added."""
@@ -229,7 +229,7 @@ class _Partitions:
             with pa.OSFile(str(self._path(part))) as file, pa.ipc.open_stream(file) as reader:
                 yield from reader
         except OSError as error:
-            raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
+            raise wrap_os_error(error, doing=_SPILL, path=str(self._directory)) from error
 
     def _writer(self, part: int, schema: pa.Schema) -> Any:
         if part not in self._writers:
@@ -237,7 +237,7 @@ class _Partitions:
         return self._writers[part]
 
     def _path(self, part: int) -> Path:
-        return self._folder / f"{part}.arrow"
+        return self._directory / f"{part}.arrow"
 
 
 def is_in(column: Column, values: Column) -> Mask:

@@ -47,7 +47,7 @@ def test_a_write_with_nothing_to_do_makes_no_commit(graph: Manifest) -> None:
     assert put(graph, {PERSON: delete("nobody")}).commit is None
     assert put(graph, {}).commit is None
     assert graph.snapshot() == before
-    assert not graph.root.objects.exists(intents.FOLDER)
+    assert not graph.root.objects.exists(intents.DIRECTORY)
 
 
 def test_a_first_touch_forks_only_the_table_it_touches(graph: Manifest) -> None:

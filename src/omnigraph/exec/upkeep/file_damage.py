@@ -46,7 +46,7 @@ class GraphFiles:
                 damage = IndexDamage(index, reason, hidden=True)
                 record(self._root, damage)
             if damage is not None:
-                where = f"index {index.name} on {index.column!r} in {index.folder}"
+                where = f"index {index.name} on {index.column!r} in {index.directory}"
                 yield Damage("damaged_index", f"{where} is not used: {damage.reason}; {damage.remedy}")
 
     def _check_size(self, table: Table, file: NamedFile) -> Damage | None:

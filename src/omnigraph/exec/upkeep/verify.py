@@ -110,7 +110,7 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
                 where,
             )
     except OmniGraphError as error:
-        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER)
+        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.DIRECTORY)
 
 
 def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
@@ -155,8 +155,8 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
         return  # the unreadable branch is a finding already, and it may use any of these
     used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
     homes = {row.ref.home for row in shown} | intended
-    for folder in ("nodes", "edges"):
-        for path in (entry.rstrip("/") for entry in objects.list(folder)):
+    for directory in ("nodes", "edges"):
+        for path in (entry.rstrip("/") for entry in objects.list(directory)):
             if path not in used:
                 yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path)
                 continue

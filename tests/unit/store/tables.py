@@ -109,7 +109,7 @@ def first_gone(root: Root) -> Table:
 def emptied(root: Root) -> Table:
     """Had rows once."""
     table = two_fragments(root)
-    table = stage.commit(some(stage.delete_where(table, "true")))
+    table = stage.commit(some(delete_where(table, "true")))
     assert table.dataset.get_fragments() == []
     return table
 
@@ -226,13 +226,15 @@ CHANGES: Mapping[str, Change] = {
     "insert": _change(lambda table, new, _: stage.upsert(table, new), {"x": 20}),
     "update": _change(lambda table, new, _: stage.upsert(table, new), {"a": 30}),
     "upsert": _change(lambda table, new, _: stage.upsert(table, new), {"d": 40, "x": 41}),
-    "delete_where": _change(lambda table, *_: stage.delete_where(table, "n = 3"), drop="c"),
     "delete_keys": _change(lambda table, _, keys: stage.delete_keys(table, keys), drop="bd"),
-    "delete_all": _change(lambda table, *_: stage.delete_where(table, "true"), drop="abcd"),
-    "upsert_and_delete": _change(stage.upsert_and_delete, {"x": 50, "a": 51}, drop="c"),
+    "delete_all": _change(lambda table, _, keys: stage.delete_keys(table, keys), drop="abcd"),
     "overwrite": _change(lambda table, new, _: stage.overwrite(table, new), {"z": 60, "a": 61}, whole=True),
     "overwrite_empty": _change(lambda table, new, _: stage.overwrite(table, new), whole=True),
 }
+
+
+def delete_where(table: Table, where: str) -> Staged | None:
+    return stage.delete_keys(table, table.scan(["id"], where=where).read_all()["id"])
 
 
 def some(staged: Staged | None) -> Staged:

@@ -16,7 +16,7 @@ from omnigraph.store import maintain, stage
 from omnigraph.store.index import BuiltIndex, IndexSpec, LanceIndexKind, build, existing, fits, write_index
 from omnigraph.store.refs import create_ref, write_before_ref
 from omnigraph.store.tables import Table, create_table
-from tests.unit.store.tables import PATH, place, reopened, some
+from tests.unit.store.tables import PATH, delete_where, place, reopened, some
 
 DIMENSION = 8
 SCHEMA = pa.schema(
@@ -195,14 +195,14 @@ AFTER_WRITING: dict[str, tuple[Callable[[Table], Table], int]] = {
     "an append": (lambda t: stage.commit(some(stage.append(t, words({"new": 500})))), 1),
     "an update": (lambda t: stage.commit(some(stage.upsert(t, words({"k3": 500})))), 1),
     "a delete": (lambda t: stage.commit(some(stage.delete_keys(t, pa.array(["k3", "k35"])))), 0),
-    "a fragment gone": (lambda t: stage.commit(some(stage.delete_where(t, "n < 30"))), 0),
+    "a fragment gone": (lambda t: stage.commit(some(delete_where(t, "n < 30"))), 0),
     "appends that fold": (
         lambda t: functools.reduce(lambda u, n: stage.commit(some(stage.append(u, words({f"new{n}": 500 + n})))), range(12), t),
         22,
     ),
     "a compaction": (lambda t: _compacted(stage.commit(some(stage.append(t, words({"new": 500}))))), 0),
     "an overwrite": (lambda t: stage.commit(stage.overwrite(t, words({f"k{n}": n + 1000 for n in range(40)}))), 0),
-    "every row gone": (lambda t: stage.commit(some(stage.delete_where(t, "true"))), 0),
+    "every row gone": (lambda t: stage.commit(some(delete_where(t, "true"))), 0),
 }
 
 
@@ -284,8 +284,8 @@ WAYS: dict[str, tuple[Callable[[Table], Table], str, set[int]]] = {
     "insert": (lambda t: stage.commit(some(stage.upsert(t, words({"new": 500})))), "new", set()),
     "update": (lambda t: stage.commit(some(stage.upsert(t, words({"k3": 500})))), "k3", {3}),
     "update in the last fragment": (lambda t: stage.commit(some(stage.upsert(t, words({"k35": 500})))), "k35", {35}),
-    "upsert_and_delete": (
-        lambda t: stage.commit(some(stage.upsert_and_delete(t, words({"k3": 500, "other": 600}), pa.array(["k5", "k36"])))),
+    "update before a delete": (
+        lambda t: stage.commit(some(stage.delete_keys(stage.commit(some(stage.upsert(t, words({"k3": 500})))), pa.array(["k5", "k36"])))),
         "k3",
         {3, 5, 36},
     ),
@@ -295,12 +295,12 @@ WAYS: dict[str, tuple[Callable[[Table], Table], str, set[int]]] = {
         {3},
     ),
     "after the first fragment went": (
-        lambda t: stage.commit(some(stage.append(stage.commit(some(stage.delete_where(t, "n < 30"))), words({"new": 500})))),
+        lambda t: stage.commit(some(stage.append(stage.commit(some(delete_where(t, "n < 30"))), words({"new": 500})))),
         "new",
         {3, 29},
     ),
     "after every row went": (
-        lambda t: stage.commit(some(stage.upsert(stage.commit(some(stage.delete_where(t, "true"))), words({"new": 500})))),
+        lambda t: stage.commit(some(stage.upsert(stage.commit(some(delete_where(t, "true"))), words({"new": 500})))),
         "new",
         {3, 35},
     ),

@@ -177,7 +177,7 @@ def test_a_lost_answer_of_a_race_that_was_lost_too_is_a_conflict(s3_uri: str, pr
     with pytest.raises(SwapLost):
         swapped(ledger, "loser")
     assert root.objects.list("__manifest/data") == before
-    assert newest_of(ledger.newest()) == newest_of(winner) == "winner"
+    assert newest_of(ledger.at(ledger.newest_version())) == newest_of(winner) == "winner"
 
 
 def test_an_outcome_that_cannot_be_learned_is_unknown_and_its_files_stay(s3_uri: str, proxy: Unreliable) -> None:

@@ -117,8 +117,3 @@ class Report:
                 self.more += 1
             else:
                 self.problems.append(problem)
-
-    def refuse(self) -> None:
-        """Raise one error for all problems, if there are any."""
-        if self.problems:
-            raise refusal(self.problems, more=self.more)

@@ -79,10 +79,6 @@ class Surveyor:
             known={edge: known(edge) for edge in links},
         )
 
-    def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:
-        """Return the indexes of a table at a version."""
-        return self._survey(ref).indexes
-
     def damage(self, snapshot: BranchSnapshot, types: Iterable[TypeId]) -> list[str]:
         """Describe the damage to indexes that queries on `types` would use."""
         shown = live_tables(snapshot.state)

@@ -9,9 +9,8 @@ import pytest
 
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store import stage
-from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.tables import ADDRESS, Table
-from tests.unit.store.tables import SHAPES, added, place, rows, some, two_fragments
+from tests.unit.store.tables import SHAPES, added, compacted, place, rows, some, two_fragments
 
 
 def check(table: Table) -> None:
@@ -31,9 +30,7 @@ def test_every_row_has_a_number_of_its_own_that_leads_back_to_it(tmp_path: Path,
 def test_numbers_survive_fragments_out_of_order(tmp_path: Path) -> None:
     """A compaction puts its result, with a high id, where the rows were that it rewrote."""
     table = two_fragments(place(tmp_path))
-    staged = stage_compaction(table)
-    assert staged is not None
-    check(added(commit_compaction(staged), {"x": 1, "y": 2}))
+    check(added(compacted(table), {"x": 1, "y": 2}))
 
 
 def test_appended_rows_come_after_all_others(tmp_path: Path) -> None:

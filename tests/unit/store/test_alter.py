@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.layout import PROPERTY_MARK
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound
-from omnigraph.store import index, maintain, stage
+from omnigraph.store import index, stage
 from omnigraph.store.alter import COLUMN_MARK, alter, rewrite
 from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.reclaim import remove_versions, versions_below
@@ -28,6 +28,7 @@ from tests.unit.store.tables import (
     before_change,
     changed,
     changed_on_branch,
+    compacted,
     content,
     marked,
     place,
@@ -169,10 +170,7 @@ def test_an_index_follows_its_column_and_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_compaction_and_new_indexes_after_a_change_of_columns(tmp_path: Path) -> None:
-    table = added(changed(place(tmp_path)), {"e": 5})
-    compacted = maintain.stage_compaction(table)
-    assert compacted is not None
-    table = maintain.commit_compaction(compacted)
+    table = compacted(added(changed(place(tmp_path)), {"e": 5}))
     assert content(table) == {**FOUR, "e": 5}
     table = stage.commit(
         some(

@@ -24,7 +24,6 @@ import lance, pyarrow as pa
 from omnigraph.store import stage
 from omnigraph.store.index import LanceIndexKind, IndexSpec, build
 from omnigraph.store.ledger import create_ledger
-from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.refs import create_ref, write_before_ref
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import create_table
@@ -69,7 +68,6 @@ table = step("delete_keys", lambda: stage.commit(stage.delete_keys(table, pa.arr
 table = step("delete_keys again", lambda: stage.commit(stage.delete_keys(table, pa.array(["x"]))))
 specs = [IndexSpec("n", LanceIndexKind.BTREE, "n_idx"), IndexSpec("nickName", LanceIndexKind.INVERTED, "t_idx")]
 table = step("index", lambda: stage.commit(build(table, specs)))
-table = step("compaction", lambda: commit_compaction(stage_compaction(table)))
 side = step("create_ref", lambda: create_ref(table, "side"))
 early = step("write_before_ref", lambda: write_before_ref(table, "early", rows({"z": 1})))
 fork = step("create_ref of early files", lambda: create_ref(table, "early"))
@@ -129,7 +127,7 @@ def test_every_acknowledged_entry_was_flushed_with_its_folder(recorded: list[dic
         assert not missing, (name, sorted(missing))
         assert owed(step), name
         seen += 1
-    assert seen == 24
+    assert seen == 23
 
 
 def test_staged_files_are_flushed_by_the_commit_that_names_them(recorded: list[dict[str, Any]]) -> None:
@@ -152,7 +150,7 @@ EARLY = ("write_before_ref", "create_ref of early files", "first touch")
 
 def test_nothing_is_flushed_when_that_is_turned_off(tmp_path: Path) -> None:
     silent = list(steps(tmp_path, OMNIGRAPH_FSYNC="off"))
-    assert len(silent) == 26
+    assert len(silent) == 25
     assert [step["step"] for step in silent if step["flushed"]] == []
 
 

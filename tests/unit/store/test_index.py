@@ -12,11 +12,11 @@ import pytest
 from lance.query import MatchQuery
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
-from omnigraph.store import maintain, stage
+from omnigraph.store import stage
 from omnigraph.store.index import BuiltIndex, IndexSpec, LanceIndexKind, build, existing, fits, write_index
 from omnigraph.store.refs import create_ref, write_before_ref
 from omnigraph.store.tables import Table, create_table
-from tests.unit.store.tables import PATH, delete_where, place, reopened, some
+from tests.unit.store.tables import PATH, compacted, delete_where, place, reopened, some
 
 DIMENSION = 8
 SCHEMA = pa.schema(
@@ -317,8 +317,7 @@ def _optimised(table: Table) -> Table:
 
 
 def _compacted(table: Table) -> Table:
-    compaction = maintain.stage_compaction(table)
-    after = table if compaction is None else maintain.commit_compaction(compaction)
+    after = compacted(table)
     # Fragments of different coverage stay apart, and a branch leaves alone what its parent's indexes cover.
     fragments = len(table.dataset.get_fragments())
     assert table.ref.branch is not None or fragments <= 2 or len(after.dataset.get_fragments()) < fragments
@@ -355,16 +354,11 @@ def test_a_row_is_found_by_every_index_however_it_was_written(
 
 
 def test_a_branch_keeps_what_its_parents_indexes_cover_when_it_is_compacted(tmp_path: Path) -> None:
-    """Lance would write the index that follows the rows into the branch, and look for it in the parent ever after."""
     parent = stage.commit(some(build(library(tmp_path), SPECS)))
     child = create_ref(parent, "child")
-    assert maintain.stage_compaction(child) is None
     for n in range(3):
         child = stage.commit(some(stage.upsert(child, words({f"k{n}": 500 + n, f"new{n}": 600 + n}))))
-    compaction = maintain.stage_compaction(child)
-    assert compaction is not None
-    assert (compaction.fragments_before, compaction.fragments_after) == (3, 1)
-    grandchild = create_ref(maintain.commit_compaction(compaction), "grandchild")
+    grandchild = create_ref(compacted(child), "grandchild")
     own = stage.commit(some(build(grandchild, [IndexSpec("flag", LanceIndexKind.BITMAP, "flag_idx")])))
     for table in (reopened(grandchild, grandchild.ref.version), own, _optimised(own), _compacted(_optimised(own))):
         for n in range(3):

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, StorageError
-from omnigraph.store import index, maintain, stage
+from omnigraph.faults import Fault, SimulatedCrash, armed
+from omnigraph.store import index, stage
 from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import IN_LIST, Counts
@@ -27,6 +28,7 @@ from tests.unit.store.tables import (
     SHAPES,
     added,
     branched,
+    compacted,
     content,
     empty,
     first_gone,
@@ -403,10 +405,7 @@ def test_a_compaction_that_leaves_the_first_fragment_alone_is_found_out(tmp_path
     base = added(base, {f"k{i}": i for i in range(40)})
     base = added(added(base, {"p": 1}), {"q": 2})
     staged = some(stage.append(base, rows({"x": 1})))
-    compaction = maintain.stage_compaction(base, target_rows=30)
-    assert compaction is not None
-    assert (compaction.fragments_before, compaction.fragments_after) == (2, 1)
-    maintain.commit_compaction(compaction)
+    assert len(compacted(base, target_rows=30).dataset.get_fragments()) == 2
     with pytest.raises(OmniGraphError) as found:
         stage.commit(staged)
     assert found.value.kind is Kind.DRIFT
@@ -414,15 +413,24 @@ def test_a_compaction_that_leaves_the_first_fragment_alone_is_found_out(tmp_path
 
 def test_a_compaction_of_the_first_fragment_refuses_what_was_staged_before(tmp_path: Path) -> None:
     base = two_fragments(place(tmp_path))
-    compaction = maintain.stage_compaction(base)
     paused = {kind: some(change.stage(base)) for kind, change in CHANGES.items()}
-    assert compaction is not None
-    after = maintain.commit_compaction(compaction)
+    after = compacted(base)
     for staged in paused.values():
         with pytest.raises(ConflictError):
             stage.commit(staged)
     assert base.head() == after.ref.version
     assert content(after) == FOUR
+
+
+@pytest.mark.parametrize(("point", "moves"), [(Fault.STAGE_BEFORE_COMMIT, 0), (Fault.STAGE_AFTER_COMMIT, 1)])
+def test_a_crash_around_a_commit_leaves_all_of_it_or_nothing(tmp_path: Path, point: Fault, moves: int) -> None:
+    """W-02: the row is either fully old or fully new."""
+    table = two_fragments(place(tmp_path))
+    staged = some(stage.upsert(table, rows({"a": 9})))
+    with armed(point), pytest.raises(SimulatedCrash):
+        stage.commit(staged)
+    assert table.head() == table.ref.version + moves
+    assert content(reopened(table, table.head())) == {**FOUR, "a": 9 if moves else 1}
 
 
 # -- the same, as a law
@@ -464,8 +472,7 @@ def test_a_table_equals_a_dict_after_every_commit(
             case "fork":
                 table, staged = create_ref(table, fresh_ref("law")), None
             case "compact":
-                compaction, staged = maintain.stage_compaction(table), None
-                table = maintain.commit_compaction(compaction) if compaction is not None else table
+                table, staged = compacted(table), None
             case _:
                 by_hand = lance.dataset(table.root.of(table.ref.home))
                 by_hand.optimize.optimize_indices()

@@ -17,10 +17,9 @@ from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
 from omnigraph.store import stage
-from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.refs import create_ref
 from omnigraph.store.tables import ADDRESS, Table, Tables, create_table
-from tests.unit.store.tables import place
+from tests.unit.store.tables import compacted, place
 
 PEOPLE, FILMS = "nodes/aaaaaaaaaaaaaaaa-0000000000000001", "nodes/bbbbbbbbbbbbbbbb-0000000000000001"
 KNOWS = "edges/cccccccccccccccc-0000000000000001"
@@ -115,11 +114,6 @@ def appended(table: Table, rows: pa.Table) -> Table:
 def removed(table: Table, ids: Iterable[str]) -> Table:
     staged = stage.delete_keys(table, pa.array(list(ids), pa.string()))
     return stage.commit(staged) if staged is not None else table
-
-
-def compacted(table: Table) -> Table:
-    staged = stage_compaction(table)
-    return commit_compaction(staged) if staged is not None else table
 
 
 def texts(table: Table) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, assert_never
@@ -14,7 +15,24 @@ from omnigraph.ids import TypeId
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import ID, Field
-from omnigraph.plan.ir import Compare, Includes, Link, LogicalScan, Matches, Never, NotNull, OneOf, Predicate, Prefix, Substring
+from omnigraph.plan.ir import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Decided,
+    Includes,
+    IsNull,
+    Known,
+    Link,
+    LogicalScan,
+    Matches,
+    Not,
+    OneOf,
+    Predicate,
+    Prefix,
+    Substring,
+    Suffix,
+)
 from omnigraph.plan.typed import Direction
 
 
@@ -73,6 +91,7 @@ NO_STATISTICS: Final = Statistics()
 _EQUAL: Final = 0.1
 _RANGE: Final = 0.3
 _TEXT: Final = 0.05
+_NULL: Final = 0.1
 
 MOST_HOPS: Final = 8
 """Estimates ignore hops beyond these: a longer walk rarely reaches more, and the estimate would grow without bound."""
@@ -118,16 +137,22 @@ def selectivity(predicate: Predicate, known: NodeStatistics) -> float:
     match predicate:
         case Compare(left, operator, right):
             return _compared(operator, left if isinstance(left, Field) else right, known)
-        case OneOf(field, values):
-            return min(1.0, len(values) * _equal(field, known))
+        case OneOf(value, values):
+            return min(1.0, len(values) * (_equal(value, known) if isinstance(value, Field) else _EQUAL))
         case Includes():
             return _EQUAL
-        case Substring() | Prefix() | Matches():
+        case Substring() | Prefix() | Suffix() | Matches():
             return _TEXT
-        case NotNull():
-            return 1.0
-        case Never():
-            return 0.0
+        case IsNull():
+            return _NULL
+        case Decided(truth=truth) | Known(truth=truth):
+            return 1.0 if truth else 0.0
+        case AllOf(terms):
+            return math.prod(selectivity(term, known) for term in terms)
+        case AnyOf(terms):
+            return 1.0 - math.prod(1.0 - selectivity(term, known) for term in terms)
+        case Not(term):
+            return 1.0 - selectivity(term, known)
         case _:
             assert_never(predicate)
 
@@ -155,15 +180,18 @@ def _equal(field: Field, known: NodeStatistics) -> float:
 
 def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
     """How many rows one row becomes when a link is followed from that end, before the predicates of the target."""
-    edge = statistics.edge(link.edge.id)
-    match link.direction:
-        case Direction.BOTH:
-            degree = edge.out_degree + edge.in_degree
-        case Direction.OUT:
-            degree = edge.out_degree if from_left else edge.in_degree
-        case Direction.IN:
-            degree = edge.in_degree if from_left else edge.out_degree
-        case _:
-            assert_never(link.direction)
+    degree = sum(_degree(statistics.edge(edge.id), link.direction, from_left=from_left) for edge in link.edges)
     reached = sum(degree**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
     return reached * (_EQUAL if link.where else 1.0)
+
+
+def _degree(edge: EdgeStatistics, direction: Direction, *, from_left: bool) -> float:
+    match direction:
+        case Direction.BOTH:
+            return edge.out_degree + edge.in_degree
+        case Direction.OUT:
+            return edge.out_degree if from_left else edge.in_degree
+        case Direction.IN:
+            return edge.in_degree if from_left else edge.out_degree
+        case _:
+            assert_never(direction)

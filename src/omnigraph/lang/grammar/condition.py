@@ -69,7 +69,7 @@ def _forgot_operator(c: Cursor, left: Expr) -> bool:
             return False
 
 
-def _hint(left: Expr) -> str | None:
+def _hint(left: Condition | Expr) -> str | None:
     match left:
         case AliasRef(name="not"):
             return "a condition is negated in parentheses: `not (..)`"

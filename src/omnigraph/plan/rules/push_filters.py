@@ -29,7 +29,7 @@ def _pushed(pattern: LogicalPattern, where: tuple[Predicate, ...]) -> LogicalPla
             kept.append(predicate)
     scans = tuple(_with(scan, pushed.get(scan.binding, [])) for scan in pattern.scans)
     links = tuple(link if link.edge_binding is None else _with(link, pushed.get(link.edge_binding, [])) for link in pattern.links)
-    plan = LogicalPattern(scans, links, pattern.argument)
+    plan = LogicalPattern(scans, links, pattern.argument, pattern.input)
     return LogicalFilter(plan, tuple(kept)) if kept else plan
 
 

@@ -210,7 +210,12 @@ def _block(opening: str, items: Sequence[str], depth: int, closing: str = "") ->
     line = f"{indent}{opening}{{ {', '.join(items)} }}{closing}"
     if len(line) <= LINE_WIDTH:
         return [line]
-    return [f"{indent}{opening}{{", *(f"{indent}{_INDENT}{item}," for item in items[:-1]), f"{indent}{_INDENT}{items[-1]}", f"{indent}}}{closing}"]
+    return [
+        f"{indent}{opening}{{",
+        *(f"{indent}{_INDENT}{item}," for item in items[:-1]),
+        f"{indent}{_INDENT}{items[-1]}",
+        f"{indent}}}{closing}",
+    ]
 
 
 def _inner(opening: str, clauses: Iterable[Clause], depth: int) -> list[str]:

@@ -273,9 +273,7 @@ def _begins_bare(clause: Clause) -> bool:
 
 def blocks(inner: st.SearchStrategy[Clause]) -> st.SearchStrategy[Clause]:
     block = tuples(inner, least=1).filter(separate)
-    return (
-        st.builds(Negation, block) | st.builds(Exists, block) | st.builds(Optional, block) | st.builds(Either, tuples(block, least=2))
-    )
+    return st.builds(Negation, block) | st.builds(Exists, block) | st.builds(Optional, block) | st.builds(Either, tuples(block, least=2))
 
 
 clauses: st.SearchStrategy[Clause] = st.recursive(patterns | conditions, blocks, max_leaves=4)
@@ -329,6 +327,6 @@ parameters = st.lists(
 ).map(tuple)
 queries = st.builds(Query, names, parameters, reads() | mutations(), st.none() | text, st.none() | text)
 anonymous = st.builds(Query, st.just(Name("")), st.just(()), reads() | mutations())
-query_files = st.lists(queries, max_size=2, unique_by=lambda query: query.name).map(
-    lambda found: QueryFile(tuple(found))
-) | anonymous.map(lambda query: QueryFile((query,)))
+query_files = st.lists(queries, max_size=2, unique_by=lambda query: query.name).map(lambda found: QueryFile(tuple(found))) | anonymous.map(
+    lambda query: QueryFile((query,))
+)

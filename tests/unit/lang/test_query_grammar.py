@@ -114,7 +114,7 @@ def test_an_empty_text_has_no_queries() -> None:
 
 
 def test_a_file_keeps_its_queries_in_order() -> None:
-    assert [query.name.text for query in parse_queries(QUERIES).queries] == ["similar", "change", "clear"]
+    assert [query.name.text for query in parse_queries(QUERIES).queries] == ["similar", "change", "more", "upkeep", "unlink", "clear"]
 
 
 def test_parameters() -> None:
@@ -203,9 +203,7 @@ def test_a_bare_read_is_a_query_without_a_name() -> None:
     (query,) = parse_queries("// films\nmatch { $f: F  $f.slug in $slugs } return { $f } skip $n limit 2").queries
     assert query.anonymous
     assert query.parameters == ()
-    assert query.body == Read(
-        (Binding(F, Name("F")), ListTest(SLUG, Variable("slugs"))), (Projection(F),), skip=Variable("n"), limit=2
-    )
+    assert query.body == Read((Binding(F, Name("F")), ListTest(SLUG, Variable("slugs"))), (Projection(F),), skip=Variable("n"), limit=2)
     assert select_query(parse_queries("match { $f: F } return { $f }"), None).anonymous
 
 
@@ -213,7 +211,9 @@ def test_a_bare_read_is_a_query_without_a_name() -> None:
 def test_a_bare_mutation_is_a_query_without_a_name(word: str) -> None:
     (query,) = parse_queries(f"{word} F {{ a: $a }} delete F where b").queries
     assert query.anonymous
-    assert query.body == Mutation((Insert(Name("F"), (Assignment(Name("a"), A),), Insertion(word)), Delete(Name("F"), Truth(AliasRef("b")))))
+    assert query.body == Mutation(
+        (Insert(Name("F"), (Assignment(Name("a"), A),), Insertion(word)), Delete(Name("F"), Truth(AliasRef("b"))))
+    )
 
 
 def test_a_test_is_no_traversal_where_parameters_are_not_declared() -> None:
@@ -282,8 +282,10 @@ def test_a_test_is_no_traversal_where_parameters_are_not_declared() -> None:
         ("($f)", Truth(F)),
         ("exists { $a knows $b }", Exists((via(A, "knows", B),))),
         ("optional { $a knows $b }", Optional((via(A, "knows", B),))),
-        ("either { $a: F } or { $b: F } or { $f: F }",
-         Either(((Binding(A, Name("F")),), (Binding(B, Name("F")),), (Binding(F, Name("F")),)))),
+        (
+            "either { $a: F } or { $b: F } or { $f: F }",
+            Either(((Binding(A, Name("F")),), (Binding(B, Name("F")),), (Binding(F, Name("F")),))),
+        ),
         ("optional { exists { not { $f: F } } }", Optional((Exists((Negation((Binding(F, Name("F")),)),)),))),
         ("not { $a knows $b  not { $b: F } }", Negation((via(A, "knows", B), Negation((Binding(B, Name("F")),))))),
     ],
@@ -303,8 +305,8 @@ def test_clauses_are_separated_by_whitespace() -> None:
         "Filter", "Traversal", "Binding", "Search", "Traversal", "Negation", "Filter",
     ]  # fmt: skip
     found = clauses(
-        "$f.a optional { $f: F } $f.a not { $f: F } $f.a is null ($f.a) $f.a in $p exists { $f: F } $f.a path $w = $a e $b $f.a search(a, b)"
-        " $f.a and $p path $w = $a e $b $f.a or $p exists { $f: F } not ($f.a) (1 < 2) either { $f: F } or { $f: F } $a <e|d> $b 1 < 2"
+        "$f.a optional { $f: F } $f.a not { $f: F } $f.a is null ($f.a) $f.a in $p exists { $f: F } $f.a path $w = $a e $b"
+        " $f.a search(a, b) $f.a and $p path $w = $a e $b $f.a or $p exists { $f: F } not ($f.a) (1 < 2) either { $f: F } or { $f: F } $a <e|d> $b 1 < 2"
     )
     assert [type(clause).__name__ for clause in found] == [
         "Truth", "Optional", "Truth", "Negation", "NullTest", "Truth", "ListTest", "Exists", "Truth", "Path", "Truth", "Search",
@@ -400,10 +402,12 @@ def test_conditions(text: str, condition: Condition) -> None:
         ("$f.slug - now()", Arithmetic(SLUG, SUBTRACT, Now())),
         ("lower($f.slug)", FunctionCall(Name("lower"), (SLUG,))),
         ("pi()", FunctionCall(Name("pi"))),
-        ("coalesce($f.slug, upper(\"a\"), 1 + 2)",
-         FunctionCall(Name("coalesce"), (SLUG, FunctionCall(Name("upper"), (StringLiteral("a"),)), Arithmetic(ONE, ADD, TWO)))),
+        (
+            'coalesce($f.slug, upper("a"), 1 + 2)',
+            FunctionCall(Name("coalesce"), (SLUG, FunctionCall(Name("upper"), (StringLiteral("a"),)), Arithmetic(ONE, ADD, TWO))),
+        ),
         ("date($f.slug)", FunctionCall(Name("date"), (SLUG,))),
-        ("datetime(date(\"x\"))", FunctionCall(Name("datetime"), (DateLiteral("x"),))),
+        ('datetime(date("x"))', FunctionCall(Name("datetime"), (DateLiteral("x"),))),
         ("round(avg($f.slug), 1)", FunctionCall(Name("round"), (Aggregate(AggregateFunction.AVG, SLUG), ONE))),
         ("null", AliasRef("null")),
     ],
@@ -521,6 +525,18 @@ def test_changes_behind_a_match_belong_to_it() -> None:
     )
 
 
+def test_a_flag_ends_a_condition() -> None:
+    flag = Conjunction((Truth(AliasRef("a")), Truth(P)))
+    assert statements("delete F where a and $p delete $f") == (Delete(Name("F"), flag), DeleteBound((F,)))
+    assert statements("delete F where a and $p update $f set { a: 1 }") == (
+        Delete(Name("F"), flag),
+        UpdateBound(F, (Assignment(Name("a"), ONE),)),
+    )
+    assert clauses("not ($p) $a knows $b ($f.slug) $a knows $b") == (
+        Inversion(Truth(P)), via(A, "knows", B), Truth(SLUG), via(A, "knows", B),
+    )  # fmt: skip
+
+
 def test_values_of_assignments_are_expressions() -> None:
     assert statements('insert F { a: b + 1 c: now() d: coalesce(d, "x"), e: -e }') == (
         Insert(
@@ -612,7 +628,8 @@ REFUSED = [
     ("match { $f: F } return { $f.a «>» 1 }", "expected a value, found `>`", None),
     ("match { $f: F } return { 1 + «}»", "expected a value, found `}`", None),
     ("match { $f: F } return { lower($f.a, «)» }", "expected a value, found `)`", None),
-    ("match { $f: F } return { min(«distinct» $f.a) }", "expected a value, found `distinct`", "`min` is the same with and without `distinct`"),
+    ("match { $f: F } return { min(«distinct» $f.a) }", "expected a value, found `distinct`",
+     "`min` is the same with and without `distinct`"),
     ("match { $f: F } return { sum(«*») }", "expected a value, found `*`", None),
     ("match { $f: F } return { «}»", "expected a value, found `}`", None),
     ("match { $f: F } return { $f as «}»", "expected an alias, found `}`", None),

@@ -58,6 +58,8 @@ def _is_condition(parsed: Condition | Expr) -> TypeGuard[Condition]:
 
 def _forgot_operator(c: Cursor, left: Expr) -> bool:
     """Whether what follows begins no clause, so that an operator is missing or misspelled."""
+    if c.kinds[c.consumed - 1] == ")":
+        return False  # in parentheses a value is complete
     match c.kind:
         case "{" | lexer.VARIABLE:
             return isinstance(left, AliasRef)  # `optinal { .. }`, `not $v.property`
@@ -126,8 +128,8 @@ def _unit(c: Cursor) -> Condition | Expr:
 
 
 def _at_traversal(c: Cursor) -> bool:
-    """`$a knows $b`; but `$flag path $w =` is a Bool, and the beginning of the next clause."""
-    between = c.kind == lexer.VARIABLE and c.next_kind == lexer.LOWER and c.next_text not in TEST_WORDS
+    """`$a knows $b`; but `$flag path $w =` and `$flag delete $v` are a Bool and the beginning of what comes next."""
+    between = c.kind == lexer.VARIABLE and c.next_kind == lexer.LOWER and c.next_text not in (*TEST_WORDS, "update", "delete")
     return between and c.ahead(2)[0] == lexer.VARIABLE and c.ahead(3)[0] != "="
 
 

@@ -85,7 +85,7 @@ CLAUSES: list[tuple[str, str, str]] = [
     ("$f.year - 1 in [0, 1]", "", "f"),
     ("exists { $p actedIn $k  $k.year > 1 }", "", "p"),
     ("either { $p directed $f } or { $f madeBy $s }", "", "pfs"),
-    ("either { $p influenced $q } or { $p.born = $q.born } or { not { $q actedIn $_ } }", "", "pq"),
+    ("either { $p influenced $q } or { $p.born = $q.born } or { $q actedIn $_ }", "", "pq"),
     ("optional { $p directed $o }", "o", "p"),
     ("optional { $f madeBy $t  $t.city = $f.title }", "t", "f"),
     ("optional { $p influenced $u  optional { $u actedIn $v } }", "uv", "p"),

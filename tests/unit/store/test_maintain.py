@@ -83,7 +83,10 @@ def test_tables_of_every_shape_are_compacted(tmp_path: Path, shape: str) -> None
 
 
 def test_a_compaction_is_refused_when_head_has_moved(tmp_path: Path) -> None:
-    """RT-47, O-10: it was planned on another version; nothing is done."""
+    """O-10: A compaction planned on another version is refused, and nothing is done.
+
+    Also RT-47.
+    """
     table = crumbled(tmp_path)
     staged = planned(table)
     newest = added(table, {"z": 9})

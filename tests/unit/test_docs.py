@@ -20,7 +20,7 @@ from omnigraph import errors
 from omnigraph.cli.main import cli
 from omnigraph.cli.scope import Flags
 from omnigraph.errors import Kind
-from omnigraph.exec.problems import Code as Problem
+from omnigraph.exec.problems import ProblemCode
 from scripts import behaviours
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,7 +146,7 @@ def _raised(source: str) -> Iterator[tuple[str, str]]:
         yield Kind[call[2]].value, call[1]
 
 
-@pytest.mark.parametrize("code", list(Problem))
+@pytest.mark.parametrize("code", list(ProblemCode))
 def test_every_code_of_a_problem_is_listed(code: str) -> None:
     pages = "".join((ROOT / "docs/user" / name).read_text("utf-8") for name in ("load.md", "validation.md"))
     assert re.search(rf"^\|[^|]*`{code}`", pages, re.MULTILINE)

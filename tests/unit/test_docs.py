@@ -131,7 +131,7 @@ def test_every_block_of_python_parses_and_imports_what_exists(page: Path) -> Non
 
 
 def test_every_kind_of_error_is_listed_with_the_classes_that_have_it() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ([A-Z][\w, ]+) \|", (ROOT / "docs/user/errors.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(r"^- `(\w+)` \(([A-Z][\w, ]+)\): ", (ROOT / "docs/user/errors.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(kind for kind, _ in rows) == sorted(Kind)
     listed = {kind: set(classes.split(", ")) for kind, classes in rows}
     assert [name for classes in listed.values() for name in classes if not hasattr(omnigraph, name)] == []

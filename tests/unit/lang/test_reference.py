@@ -35,4 +35,4 @@ def test_the_error_is_drawn_as_shown() -> None:
 
 @pytest.mark.parametrize("code", [*PARSER_CODES, GRAMMAR_CODE, *Code])
 def test_every_code_of_the_parsers_and_of_the_type_checker_is_listed_once(code: str) -> None:
-    assert REFERENCE.count(f"| `{code}` |") == 1
+    assert REFERENCE.count(f"\n- `{code}`: ") == 1

@@ -33,6 +33,6 @@ def test_the_error_is_drawn_as_shown() -> None:
     assert f"{caught.value}\n" in blocks("text")
 
 
-@pytest.mark.parametrize("code", [*PARSER_CODES, GRAMMAR_CODE, *Code])
+@pytest.mark.parametrize("code", [*sorted(PARSER_CODES), GRAMMAR_CODE, *Code])
 def test_every_code_of_the_parsers_and_of_the_type_checker_is_listed_once(code: str) -> None:
     assert REFERENCE.count(f"\n- `{code}`: ") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
@@ -12,7 +13,7 @@ from omnigraph.lang import parse_queries
 from omnigraph.lang.query import Query, Read
 from omnigraph.plan.check import check
 from omnigraph.plan.operation import Operation, operation_of
-from omnigraph.plan.typed import TypedMutation, TypedQuery, UpdateNodes
+from omnigraph.plan.typed import Change, MatchedChanges, TypedMutation, TypedQuery, UpdateBound, UpdateRows
 
 PARSE_CODE = "Q000"
 COVERAGE_CODE = "L201"
@@ -133,17 +134,22 @@ def _checked(query: Query, catalog: Catalog) -> tuple[QueryResult, TypedQuery | 
     return QueryResult(name, kind, Status.OK, warnings, operation=operation_of(typed, catalog)), typed
 
 
+def _changes(query: TypedQuery) -> Iterator[Change]:
+    for statement in query.statements if isinstance(query, TypedMutation) else ():
+        yield from statement.changes if isinstance(statement, MatchedChanges) else (statement,)
+
+
 def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[Finding]:
     """Nullable properties of updated types that no update sets: probably forgotten."""
     updated: dict[str, NodeType] = {}
     set_: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
     for name, query in valid:
-        for statement in query.statements if isinstance(query, TypedMutation) else ():
-            if isinstance(statement, UpdateNodes):
-                node = statement.node
+        for change in _changes(query):
+            if isinstance(change, UpdateRows | UpdateBound) and isinstance(change.entity, NodeType):
+                node = change.entity
                 updated[node.name] = node
-                set_.setdefault(node.name, set()).update(value.property for value in statement.values)
+                set_.setdefault(node.name, set()).update(value.property for value in change.values)
                 names.setdefault(node.name, set()).add(name)
     return [
         Finding(

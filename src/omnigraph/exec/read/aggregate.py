@@ -146,7 +146,7 @@ class Grouping:
         return ((at, output) for at, output in enumerate(self._outputs) if isinstance(output, ir.Call) and at not in self._values)
 
     def _key(self, at: int, output: ir.Expr, rows: Rows, value_of: ValueOf) -> Column:
-        if isinstance(output, Field) and output.whole:
+        if isinstance(output, Field) and output.entity:
             return pa.array(rows.bindings[output.binding])
         column = value_of(output)
         self._types[_name(at)] = column.type
@@ -156,7 +156,7 @@ class Grouping:
         if isinstance(output, ir.Call):
             return self._values[at].result(groups, count) if at in self._values else _result(output, _states_of(at, output, groups))
         column = groups.column(_name(at))
-        if isinstance(output, Field) and output.whole:
+        if isinstance(output, Field) and output.entity:
             return self._read_back(output.binding, ID, column.to_numpy())
         return decoded(column, self._types[_name(at)])
 
@@ -192,7 +192,7 @@ def _counts_entities(call: ir.Call) -> bool:
 def uses_number(output: ir.Expr | ir.Call) -> bool:
     """Return whether the output is about an entity whose number is all that each row needs."""
     expr = output.argument if isinstance(output, ir.Call) else output
-    return isinstance(expr, Field) and expr.whole
+    return isinstance(expr, Field) and expr.entity
 
 
 # -- states of a call
@@ -346,7 +346,7 @@ class _Values:
         """Return the values, encoded if equal ones are left out. A whole node is its entity number."""
         argument = self._call.argument
         assert argument is not None
-        if isinstance(argument, Field) and argument.whole:
+        if isinstance(argument, Field) and argument.entity:
             numbers = rows.bindings[argument.binding]
             return pa.array(numbers, mask=numbers == NULL_ENTITY)
         column = value_of(argument)
@@ -401,7 +401,7 @@ class _Values:
     def _values_of(self, table: pa.Table) -> Column:
         column = table.column(_VALUE)
         argument = self._call.argument
-        if isinstance(argument, Field) and argument.whole:
+        if isinstance(argument, Field) and argument.entity:
             return self._read_back(argument.binding, ID, column.to_numpy())
         assert self._type is not None
         return decoded(column, self._type) if self._call.distinct else column

@@ -103,7 +103,7 @@ class Cardinality(msgspec.Struct, frozen=True, omit_defaults=True):
     high: int | None = None
 
 
-class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
+class _DeclaredType(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
     """The fields that all three kinds of types share. `properties` are sorted by name and include the inherited ones."""
 
     name: str
@@ -121,7 +121,7 @@ class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=
         return self._by_name.get(name)
 
 
-class InterfaceType(_Type, frozen=True, kw_only=True):
+class InterfaceType(_DeclaredType, frozen=True, kw_only=True):
     """A set of properties that node types may inherit. It has no table; a query on it reads the types that implement it."""
 
     kind: ClassVar[TypeKind] = TypeKind.INTERFACE
@@ -133,7 +133,7 @@ class InterfaceType(_Type, frozen=True, kw_only=True):
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes)
 
 
-class NodeType(_Type, frozen=True, kw_only=True):
+class NodeType(_DeclaredType, frozen=True, kw_only=True):
     """A node type: one table with `id` and its properties."""
 
     kind: ClassVar[TypeKind] = TypeKind.NODE
@@ -151,7 +151,7 @@ class NodeType(_Type, frozen=True, kw_only=True):
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes, *self.ranges, *self.checks)
 
 
-class EdgeType(_Type, frozen=True, kw_only=True):
+class EdgeType(_DeclaredType, frozen=True, kw_only=True):
     """An edge type: one table with `id`, `src`, `dst` and its properties."""
 
     kind: ClassVar[TypeKind] = TypeKind.EDGE

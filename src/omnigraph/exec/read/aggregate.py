@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import INTEGERS, arrow_type, scalar_of
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.encoding import decoded, encoded
-from omnigraph.exec.read.rows import NULL_ENTITY, Cells, Mask, Numbers64, Rows
+from omnigraph.exec.read.rows import NULL_ENTITY, Cells, Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir

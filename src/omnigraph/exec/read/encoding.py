@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.store.arrays import Column, chunks_of
 
 _END, _ESCAPE = "\x00", "\x01"

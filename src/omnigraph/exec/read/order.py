@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.encoding import has_nan, normalize_zero
-from omnigraph.exec.read.rows import Mask, Numbers64
 from omnigraph.lang.query import NullOrder
-from omnigraph.store.arrays import Column, whole
+from omnigraph.store.arrays import Column, Mask, whole
 
 
-class Key(NamedTuple):
+class OrderColumn(NamedTuple):
     """One column to order by."""
 
     column: Column
@@ -35,7 +35,7 @@ class Key(NamedTuple):
         return "descending" if self.descending else "ascending", "at_start" if self.nulls_first else "at_end"
 
 
-def places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+def places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
     """Return the positions of the first `limit` rows, in order. `ties(positions)` returns the ids of some rows, one column per variable.
 
     Ids are read only for rows with equal keys, and, with a limit, only if they can affect the result.
@@ -48,7 +48,7 @@ def places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64]
     return _places(keys, limit=limit, ties=ties)
 
 
-def _candidates(key: Key, limit: int) -> Numbers64 | None:
+def _candidates(key: OrderColumn, limit: int) -> Numbers64 | None:
     """Return the rows that may be among the first `limit` by the first key, or None if the key excludes too few rows."""
     column = key.column
     values = len(column) - column.null_count
@@ -65,7 +65,7 @@ def _candidates(key: Key, limit: int) -> Numbers64 | None:
     return np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
 
 
-def _places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+def _places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
     by_keys = _sorted(keys)
     starts = _run_starts([key.column for key in keys], by_keys)
     if limit is not None and limit < len(by_keys):
@@ -76,14 +76,14 @@ def _places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64
     return _break_ties(by_keys, starts, ties)[:limit]
 
 
-def _sorted(keys: Sequence[Key]) -> Numbers64:
+def _sorted(keys: Sequence[OrderColumn]) -> Numbers64:
     if len(keys) == 1:  # sorting a single array takes half the time of sorting a table with one column
         return np.asarray(pc.sort_indices(keys[0].column, sort_keys=[("", *keys[0].how)]).to_numpy(), np.int64)
     table = pa.table({name: key.column for name, key in _named(keys)})
     return np.asarray(pc.sort_indices(table, sort_keys=[(name, *key.how) for name, key in _named(keys)]).to_numpy(), np.int64)
 
 
-def _named(keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+def _named(keys: Sequence[OrderColumn]) -> Iterator[tuple[str, OrderColumn]]:
     return ((str(at), key) for at, key in enumerate(keys))
 
 

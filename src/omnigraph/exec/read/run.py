@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, uses_number, only_counts
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.entities import Entities
@@ -25,7 +26,7 @@ from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is
 from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, Added, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
-from omnigraph.exec.read.order import Key, places
+from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.routes import LinkRouter
 from omnigraph.exec.read.rows import (
     BATCH,
@@ -33,7 +34,6 @@ from omnigraph.exec.read.rows import (
     B,
     Cells,
     ColumnKey,
-    Numbers64,
     Rows,
     concat,
     concat_cells,
@@ -261,7 +261,7 @@ class _Run:
                 yield from self._limit_pairs(product(left, right), what)
 
     def _semi_join(self, op: ops.SemiJoin, outer: Rows | None) -> Iterator[Rows]:
-        inners = [(inner.on, partial(self._rows, inner.op)) for inner in op.inners]
+        inners = [(inner.on, partial(self._rows, inner.root)) for inner in op.inners]
         for rows in rebatch(self._rows(op.input, outer), rows=OUTER_ROWS):
             yield semi_join(rows, inners, wanted=op.wanted)
 
@@ -269,15 +269,15 @@ class _Run:
         inner, added = op.inner, self._added(op)
         if inner.on:
             for rows in rebatch(self._rows(op.input, outer), rows=OUTER_ROWS):
-                yield from left_join(rows, inner.on, partial(self._rows, inner.op), added)
+                yield from left_join(rows, inner.on, partial(self._rows, inner.root), added)
             return
-        what = self._product_of(op.input, inner.op)
-        with self._held(inner.op, NO_BINDINGS, what) as right:
+        what = self._product_of(op.input, inner.root)
+        with self._held(inner.root, NO_BINDINGS, what) as right:
             inside = added.of(right) if right.count else added.nulls(1)
             yield from self._limit_pairs(product(self._rows(op.input, outer), inside), what)
 
     def _added(self, op: ops.Optional) -> Added:
-        columns = sorted(key for key in columns_of(op.inner.op, self._with_ids) if key[0] in op.binds)
+        columns = sorted(key for key in columns_of(op.inner.root, self._with_ids) if key[0] in op.binds)
         entities = [binding for binding in op.binds if self._plan.bindings[binding].type is not None]
         return Added(entities, {key: self._column_type(*key) for key in columns})
 
@@ -331,7 +331,7 @@ class _Run:
         batches: Iterator[B],
         limit: int | None,
         skip: int,
-        keys_of: Callable[[B], list[Key]],
+        keys_of: Callable[[B], list[OrderColumn]],
         join: Callable[[Sequence[B]], B],
         ties_of: Callable[[B, Numbers64], list[Column]],
     ) -> Iterator[B]:
@@ -355,14 +355,14 @@ class _Run:
             rows = ordered(waiting)
             yield from (rows.slice(start, BATCH) for start in range(skip, rows.count, BATCH))
 
-    def _keys(self, op: ops.Sort, rows: Rows) -> list[Key]:
-        return [Key(self._value(key.key, rows), key.descending, key.nulls) for key in op.keys]
+    def _keys(self, op: ops.Sort, rows: Rows) -> list[OrderColumn]:
+        return [OrderColumn(self._value(key.key, rows), key.descending, key.nulls) for key in op.keys]
 
     def _ties(self, op: ops.Sort, rows: Rows, at: Numbers64) -> list[Column]:
         return [self._read_one(binding, ID, rows.bindings[binding][at]) for binding in op.ties]
 
-    def _cell_keys(self, op: ops.Sort, cells: Cells) -> list[Key]:
-        return [Key(self._cell_value(key.key, cells), key.descending, key.nulls) for key in op.keys]
+    def _cell_keys(self, op: ops.Sort, cells: Cells) -> list[OrderColumn]:
+        return [OrderColumn(self._cell_value(key.key, cells), key.descending, key.nulls) for key in op.keys]
 
     # -- values
 
@@ -473,10 +473,10 @@ def bindings_with_ids(op: ops.Op) -> frozenset[int]:
             case ops.SemiJoin(input_, inners):
                 visit(input_)
                 for inner in inners:
-                    visit(inner.op)
+                    visit(inner.root)
             case ops.Optional(input_, inner):
                 visit(input_)
-                visit(inner.op)
+                visit(inner.root)
             case ops.Expand() | ops.Connect() | ops.Paths() | ops.Rank() | ops.Fetch() | ops.Distinct():
                 visit(op.input)
             case ops.Sort() | ops.Limit():
@@ -539,7 +539,7 @@ def columns_of(op: ops.Op, with_ids: frozenset[int]) -> frozenset[ColumnKey]:
         case ops.CrossProduct(left, right) | ops.Join(left, right):
             return columns_of(left, with_ids) | columns_of(right, with_ids)
         case ops.Optional(input_, inner, binds):
-            return columns_of(input_, with_ids).union(key for key in columns_of(inner.op, with_ids) if key[0] in binds)
+            return columns_of(input_, with_ids).union(key for key in columns_of(inner.root, with_ids) if key[0] in binds)
         case ops.Filter() | ops.SemiJoin() | ops.Rank() | ops.Sort() | ops.Limit():
             return columns_of(op.input, with_ids)
         case ops.Argument() | ops.Empty():

@@ -144,7 +144,7 @@ def _list_test(tree: ListTest, scope: Scope) -> tuple[Expr, Operand]:
     else:
         item = _item(tree, scope, expected=None)
         options = _list_parameter(tree.options, type_of(item), scope)
-        listed = options.type
+        listed = type_of(options)
     empty = isinstance(options, Constant) and options.value == ()
     if not empty and not (isinstance(listed, ListOf) and compatible(Plain(listed.item), type_of(item))):
         raise refused(Code.OPERANDS, f"`in` does not apply to {what_is(item)} and {described(listed)}", tree)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.read.aggregate import Grouping, only_counts
-from omnigraph.exec.read.conditions import filter_mask, repeat
+from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
 from omnigraph.exec.read.join import anti_join, equi_join, product

@@ -120,7 +120,7 @@ def _swap_in_turn(barrier: Any, folder: str, me: int, branch: str | None) -> tup
     lost = 0
     ledger = open_ledger(root, "__manifest", branch=branch)
     while len(landed) < 15:
-        ledger = ledger.newest()
+        ledger = ledger.at(ledger.newest_version())
         body = f"{ledger.state()['body'][0].as_py()} {me}"
         fact = entries([f"commit:{me}-{len(landed)}"], born=ledger.version + 1)
         try:

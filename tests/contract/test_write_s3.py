@@ -164,7 +164,7 @@ class Step(NamedTuple):
 
 
 STEPS = (
-    Step("arm", ("put",), f"/{intents.FOLDER}/"),
+    Step("arm", ("put",), f"/{intents.DIRECTORY}/"),
     Step("table commit", ("put", "copy"), "/nodes/"),
     Step("publish", ("put", "copy"), "/__manifest/_versions/"),
     Step("disarm", ("delete",), ""),  # its path is in the body; nothing else is deleted in a write

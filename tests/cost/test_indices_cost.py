@@ -9,6 +9,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.counting import reads_of
 from tests.mutations import run
 from tests.s3 import CountingProxy
 
@@ -32,10 +33,10 @@ def reads(graph: Graph) -> int:
     _, ledger, _ = graph.engine.manifest.look()
     for dataset in handles:
         dataset.io_stats_incremental()
-    ledger.io_calls()
+    reads_of(ledger)
     graph.ensure_indices()
     _, ledger, _ = graph.engine.manifest.look()
-    found: int = sum(dataset.io_stats_incremental().read_iops for dataset in handles) + ledger.io_calls().reads
+    found: int = sum(dataset.io_stats_incremental().read_iops for dataset in handles) + reads_of(ledger)
     return found
 
 

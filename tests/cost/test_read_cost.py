@@ -14,7 +14,7 @@ from omnigraph.manifest.birth import open_graph
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import FSYNC_ENVIRONMENT, Root
 from omnigraph.store.tables import Tables
-from tests.counting import CountingObjects
+from tests.counting import CountingObjects, reads_of
 from tests.reads import acted, film, graph_of, knows, person, text_of
 
 READS = [
@@ -47,7 +47,7 @@ class Counted:
 
     def manifest_reads(self, branch: str = "main") -> int:
         _, ledger, _ = self.graph.engine.manifest.look(BranchName(branch))
-        return int(ledger.io_calls().reads)
+        return reads_of(ledger)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from omnigraph.faults import Fault
 from omnigraph.ids import MAIN
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from tests.crash.matrix import ALIASES, WRITERS, Point, check, content, images, points, prepare
 from tests.crasher import asleep
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, row_of
@@ -48,7 +48,7 @@ def test_a_write_whose_caller_went_away_finishes(tmp_path: Path) -> None:
     manifest = ready(tmp_path)
     begun, abandoned = threading.Event(), threading.Event()
 
-    def slow(snapshot: Snapshot) -> Prepared:
+    def slow(snapshot: BranchSnapshot) -> Prepared:
         begun.set()
         abandoned.wait()
         return Prepared({row_of(manifest, alias).id: Upsert(people("late")) for alias in ALIASES})

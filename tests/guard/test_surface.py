@@ -78,9 +78,6 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.reclaim", "remove_versions"): reviewed(
         ".cleanup_old_versions", reason="versions that a commit gave up, named one by one; unverified files are never deleted"
     ),
-    ("store.maintain", "commit_compaction"): reviewed(
-        "Compaction.commit", reason="the one commit of staged compactions; its chain is proven"
-    ),
     ("store.refs", "create_ref"): reviewed(".create_branch", reason="the one way to make a native branch, from an exact version"),
     ("store.ledger", "Ledger._commit"): reviewed("LanceDataset.commit", reason="the publish: an exact swap of the state fragment"),
     ("store.ledger", "create_ledger"): reviewed("LanceDataset.commit", reason="the birth of a ledger, exclusive by max_retries=0"),
@@ -388,7 +385,6 @@ def test_the_calls_that_move_a_head_are_these() -> None:
     assert signatures == {
         "stage.advance": ["staged"],
         "stage.commit": ["staged"],
-        "maintain.commit_compaction": ["staged"],
         "refs.create_ref": ["table", "name"],
         "tables.create_table": ["root", "path", "schema"],
         "ledger.Ledger.swap": ["self", "state", "facts"],

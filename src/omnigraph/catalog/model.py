@@ -103,7 +103,7 @@ class Cardinality(msgspec.Struct, frozen=True, omit_defaults=True):
     high: int | None = None
 
 
-class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
+class _DeclaredType(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
     """The fields that all three kinds of types share. `properties` are sorted by name and include the inherited ones."""
 
     name: str
@@ -121,8 +121,8 @@ class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=
         return self._by_name.get(name)
 
 
-class InterfaceType(_Type, frozen=True, kw_only=True):
-    """A set of properties that node types may inherit. It has no table and cannot be queried."""
+class InterfaceType(_DeclaredType, frozen=True, kw_only=True):
+    """A set of properties that node types may inherit. It has no table; a query on it reads the types that implement it."""
 
     kind: ClassVar[TypeKind] = TypeKind.INTERFACE
     key: Key | None = None
@@ -133,7 +133,7 @@ class InterfaceType(_Type, frozen=True, kw_only=True):
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes)
 
 
-class NodeType(_Type, frozen=True, kw_only=True):
+class NodeType(_DeclaredType, frozen=True, kw_only=True):
     """A node type: one table with `id` and its properties."""
 
     kind: ClassVar[TypeKind] = TypeKind.NODE
@@ -151,7 +151,7 @@ class NodeType(_Type, frozen=True, kw_only=True):
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes, *self.ranges, *self.checks)
 
 
-class EdgeType(_Type, frozen=True, kw_only=True):
+class EdgeType(_DeclaredType, frozen=True, kw_only=True):
     """An edge type: one table with `id`, `src`, `dst` and its properties."""
 
     kind: ClassVar[TypeKind] = TypeKind.EDGE
@@ -196,6 +196,14 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     def node(self, name: str) -> NodeType | None:
         """The node type of that exact name."""
         return self._nodes.get(name)
+
+    def interface(self, name: str) -> InterfaceType | None:
+        """The interface of that exact name."""
+        return next((interface for interface in self.interfaces if interface.name == name), None)
+
+    def implementing(self, interface: InterfaceType) -> tuple[NodeType, ...]:
+        """The node types that implement an interface, by name."""
+        return tuple(node for node in self.nodes if interface.name in node.implements)
 
     def edge(self, name: str) -> EdgeType | None:
         """The edge type of that name in any case: queries and data may write `actedIn` for `ActedIn`."""

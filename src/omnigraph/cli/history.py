@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.scope import DATA, HISTORY, Flags, Target, confirm, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, confirm, echo_write, global_flags, json_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document
 
 _graph = click.option("--uri", metavar="URI", help="The graph.")
@@ -71,7 +71,7 @@ def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) ->
         output.line(f"deleted branch {name}")
 
 
-def _target(flags: Flags, uri: str | None) -> Target:
+def _target(flags: Flags, uri: str | None) -> GraphTarget:
     return resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
 
 

@@ -266,7 +266,7 @@ def lint(context: click.Context, *, query_file: Path, schema_file: Path | None, 
     import msgspec
 
     from omnigraph.cli.schema import catalog_of
-    from omnigraph.plan.lint import SchemaSource, Status
+    from omnigraph.plan.lint import LintStatus, SchemaSource
     from omnigraph.plan.lint import lint as report_on
 
     admit(context.obj, "lint", LOCAL)
@@ -282,7 +282,7 @@ def lint(context: click.Context, *, query_file: Path, schema_file: Path | None, 
             output.line(line)
         for error in _language_errors(source, catalog):
             output.error(str(error))
-    if report.status is Status.ERROR:
+    if report.status is LintStatus.ERROR:
         context.exit(1)
 
 

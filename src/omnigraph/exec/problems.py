@@ -18,7 +18,7 @@ REPORTED: Final = 100
 """The default number of problems that an error lists."""
 
 
-class Code(StrEnum):
+class ProblemCode(StrEnum):
     """Stable codes of the rules that a record can violate. Append only."""
 
     # the text of a record
@@ -53,7 +53,7 @@ class Code(StrEnum):
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One problem of one record. `line`, `record` and `column` count from 1; `column` is a position in the line's text."""
 
-    code: Code
+    code: ProblemCode
     message: str
     type: str | None = None
     """For example `node:Film`."""
@@ -117,8 +117,3 @@ class Report:
                 self.more += 1
             else:
                 self.problems.append(problem)
-
-    def refuse(self) -> None:
-        """Raise one error for all problems, if there are any."""
-        if self.problems:
-            raise refusal(self.problems, more=self.more)

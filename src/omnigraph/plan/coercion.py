@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import Final, assert_never
 
-from omnigraph.catalog.types import FLOATS, INTEGERS, Plain, scalar_of
+from omnigraph.catalog.types import FLOATS, INTEGERS, Plain, ValueType, scalar_of
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import Atom, Constant, Field
-from omnigraph.plan.ir import UNKNOWN, Compare, Decided, Expr, Known, Matches, OneOf, Predicate, TextMatch
+from omnigraph.plan.ir import UNKNOWN, AllOf, Compare, Decided, Expr, IsNull, Known, Matches, OneOf, Predicate, TextMatch
 from omnigraph.plan.values import RANGES, narrowed
 
 FLIPPED: Final = {
@@ -136,6 +136,19 @@ def one_of(field: Field, values: tuple[Atom, ...]) -> Predicate:
     if not values:
         return Known(truth=False)  # in an empty list there is nothing, not even an unknown value
     return OneOf(field, tuple(dict.fromkeys(kept))) if kept else Decided(field, truth=False)
+
+
+def listed(item: Expr, type_: ValueType, values: tuple[Atom, ...]) -> Predicate:
+    """`item in values`, each compared as in `item = value`. In an empty list there is nothing, not even null."""
+    if not values:
+        return Known(truth=False)
+    if isinstance(item, Field):
+        return one_of(item, values)
+    if isinstance(item, Constant) and item.value is None:
+        return UNKNOWN
+    same = one_of(Field(0, "item", type_), values)
+    # No value of the item's type is in the list: false, and unknown where the item is null.
+    return OneOf(item, same.values) if isinstance(same, OneOf) else AllOf((IsNull(item), UNKNOWN))
 
 
 def as_item(item: Scalar, constant: Constant) -> Constant | None:

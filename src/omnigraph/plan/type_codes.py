@@ -38,11 +38,17 @@ class Code(StrEnum):
     UNDIRECTED = "T22"
     EDGE_VARIABLE = "T23"
     BLOB = "T24"
+    CONDITION = "T25"
+    OUTPUT_NAME = "T26"
+    FUNCTION = "T27"
+    COUNT = "T28"
+    EDGES = "T29"
+    OPTIONAL = "T30"
     MIXED = "D2"
 
 
 NOW_PARAMETER: Final = "__nanograph_now"
-"""The name of the instant of `now()`: a reserved parameter name, and the column name of a `now()` without an alias."""
+"""A reserved parameter name: that of the instant of `now()`."""
 
 
 def refused(code: Code | None, message: str, at: Syntax, *, hint: str | None = None) -> LanguageError:

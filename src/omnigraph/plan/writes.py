@@ -6,12 +6,13 @@ from typing import assert_never
 
 import msgspec
 
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.plan import typed
-from omnigraph.plan.expr import TypeRef, Value, type_ref
+from omnigraph.plan.expr import Constant, TypeRef, Value, type_ref
 from omnigraph.plan.ir import Predicate
 from omnigraph.plan.lowering import Filler, predicate
 from omnigraph.plan.params import Bindings
+from omnigraph.plan.rules.fold_constants import fold
 from omnigraph.plan.rules.type_literals import typed_predicate
 from omnigraph.plan.values import stored
 
@@ -36,8 +37,8 @@ class InsertEdge(_Write, frozen=True):
     values: dict[str, Value]
 
 
-class UpdateNodes(_Write, frozen=True):
-    """In `where` the row is binding 0."""
+class UpdateRows(_Write, frozen=True):
+    """In `where` the row is binding `ROW`."""
 
     type: TypeRef
     values: dict[str, Value]
@@ -53,7 +54,7 @@ class Cascade(_Write, frozen=True):
 
 
 class DeleteNodes(_Write, frozen=True):
-    """Delete the nodes for which `where` is true, and their edges. A row for which `where` is null is kept."""
+    """Delete the nodes for which `where` is true, and their edges. A row for which `where` is unknown is kept."""
 
     type: TypeRef
     where: Predicate
@@ -61,13 +62,13 @@ class DeleteNodes(_Write, frozen=True):
 
 
 class DeleteEdges(_Write, frozen=True):
-    """The ends of an edge are the columns `src` and `dst` of binding 0."""
+    """The ends of an edge are the columns `src` and `dst` of binding `ROW`."""
 
     type: TypeRef
     where: Predicate
 
 
-Write = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges
+Write = InsertNode | InsertEdge | UpdateRows | DeleteNodes | DeleteEdges
 
 
 class MutationPlan(_Write, frozen=True):
@@ -91,23 +92,32 @@ def _write(statement: typed.Statement, filler: Filler) -> Write:
         case typed.InsertEdge(edge, source, target, values):
             ends = _endpoint(source, "from", filler), _endpoint(target, "to", filler)
             return InsertEdge(type_ref(edge), *ends, _values(values, filler))
-        case typed.UpdateNodes(node, values, where):
-            return UpdateNodes(type_ref(node), _values(values, filler), _where(where, filler))
+        case typed.UpdateRows(entity, values, where):
+            return UpdateRows(type_ref(entity), _values(values, filler), _where(where, filler))
         case typed.DeleteNodes(node, where, cascades):
             ends_of = tuple(Cascade(type_ref(edge), edge.source == node.name, edge.target == node.name) for edge in cascades)
             return DeleteNodes(type_ref(node), _where(where, filler), ends_of)
         case typed.DeleteEdges(edge, where):
             return DeleteEdges(type_ref(edge), _where(where, filler))
+        case typed.MatchedChanges():
+            raise Unsupported(Kind.UNSUPPORTED, "changes after a match cannot be run yet")
         case _:
             assert_never(statement)
 
 
-def _where(condition: typed.Condition, filler: Filler) -> Predicate:
-    return typed_predicate(predicate(condition, filler))
+def _where(test: typed.Test, filler: Filler) -> Predicate:
+    return fold(typed_predicate(predicate(test, filler)))
 
 
-def _endpoint(operand: typed.Operand, end: str, filler: Filler) -> str:
-    value = filler.value(operand).value
+def _constant(expr: typed.Expr, filler: Filler) -> Value:
+    filled = filler.expr(expr)
+    if not isinstance(filled, Constant):
+        raise Unsupported(Kind.UNSUPPORTED, "values that depend on the row cannot be written yet")
+    return filled.value
+
+
+def _endpoint(expr: typed.Expr, end: str, filler: Filler) -> str:
+    value = _constant(expr, filler)
     if not isinstance(value, str):
         raise InvalidInput(Kind.VALIDATION, f"edge endpoint '{end}' cannot be null", property=end)
     return value
@@ -119,7 +129,7 @@ def _values(values: tuple[typed.PropertyValue, ...], filler: Filler, *, key: tup
 
 def _value(assigned: typed.PropertyValue, filler: Filler, key: tuple[str, ...]) -> Value:
     name = assigned.property
-    given = filler.value(assigned.value).value
+    given = _constant(assigned.value, filler)
     if given is None and name in key:
         raise InvalidInput(Kind.VALIDATION, f"insert @key property '{name}' cannot contain null", property=name)
     if given is None and not assigned.nullable:

@@ -15,10 +15,10 @@ import msgspec
 
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
+from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
-from omnigraph.exec.load.parts import PART_BYTES, Part, blocks_of, parts_of, pieces_of
-from omnigraph.exec.load.read import read_batches
-from omnigraph.exec.load.staging import Origin, Staging, Target
+from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
+from omnigraph.exec.load.staging import Origin, Staging, StagingTarget
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
 from omnigraph.exec.problems import Problem, Report
@@ -41,7 +41,7 @@ from omnigraph.spark.messages import (
     results,
 )
 from omnigraph.spark.runner import PartRunner, Runner
-from omnigraph.store.files import fragments_from_text
+from omnigraph.store.data_files import fragments_from_text
 from omnigraph.store.root import Root
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class FilesIntake:
         advance(total, total, sum(staged.rows for staged in staging.types.values()))
         self._report(job, lines, [parts[done.part] for done in staged_parts if done.refused], report)
 
-    def _report(self, job: Job, lines: FirstLines, refused: Sequence[Part], report: Report) -> None:
+    def _report(self, job: Job, lines: FirstLines, refused: Sequence[FilePart], report: Report) -> None:
         """Read the blocks with problems again, in order, now with their line numbers."""
         blocks = list(dict.fromkeys(block for part in refused for block in blocks_of(part)))
         for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
@@ -127,12 +127,12 @@ class FramesIntake:
 class FirstLines:
     """The numbers of the first lines of parts. One job for each file counts them, at the first request."""
 
-    def __init__(self, runner: PartRunner, parts: Sequence[Part]) -> None:
+    def __init__(self, runner: PartRunner, parts: Sequence[FilePart]) -> None:
         self._runner = runner
         self.parts = tuple(parts)
         self._firsts: dict[str, dict[int, int]] = {}
 
-    def numbered(self, part: Part) -> Part:
+    def numbered(self, part: FilePart) -> FilePart:
         """Return the part with the number of its first line. It must start where a part or a block starts."""
         if part.start == 0:
             return part
@@ -189,7 +189,7 @@ class FramePlaces(msgspec.Struct, frozen=True):
 
 def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
     entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
-    targets: dict[TypeId, Target] = {entity.id: staging.target_of(entity) for entity in entities}
+    targets: dict[TypeId, StagingTarget] = {entity.id: staging.target_of(entity) for entity in entities}
     return Job(Place(root.uri, root.storage_options), encode(catalog), targets)
 
 

@@ -24,7 +24,7 @@ from omnigraph.exec.problems import REPORTED, Report
 from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
 from omnigraph.spark.intake import take_frame
-from omnigraph.spark.messages import Assignment, Job, Place, Reply, StagedPart, StageFrame, decode_reply, encode_assignment
+from omnigraph.spark.messages import Job, Place, Reply, StagedPart, StageFrame, TaskAssignment, decode_reply, encode_assignment
 from omnigraph.spark.options import WriteOptions, without_traceback
 from omnigraph.spark.tasks import discard, run_rows
 
@@ -71,7 +71,7 @@ class TypeWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and write the rows of one partition, on an executor. The reply has the problems, so that all are reported together."""
         task = StageFrame(self._job, f"{self._entity.kind}:{self._entity.name}", REPORTED)
-        return TaskMessage(run_rows(encode_assignment(Assignment(task)), iterator))
+        return TaskMessage(run_rows(encode_assignment(TaskAssignment(task)), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the rows of all tasks, atomically. Runs on the driver after every task has replied."""

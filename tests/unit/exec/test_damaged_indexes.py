@@ -122,7 +122,7 @@ def index_on(uri: Path, alias: str, column: str, branch: str = "main") -> Path:
     row = graph.engine.manifest.snapshot(BranchName(branch)).state.table(alias)
     assert row is not None
     (index,) = [index for index in graph.engine.tables.open(row.ref).indexes if (index.column, index.kind) == (column, "BTree")]
-    return uri / index.folder
+    return uri / index.directory
 
 
 # -- what is asked

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.catalog import Catalog, build_catalog
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.export import FIRST_ROWS, PART_BYTES, export_batches

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import NodeType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.read.predicate import column, literal, sql
-from omnigraph.exec.read.statistics import Surveyor
+from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.graph import Graph
 from omnigraph.lang import parse_queries, select_query
 from omnigraph.lang.query import Comparison

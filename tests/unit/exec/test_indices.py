@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.catalog.tables import IndexKind as Wanted
-from omnigraph.catalog.tables import table_schema
+from omnigraph.catalog.layout import IndexKind, table_schema
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress, IndexState, Pending
@@ -86,7 +85,7 @@ def test_every_missing_index_is_built_in_one_commit(graph: Graph) -> None:
     assert states(graph, "edge:Wrote", found.indexes) == dict.fromkeys(
         [("id", "btree"), ("src", "btree"), ("dst", "btree"), ("share", "btree")], IndexState.BUILT
     )
-    assert [(index.column, index.kind, index.reason) for index in found.pending] == [("place", Wanted.VECTOR, Pending.FEW_VECTORS)]
+    assert [(index.column, index.kind, index.reason) for index in found.pending] == [("place", IndexKind.VECTOR, Pending.FEW_VECTORS)]
     assert found.commit is not None
     assert (found.commit.kind, found.commit.actor, len(graph.commits())) == (CommitKind.INDEX, "act-ada", commits + 1)
     assert versions(graph) == {alias: version + 1 for alias, version in before.items()}
@@ -135,7 +134,7 @@ def test_an_overwritten_table_keeps_its_indexes_and_they_cover_nothing(graph: Gr
     graph.ensure_indices()
     manifest, row = manifest_of(graph), table_row(graph, "node:Book")
     write(Engine(manifest), Request(CommitKind.LOAD), lambda _: Prepared({row.id: Overwrite(books(2, prefix="new"))}))
-    found = [index for index in graph.ensure_indices().indexes if index.table == "node:Book" and index.kind is not Wanted.VECTOR]
+    found = [index for index in graph.ensure_indices().indexes if index.table == "node:Book" and index.kind is not IndexKind.VECTOR]
     assert [(index.column, index.state, index.uncovered_rows) for index in found] == [
         ("id", IndexState.PRESENT, 2),
         ("title", IndexState.PRESENT, 2),

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.catalog.evolve import describe
+from omnigraph.catalog.layout import PROPERTY_MARK, table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import PROPERTY_MARK, table_schema
 from omnigraph.errors import Kind, LanguageError, NotFound, Outcome, StorageError, Unsupported
 from omnigraph.faults import Fault, armed
 from omnigraph.manifest.model import CommitKind, TableRow

@@ -14,7 +14,7 @@ from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.store import stage
 from omnigraph.store.tables import Tables
 from tests.graphs import COMPANY, PERSON, ids_in, make, note, people, reopen, row_of
@@ -47,7 +47,7 @@ def test_a_write_with_nothing_to_do_makes_no_commit(graph: Manifest) -> None:
     assert put(graph, {PERSON: delete("nobody")}).commit is None
     assert put(graph, {}).commit is None
     assert graph.snapshot() == before
-    assert not graph.root.objects.exists(intents.FOLDER)
+    assert not graph.root.objects.exists(intents.DIRECTORY)
 
 
 def test_a_first_touch_forks_only_the_table_it_touches(graph: Manifest) -> None:
@@ -107,7 +107,7 @@ def test_a_token_is_asked_for_before_anything_is_judged_by_what_the_first_call_c
     again = put(graph, {PERSON: Upsert(people("a"))}, token="job", if_commit=base)
     assert again == first
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         raise InvalidInput(Kind.VALIDATION, "what it needed is gone by now")
 
     assert write(Engine(graph), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
@@ -118,7 +118,7 @@ def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
     seen: list[int] = []
     other = reopen(graph.root.uri)
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         seen.append(snapshot.version)
         if len(seen) == 1:
             upsert(other, "theirs")
@@ -143,7 +143,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
     """RT-01: no intent, no version, and the next write works at once."""
     before = graph.snapshot()
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         raise InvalidInput(Kind.VALIDATION, "bad row")
 
     with pytest.raises(InvalidInput):

@@ -139,7 +139,7 @@ def test_an_init_that_died_after_the_commit_is_a_graph(tmp_path: Path) -> None:
 def test_an_init_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     """A type without an id column cannot become a table; the one made before it must go too."""
     good, bad = tables(PERSON, COMPANY)
-    bad = type(bad)(bad.id, bad.alias, bad.folder, pa.schema([("n", pa.int64())]))
+    bad = type(bad)(bad.id, bad.alias, bad.directory, pa.schema([("n", pa.int64())]))
     with pytest.raises(InvalidInput):
         create_graph(open_root(tmp_path / "g"), schema=SCHEMA, tables=[good, bad])
     assert not (tmp_path / "g").exists()

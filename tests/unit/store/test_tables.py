@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, StorageError
-from omnigraph.store import maintain, stage
+from omnigraph.store import stage
 from omnigraph.store.durable import is_newest, version_file
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.refs import create_ref
 from omnigraph.store.tables import (
     ADDRESS,
@@ -35,6 +35,7 @@ from tests.unit.store.tables import (
     SCHEMA,
     SHAPES,
     added,
+    compacted,
     content,
     empty,
     numbers,
@@ -208,10 +209,8 @@ def test_the_uuid_of_a_version_says_whose_it_is(tmp_path: Path) -> None:
 def test_the_uuid_of_a_compaction_that_moved_an_index_along_is_readable(tmp_path: Path) -> None:
     """pylance fails to build its own object for such a version."""
     table = two_fragments(place(tmp_path))
-    table = stage.commit(some(build(table, [IndexSpec("n", IndexKind.BTREE, "n_idx")])))
-    compaction = maintain.stage_compaction(table)
-    assert compaction is not None
-    after = maintain.commit_compaction(compaction)
+    table = stage.commit(some(build(table, [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])))
+    after = compacted(table)
     found = [committed_uuid(table.root, table.ref.at(version)) for version in range(1, after.ref.version + 2)]
     assert found.pop() is None
     assert len(set(found)) == after.ref.version

@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_scalar
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.read.rows import Mask, Numbers64
 from omnigraph.lang.query import ArithmeticOperator
 from omnigraph.lang.tree import Scalar
-from omnigraph.store.arrays import NARROW_BYTES
+from omnigraph.store.arrays import NARROW_BYTES, Mask, Numbers64
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Magnitudes: TypeAlias = npt.NDArray[np.uint64]

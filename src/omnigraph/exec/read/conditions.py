@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.read.arithmetic import is_valid, numbers
-from omnigraph.exec.read.expressions import Reader, evaluate
-from omnigraph.exec.read.rows import Mask
+from omnigraph.exec.read.expressions import ColumnReader, evaluate
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Atom, Constant
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Mask, whole
 from omnigraph.store.membership import is_in
 
 _ARROW: Final = {
@@ -54,7 +53,7 @@ _FLIPPED: Final = {
 _TEXT: Final = np.dtypes.StringDType()
 
 
-def filter_mask(where: Sequence[ir.Predicate], count: int, read: Reader) -> Mask:
+def filter_mask(where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
     """Return for each of `count` rows whether every predicate is true.
 
     Predicates that compute are evaluated last, and only for rows for which the others are true: an overflow elsewhere is no error.
@@ -103,7 +102,7 @@ def _exprs(predicate: ir.Predicate) -> tuple[ir.Expr, ...]:
             assert_never(predicate)
 
 
-def _where(predicate: ir.Predicate, count: int, read: Reader, *, wanted: bool) -> Mask:
+def _where(predicate: ir.Predicate, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
     """Return for each row whether the predicate is `wanted`: true, or false. Unknown is neither."""
     match predicate:
         case ir.AllOf(terms) | ir.AnyOf(terms):
@@ -214,7 +213,7 @@ def _includes(lists: pa.Array, items: pa.Array, *, wanted: bool) -> Mask:
 # -- texts
 
 
-def _text(predicate: ir.Substring | ir.Prefix | ir.Suffix, count: int, read: Reader, *, wanted: bool) -> Mask:
+def _text(predicate: ir.Substring | ir.Prefix | ir.Suffix, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
     match predicate:
         case ir.Substring(text, part):
             return _contained(text, part, count, read, pc.match_substring, _holds_part, wanted=wanted)
@@ -234,7 +233,7 @@ def _contained(
     text: ir.Expr,
     part: ir.Expr,
     count: int,
-    read: Reader,
+    read: ColumnReader,
     by_pattern: Callable[..., pa.Array],
     by_pair: Callable[[Any, Any], Any],
     *,

@@ -12,14 +12,13 @@ import pyarrow.compute as pc
 from omnigraph.catalog.types import arrow_type, scalar_of
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.read.arithmetic import absolute, arithmetic, ceil, clipped, converted, floor, is_valid, number, numbers, overflow, rounded
-from omnigraph.exec.read.rows import Numbers64
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field
 from omnigraph.plan.functions import Function
-from omnigraph.store.arrays import Column, whole
+from omnigraph.store.arrays import Column, Numbers64, whole
 
-Reader: TypeAlias = Callable[[Field], Column]
+ColumnReader: TypeAlias = Callable[[Field], Column]
 """Field -> its column, with one value per row."""
 
 _DAY_MS: Final = 86_400_000
@@ -28,7 +27,7 @@ _LONGEST: Final = 1 << 40
 """More characters than any text has."""
 
 
-def evaluate(expr: ir.Expr, count: int, read: Reader, *, cells: Sequence[Column] = ()) -> pa.Array:
+def evaluate(expr: ir.Expr, count: int, read: ColumnReader, *, cells: Sequence[Column] = ()) -> pa.Array:
     """Return the value of an expression for each of `count` rows. `cells` are the result columns that the expression stands above."""
     match expr:
         case Field():

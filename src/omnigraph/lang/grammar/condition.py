@@ -48,7 +48,7 @@ def _condition(c: Cursor, parsed: Condition | Expr, start: int) -> Condition:
         return parsed
     if isinstance(parsed, PropertyRef | Variable | AliasRef) and not _forgot_operator(c, parsed):
         return Truth(parsed, span=c.span_from(start))
-    raise c.unexpected("a comparison", hint=_hint(c, parsed), options=(*CONTAINMENTS, "in", "is"))
+    raise c.unexpected("a comparison", hint=_hint(parsed), options=(*CONTAINMENTS, "in", "is"))
 
 
 def _is_condition(parsed: Condition | Expr) -> TypeGuard[Condition]:
@@ -68,7 +68,7 @@ def _forgot_operator(c: Cursor, left: Expr) -> bool:
             return False
 
 
-def _hint(c: Cursor, left: Expr) -> str | None:
+def _hint(left: Condition | Expr) -> str | None:
     if isinstance(left, AliasRef):
         if left.name == "not":
             return "a condition is negated in parentheses: `not (..)`"

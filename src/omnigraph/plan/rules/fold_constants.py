@@ -207,7 +207,18 @@ def known(predicate: Predicate) -> Known | None:
         case Known():
             return predicate
         case (
-            Compare() | Includes() | Substring() | Prefix() | Suffix() | OneOf() | Matches() | IsNull() | Decided() | AllOf() | AnyOf() | Not()
+            Compare()
+            | Includes()
+            | Substring()
+            | Prefix()
+            | Suffix()
+            | OneOf()
+            | Matches()
+            | IsNull()
+            | Decided()
+            | AllOf()
+            | AnyOf()
+            | Not()
         ):
             return None
         case _:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency.build import Arcs, Shape, ascending, csr
-from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, connected, hop, reach, reach_counts
+from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, hop, reach, reach_counts
 
 from .naive import Edges, crowd, edges, emitted, neighbours
 
@@ -116,20 +116,6 @@ def test_a_hop_gives_every_stored_edge_of_every_start(given_: Edges, starts: lis
     ]
     assert Counter(zip(origin.tolist(), reached.tolist(), edge.tolist(), strict=True)) == Counter(expected)
     assert (np.diff(origin) >= 0).all()
-
-
-@quickly
-@given(edges(square=True), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=20), BOUNDS, st.booleans())
-def test_connected_pairs_are_those_that_a_search_emits(
-    given_: Edges, asked: list[tuple[int, int]], bounds: tuple[int, int], undirected: bool
-) -> None:
-    low, high = bounds
-    asked = [pair for pair in asked if max(pair) < given_.sources]
-    lefts, rights = columns(Edges(0, 0, asked))
-    csrs = (out(given_), into(given_)) if undirected else (out(given_),)
-    near = neighbours(given_.pairs, undirected=undirected)
-    expected = [right in emitted(near, left, low, high) for left, right in asked]
-    assert connected(csrs, lefts, rights, low=low, high=high).tolist() == expected
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 2), (2, 2), (2, 4), (3, 3)])

@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, KeyConflict, Kind, OmniGraphError, Unsupported
 from omnigraph.exec.load.load import Load, LocalIntake, Progress, Stage
 from omnigraph.exec.load.mode import LoadMode
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.write.protocol import Request, write
 from omnigraph.faults import Fault, armed
 from omnigraph.graph import Graph
@@ -122,18 +122,18 @@ def test_every_source_gives_the_same_graph(tmp_path: Path, source: str, mode: Lo
 # -- refusals
 
 
-BAD: dict[str, tuple[bytes, Code, int]] = {
-    "not JSON": (b'{"type":"Person"', Code.JSON, 1),
-    "a wrong type": (ndjson(*SECOND, {"type": "Person", "data": {"name": "Q", "born": "1999"}}), Code.TYPE, 4),
-    "an unknown type": (ndjson(SECOND[0], {"type": "Robot", "data": {}}), Code.UNKNOWN_TYPE, 2),
-    "an unknown property": (ndjson({"type": "Person", "data": {"name": "Q", "age": 3}}), Code.UNKNOWN_FIELD, 1),
-    "a missing key": (ndjson(SECOND[0], {"type": "Person", "data": {}}), Code.REQUIRED, 2),
-    "a wrong enum value": (ndjson({"type": "Person", "data": {"name": "Q", "mood": "odd"}}), Code.ENUM, 1),
-    "a number out of range": (ndjson({"type": "Person", "data": {"name": "Q", "born": 1700}}), Code.RANGE, 1),
-    "a key given twice": (ndjson(*SECOND, SECOND[0]), Code.DUPLICATE_ID, 4),
-    "a unique value that is taken": (ndjson({"type": "Person", "data": {"name": "Q", "email": "ada@x"}}), Code.UNIQUE, 1),
-    "an edge to nobody": (ndjson(SECOND[0], {"edge": "Knows", "from": "Cyd", "to": "Zed"}), Code.ENDPOINT, 2),
-    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), Code.CARDINALITY, 3),
+BAD: dict[str, tuple[bytes, ProblemCode, int]] = {
+    "not JSON": (b'{"type":"Person"', ProblemCode.JSON, 1),
+    "a wrong type": (ndjson(*SECOND, {"type": "Person", "data": {"name": "Q", "born": "1999"}}), ProblemCode.TYPE, 4),
+    "an unknown type": (ndjson(SECOND[0], {"type": "Robot", "data": {}}), ProblemCode.UNKNOWN_TYPE, 2),
+    "an unknown property": (ndjson({"type": "Person", "data": {"name": "Q", "age": 3}}), ProblemCode.UNKNOWN_FIELD, 1),
+    "a missing key": (ndjson(SECOND[0], {"type": "Person", "data": {}}), ProblemCode.REQUIRED, 2),
+    "a wrong enum value": (ndjson({"type": "Person", "data": {"name": "Q", "mood": "odd"}}), ProblemCode.ENUM, 1),
+    "a number out of range": (ndjson({"type": "Person", "data": {"name": "Q", "born": 1700}}), ProblemCode.RANGE, 1),
+    "a key given twice": (ndjson(*SECOND, SECOND[0]), ProblemCode.DUPLICATE_ID, 4),
+    "a unique value that is taken": (ndjson({"type": "Person", "data": {"name": "Q", "email": "ada@x"}}), ProblemCode.UNIQUE, 1),
+    "an edge to nobody": (ndjson(SECOND[0], {"edge": "Knows", "from": "Cyd", "to": "Zed"}), ProblemCode.ENDPOINT, 2),
+    "too many edges": (ndjson(*[{"edge": "Wrote", "from": "Ada", "to": "n1"}] * 3), ProblemCode.CARDINALITY, 3),
 }
 
 

@@ -18,7 +18,7 @@ from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import STRING, Constant, Field
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.root import open_root
 from omnigraph.store.stage import append, commit
 from omnigraph.store.tables import Table, create_table
@@ -78,7 +78,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     filled = commit(staged)
     if request.param == "scanned":
         return filled
-    indexes = [IndexSpec(name, IndexKind.BTREE, f"{name}_idx") for name, type_ in TYPES.items() if not isinstance(type_, ListOf)]
+    indexes = [IndexSpec(name, LanceIndexKind.BTREE, f"{name}_idx") for name, type_ in TYPES.items() if not isinstance(type_, ListOf)]
     built = build(filled, indexes)
     assert built is not None
     return commit(built)

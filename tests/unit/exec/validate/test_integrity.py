@@ -11,9 +11,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Findings
 from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity
 from omnigraph.store.tables import matching
@@ -72,9 +72,9 @@ def said(findings: Findings) -> Counter[Told]:
     return Counter((one.code, one.type, one.row, _words(one.code, one.message)) for one in findings.found)
 
 
-def _words(code: Code, message: str) -> str:
+def _words(code: ProblemCode, message: str) -> str:
     words = message.split(" held by ")[0]
-    return "twice" if code is Code.DUPLICATE_ID and "held by" not in message else words
+    return "twice" if code is ProblemCode.DUPLICATE_ID and "held by" not in message else words
 
 
 # -- random graphs and changes

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.validate.arrays import distinct
 from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity
-from omnigraph.exec.validate.keys import FEW_KEYS, PROBED_KEYS, ROWS_PER_PROBE, Part, pick
+from omnigraph.exec.validate.keys import FEW_KEYS, PROBED_KEYS, ROWS_PER_PROBE, KeyPartition, pick
 from omnigraph.store.fingerprints import LONG_BYTES, fingerprints
 from omnigraph.store.membership import repeated
 from tests.unit.exec.validate.test_integrity import CATALOG, ENTITIES, InMemory, filler, table
@@ -49,7 +49,7 @@ def test_nulls_fall_somewhere_and_texts_spread_over_the_partitions() -> None:
 def test_partitions_hold_every_row_once_under_its_own_number() -> None:
     rows = table("P", [filler("P", at) for at in range(20)])
     held = RowsInMemory(pa.Table.from_batches(rows.to_batches(max_chunksize=3)))
-    picked = [pick(held, ["id"], by=["id"], part=Part(at, 4)) for at in range(4)]
+    picked = [pick(held, ["id"], by=["id"], part=KeyPartition(at, 4)) for at in range(4)]
     numbered = {
         row: id_ for one in picked for row, id_ in zip(one.rows(np.arange(len(one.table))), one.table["id"].to_pylist(), strict=True)
     }

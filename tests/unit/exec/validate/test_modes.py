@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, KeyConflict, Kind
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Findings, Violation, error
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
 from omnigraph.graph import Graph
@@ -83,7 +83,7 @@ def only(findings: Findings) -> Violation:
 def test_append_meets_an_id_that_is_there(graph: Graph) -> None:
     """W-28: a conflict that names type and id."""
     found = only(judge(graph, "append", {"Film": [{"id": "new", "slug": "new"}, {"id": "heat", "slug": "heat"}]}))
-    assert (found.code, found.type, found.id, found.row) == (Code.KEY_CONFLICT, "node:Film", "heat", 1)
+    assert (found.code, found.type, found.id, found.row) == (ProblemCode.KEY_CONFLICT, "node:Film", "heat", 1)
     assert found.message == "node type 'Film' already has this id: 'heat'"
     refused = error([found.problem(source="x.jsonl", line=2)])
     assert isinstance(refused, KeyConflict)
@@ -107,8 +107,8 @@ def test_a_key_twice_is_refused_in_every_mode(graph: Graph, mode: str) -> None:
     held = 'held by \'["heat","3"]\' and \'["heat","3"]\''
     findings = judge(graph, mode, {"Screening": [screening, screening], "Note": [{"id": "n"}, {"id": "m"}, {"id": "n"}]})
     assert [(found.code, found.row, found.message) for found in findings.found] == [
-        (Code.DUPLICATE_ID, 1, f"@unique violation on Screening.(film, hall): value '(heat, 3)' {held}"),
-        (Code.DUPLICATE_ID, 2, "node type 'Note' has id 'n' twice in one input"),
+        (ProblemCode.DUPLICATE_ID, 1, f"@unique violation on Screening.(film, hall): value '(heat, 3)' {held}"),
+        (ProblemCode.DUPLICATE_ID, 2, "node type 'Note' has id 'n' twice in one input"),
     ]  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_edges_that_an_overwrite_of_nodes_would_strand_are_told(graph: Graph) ->
     """V-10."""
     findings = judge(graph, "overwrite", {"Person": [{"id": "Ada", "name": "Ada"}]})
     assert {(found.code, found.type, found.row) for found in findings.found} == {
-        (Code.ENDPOINT, f"edge:{name}", None) for name in ("ActedIn", "Directed", "WorksFor")
+        (ProblemCode.ENDPOINT, f"edge:{name}", None) for name in ("ActedIn", "Directed", "WorksFor")
     }
     assert "src 'Ben' not found in Person" in {found.message for found in findings.found}
     assert {found.id for found in findings.found} == {"a2", "d1", "d2", "w1", "w2"}

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import Racing, build_indexes, edges, rows, run, values
@@ -66,56 +66,58 @@ ENUM = "invalid enum value 'gone' for Film.status (expected: archived, draft, re
 @pytest.mark.parametrize(
     ("text", "params", "code", "message"),
     [
-        ('insert Film { slug: "n", year: 1700, status: "draft" }', {}, Code.RANGE, RANGE),
-        ('update Film set { year: 1700 } where slug = "heat"', {}, Code.RANGE, RANGE),
-        ('($s: String) insert Film { slug: "n", year: 2000, status: $s }', {"s": "gone"}, Code.ENUM, ENUM),
-        ('($s: String) update Film set { status: $s } where slug = "heat"', {"s": "gone"}, Code.ENUM, ENUM),
+        ('insert Film { slug: "n", year: 1700, status: "draft" }', {}, ProblemCode.RANGE, RANGE),
+        ('update Film set { year: 1700 } where slug = "heat"', {}, ProblemCode.RANGE, RANGE),
+        ('($s: String) insert Film { slug: "n", year: 2000, status: $s }', {"s": "gone"}, ProblemCode.ENUM, ENUM),
+        ('($s: String) update Film set { status: $s } where slug = "heat"', {"s": "gone"}, ProblemCode.ENUM, ENUM),
         (
             'insert Film { slug: "Bad Slug", year: 2000, status: "draft" }',
             {},
-            Code.CHECK,
+            ProblemCode.CHECK,
             "@check violation on Film.slug: value 'Bad Slug' does not match pattern '^[a-z0-9-]+$'",
         ),
         (
             'insert Person { name: "Eve", email: "ada@x" }',
             {},
-            Code.UNIQUE,
+            ProblemCode.UNIQUE,
             "@unique violation on Person.email: value 'ada@x' held by 'Ada' and 'Eve'",
         ),
         (
             'update Person set { email: "cy@x" } where name = "Ben"',
             {},
-            Code.UNIQUE,
+            ProblemCode.UNIQUE,
             "@unique violation on Person.email: value 'cy@x' held by 'Cy' and 'Ben'",
         ),
         (
             'insert Person { name: "Eve", email: "e@x" } insert Person { name: "Fay", email: "e@x" }',
             {},
-            Code.UNIQUE,
+            ProblemCode.UNIQUE,
             "@unique violation on Person.email: value 'e@x' held by 'Eve' and 'Fay'",
         ),
         (
             'insert Directed { from: "Cy", to: "heat" } insert Directed { from: "Cy", to: "dune" }',
             {},
-            Code.CARDINALITY,
+            ProblemCode.CARDINALITY,
             "@card violation on edge Directed: source 'Cy' has 3 edges (max 2)",
         ),
         (
             'delete WorksFor where from = "Ada"',
             {},
-            Code.CARDINALITY,
+            ProblemCode.CARDINALITY,
             "@card violation on edge WorksFor: source 'Ada' has 0 edges (min 1)",
         ),
         (
             'delete Studio where name = "Fox"',
             {},
-            Code.CARDINALITY,
+            ProblemCode.CARDINALITY,
             "@card violation on edge WorksFor: source 'Ada' has 0 edges (min 1)",
         ),
-        ('insert ActedIn { from: "Ada", to: "nope" }', {}, Code.ENDPOINT, "dst 'nope' not found in Film"),
+        ('insert ActedIn { from: "Ada", to: "nope" }', {}, ProblemCode.ENDPOINT, "dst 'nope' not found in Film"),
     ],
 )
-def test_a_mutation_that_breaks_a_rule_is_refused(graph: Graph, text: str, params: dict[str, object], code: Code, message: str) -> None:
+def test_a_mutation_that_breaks_a_rule_is_refused(
+    graph: Graph, text: str, params: dict[str, object], code: ProblemCode, message: str
+) -> None:
     """V-01, V-03, V-04, V-08, V-11, V-14."""
     error = refused(graph, text, params)
     assert (error.facts["code"], error.message) == (code.value, message)
@@ -216,7 +218,7 @@ def test_cardinality_is_judged_at_the_live_head(graph: Graph) -> None:
 def test_several_problems_are_told_at_once(graph: Graph) -> None:
     error = refused(graph, 'insert Film { slug: "A", year: 1, status: "draft" } insert Film { slug: "b", year: 3000, status: "draft" }')
     assert error.message.endswith("(and 2 more problems)")
-    assert [problem.code for problem in _problems(error)] == [Code.RANGE, Code.CHECK, Code.RANGE]
+    assert [problem.code for problem in _problems(error)] == [ProblemCode.RANGE, ProblemCode.CHECK, ProblemCode.RANGE]
     assert {problem.type for problem in _problems(error)} == {"node:Film"}
 
 

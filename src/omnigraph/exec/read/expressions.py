@@ -11,7 +11,18 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_type, scalar_of
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.exec.read.arithmetic import absolute, arithmetic, ceil, clipped, converted, floor, is_valid, number, numbers, overflow, rounded
+from omnigraph.exec.read.arithmetic import (
+    absolute,
+    arithmetic,
+    ceil,
+    clipped,
+    converted,
+    floor,
+    is_valid,
+    numbers,
+    overflow,
+    rounded,
+)
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field

@@ -19,7 +19,7 @@ from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.aggregate import DistinctRows, Grouping, uses_number, only_counts
+from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts, uses_number
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.types import ListOf, Plain, ValueType
+from omnigraph.catalog.types import ListOf, ValueType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts
 from omnigraph.exec.read.rows import NULL_ENTITY, Cells, Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.lang.tree import Scalar
-from omnigraph.plan import ir
 from omnigraph.plan.expr import BOOL, DATE, F64, I64, STRING, U64, Field, whole
 from omnigraph.plan.ir import Call
 from tests.reads import ask, bag, graph_of, person

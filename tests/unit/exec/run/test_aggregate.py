@@ -156,7 +156,7 @@ def test_many_groups_come_in_the_same_order_every_time() -> None:
     assert all(grouped(rows, (KEY,), 65_536, calls=calls) == first for _ in range(3))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(
     st.lists(row, max_size=12),
     st.lists(st.sampled_from([KEY, LIST, FLOAT, NODE, OTHER]), max_size=2, unique=True),

@@ -50,7 +50,7 @@ def form(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and value != value else value
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 @given(columns())
 def test_equal_values_have_equal_codes(column: pa.Array) -> None:
     codes = [form(code) for code in encoded(column).to_pylist()]
@@ -59,7 +59,7 @@ def test_equal_values_have_equal_codes(column: pa.Array) -> None:
     assert encoded(column).is_null().to_pylist() == column.is_null().to_pylist()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 @given(columns(), st.integers(0, 2))
 def test_a_code_gives_its_value_back(column: pa.Array, start: int) -> None:
     found = decoded(encoded(column).slice(start), column.type)

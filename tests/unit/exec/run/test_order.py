@@ -65,7 +65,7 @@ def _comparable(value: Any) -> Any:
     return 0 if value is None else value.encode() if isinstance(value, str) else value
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 @given(sortable(), st.none() | st.integers(0, 14))
 def test_the_order_is_total_and_a_limit_cuts_it(given_: tuple[list[Given], list[str | None]], limit: int | None) -> None:
     keys, ids = given_

@@ -22,7 +22,6 @@ class Kind(StrEnum):
     VALIDATION = "validation"
     BLOB_POLICY = "external_blob_policy"
     BLOB_RANGE = "blob_range_not_satisfiable"
-    NUMERIC_OVERFLOW = "numeric_overflow"
     NOT_EMPTY = "folder_not_empty"
     NUMERIC_OVERFLOW = "numeric_overflow"
     AMBIGUOUS_UPDATE = "ambiguous_update"

@@ -21,6 +21,7 @@ from omnigraph.exec.read.aggregate import Grouping, only_counts
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
+from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import anti_join, equi_join, product
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
@@ -29,7 +30,7 @@ from omnigraph.exec.read.rows import BATCH, Rows, concat, rebatch
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
-from omnigraph.plan.expr import ID, Constant, Field
+from omnigraph.plan.expr import ID, Field
 from omnigraph.plan.ops import Route
 from omnigraph.plan.spelling import Speller
 from omnigraph.store.arrays import Column, joined
@@ -305,15 +306,9 @@ class _Run:
     # -- values
 
     def _value(self, expr: ir.Expr, rows: Rows) -> Column:
-        match expr:
-            case Field():
-                return self._field(rows, expr)
-            case Constant():
-                return repeat(expr, rows.count)
-            case ir.TextMatch() | ir.Score():
-                raise AssertionError("search is refused before a plan runs")
-            case _:
-                assert_never(expr)
+        if isinstance(expr, Field):
+            return self._field(rows, expr)
+        return evaluate(expr, rows.count, partial(self._field, rows))
 
     def _field(self, rows: Rows, field: Field) -> Column:
         """Return a column of the rows, or read it now. A plan contains no explicit read of an entity's id."""

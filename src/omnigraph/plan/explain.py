@@ -120,10 +120,10 @@ class _Steps:
             case ops.SemiJoin(input_, inners, wanted):
                 on = sorted({binding for inner in inners for binding in inner.on})
                 name = "semi join" if wanted else "anti join"
-                return name, {"on": [spell.variable(binding) for binding in on]}, (input_, *(inner.op for inner in inners))
+                return name, {"on": [spell.variable(binding) for binding in on]}, (input_, *(inner.root for inner in inners))
             case ops.Optional(input_, inner, binds):
                 on_and_binds = {"on": [spell.variable(at) for at in inner.on], "binds": [spell.variable(at) for at in binds]}
-                return "optional", {key: value for key, value in on_and_binds.items() if value}, (input_, inner.op)
+                return "optional", {key: value for key, value in on_and_binds.items() if value}, (input_, inner.root)
             case (
                 ops.Filter()
                 | ops.Paths()

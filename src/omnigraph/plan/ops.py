@@ -131,7 +131,7 @@ class Filter(_Op, frozen=True):
 class InnerOp(_Op, frozen=True):
     """A block inside a match, started from the distinct rows of the outer bindings `on`."""
 
-    op: Op
+    root: Op
     on: tuple[int, ...]
 
 

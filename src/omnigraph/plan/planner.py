@@ -63,7 +63,7 @@ class _Choices:
             case ir.LogicalOptional(input_, inner, binds):
                 below = self.op(input_)
                 inside = self._inner(inner, below.rows)
-                return ops.Optional(below, inside, binds, min(max(below.rows, inside.op.rows), _MOST_ROWS))
+                return ops.Optional(below, inside, binds, min(max(below.rows, inside.root.rows), _MOST_ROWS))
             case ir.LogicalPattern():
                 raise AssertionError("joins are ordered before operators are chosen")
             case ir.LogicalEmpty():

@@ -156,8 +156,8 @@ def test_equality_between_components_is_a_join() -> None:
 def test_equality_with_an_outer_variable_is_a_join_too() -> None:
     plan = planned("match { $p: Person  not { $q: Person  $q.email = $p.email } } return { $p }")
     assert isinstance(plan.root, ops.Project)
-    assert isinstance(plan.root.input, ops.AntiJoin)
-    assert isinstance(plan.root.input.inner, ops.Join)
+    assert isinstance(plan.root.input, ops.SemiJoin)
+    assert isinstance(plan.root.input.inners[0].root, ops.Join)
     assert root_scan(plan).columns == ("email",)
 
 
@@ -193,9 +193,11 @@ def test_negation_is_routed_by_the_rows_outside_it() -> None:
     plan = planned("match { $p: Person  not { $p actedIn $f } } return { $p }", statistics(person=100_000, acted=5_000))
     assert isinstance(plan.root, ops.Project)
     anti = plan.root.input
-    assert isinstance(anti, ops.AntiJoin)
-    assert isinstance(anti.inner, ops.Expand)
-    assert anti.inner.choice.route is ops.Route.ADJACENCY
+    assert isinstance(anti, ops.SemiJoin)
+    assert not anti.wanted
+    inner = anti.inners[0].root
+    assert isinstance(inner, ops.Expand)
+    assert inner.choice.route is ops.Route.ADJACENCY
 
 
 def test_without_an_index_on_the_ends_the_edges_are_scanned() -> None:

@@ -7,10 +7,10 @@ import pytest
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import Constant, Field
-from omnigraph.plan.ir import NEVER, Compare, NotNull
+from omnigraph.plan.ir import UNKNOWN, Compare, Decided
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.touched import touched
-from omnigraph.plan.writes import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, plan_mutation
+from omnigraph.plan.writes import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateRows, plan_mutation
 from tests.unit.plan.cinema import cinema, mutation_of
 
 NOW = 1_700_000_000_000
@@ -31,7 +31,7 @@ def test_values_are_what_columns_hold() -> None:
     assert insert.values == {"name": "Eve", "born": 5}
     assert isinstance(edge, InsertEdge)
     assert (edge.source, edge.target, edge.values) == ("Eve", "Eve", {"strength": 0.10000000149011612})
-    assert isinstance(update, UpdateNodes)
+    assert isinstance(update, UpdateRows)
     assert update.values == {"rating": None, "added_at": NOW, "vec": (1.0, 0.5, 0.0), "genres": ()}
     assert isinstance(update.where, Compare)
     assert update.where.operator is Comparison.GT
@@ -65,8 +65,8 @@ def test_predicates_compare_by_value_and_null_matches_nothing() -> None:
         ).statements
         if isinstance(statement, DeleteNodes)
     ]
-    assert where[0] == where[2] == NEVER
-    assert isinstance(where[1], NotNull)
+    assert where[0] == UNKNOWN
+    assert [test.truth for test in where[1:] if isinstance(test, Decided)] == [True, False]
 
 
 def test_deletes_know_their_cascades() -> None:

@@ -82,7 +82,9 @@ def _filter(tree: Filter, scope: Scope) -> Condition:
         _refuse_late(side, at)
     match tree.operator:
         case Comparison():
-            _check_comparison(left, right, tree)
+            # In a `where` two lists may be compared, as they always could; no list equals another.
+            if scope.row is None or not (isinstance(type_of(left), ListOf) and compatible(type_of(left), type_of(right))):
+                _check_comparison(left, right, tree)
         case Containment.CONTAINS:
             _check_contains(left, right, tree)
         case Containment.STARTS_WITH | Containment.ENDS_WITH:

@@ -14,11 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.types import arrow_scalar
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.catalog.types import Plain, arrow_scalar
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.lang.query import ArithmeticOperator
 from omnigraph.lang.tree import Scalar
-from omnigraph.store.arrays import NARROW_BYTES, Mask, Numbers64
+from omnigraph.plan.arithmetic import overflow
+from omnigraph.plan.expr import I64
+from omnigraph.store.arrays import NARROW_BYTES, Mask
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Magnitudes: TypeAlias = npt.NDArray[np.uint64]
@@ -55,20 +57,10 @@ def arithmetic(left: pa.Array, operator: ArithmeticOperator, right: pa.Array, ty
     return _integers(_wide(left), operator, _wide(right), type_)
 
 
-def overflow(result: str, operation: str, type_: Scalar) -> InvalidInput:
-    """`result` says how the number that does not fit was computed."""
-    return InvalidInput(Kind.NUMERIC_OVERFLOW, f"{result} is outside the range of {type_}", operation=operation, type=type_.value)
-
-
-def number(column: pa.Array) -> pa.Array:
-    """Return numbers in the type that arithmetic gives for them: I64, U64 or F64."""
-    return _doubles(column) if pa.types.is_floating(column.type) else _wide(column)
-
-
 def converted(column: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return numbers in the common type of several columns. A negative number is outside the range of U64."""
     if type_ == pa.uint64() and pa.types.is_signed_integer(column.type):
-        return _fitting(_exact(_wide(column)), is_valid(column), Scalar.U64, "coalesce", lambda row: str(column[row]))
+        return _fitting(_exact(_wide(column)), is_valid(column), Scalar.U64, lambda row: str(column[row]))
     return column if column.type == type_ else column.cast(type_, safe=False)
 
 
@@ -142,7 +134,7 @@ def _integers(left: pa.Array, operator: ArithmeticOperator, right: pa.Array, typ
             raise AssertionError("a quotient is a double")
         case _:
             assert_never(operator)
-    return _fitting(found, valid, type_, operator.value, lambda row: f"{left[row]} {operator} {right[row]}")
+    return _fitting(found, valid, type_, lambda row: f"{left[row]} {operator} {right[row]}")
 
 
 def _exact(column: pa.Array) -> _Exact:
@@ -168,13 +160,13 @@ def _product(one: _Exact, other: _Exact) -> _Exact:
     return _Exact(one.negative != other.negative, a * b, lost & (a != 0))
 
 
-def _fitting(found: _Exact, valid: Mask, type_: Scalar, operation: str, shown: Callable[[int], str]) -> pa.Array:
+def _fitting(found: _Exact, valid: Mask, type_: Scalar, shown: Callable[[int], str]) -> pa.Array:
     """Return the integers as a column. `shown` says how the one at a row was computed, for the message about one that does not fit."""
     info = np.iinfo(_STORED[type_].to_pandas_dtype())
     most = np.where(found.negative, np.uint64(-int(info.min)), np.uint64(info.max))
     outside = valid & (found.lost | (found.magnitude > most))
     if outside.any():
-        raise overflow(shown(int(outside.argmax())), operation, type_)
+        raise overflow(shown(int(outside.argmax())), Plain(type_))
     values = np.where(found.negative, ~found.magnitude + np.uint64(1), found.magnitude)
     return pa.array(values.view(np.int64).astype(info.dtype), mask=~valid).view(arrow_scalar(type_))
 
@@ -184,9 +176,9 @@ def _fitting(found: _Exact, valid: Mask, type_: Scalar, operation: str, shown: C
 
 def absolute(column: pa.Array) -> pa.Array:
     try:
-        return pc.abs_checked(number(column))
+        return pc.abs_checked(_doubles(column) if pa.types.is_floating(column.type) else _wide(column))
     except pa.ArrowInvalid:
-        raise overflow(f"abs({np.iinfo(np.int64).min})", "abs", Scalar.I64) from None
+        raise overflow(f"abs({np.iinfo(np.int64).min})", I64) from None
 
 
 def floor(column: pa.Array) -> pa.Array:
@@ -213,15 +205,15 @@ def rounded(column: pa.Array, digits: pa.Array) -> pa.Array:
     wide = _wide(column)
     type_ = Scalar.U64 if wide.type == pa.uint64() else Scalar.I64
     found = _to_whole_tens(_exact(wide), np.maximum(-places, 0))
-    return _fitting(found, valid, type_, "round", lambda row: f"round({column[row]}, {digits[row]})")
+    return _fitting(found, valid, type_, lambda row: f"round({column[row]}, {digits[row]})")
 
 
 def clipped(column: pa.Array, limit: int) -> Numbers64:
     """Return integers, those beyond the limit as the limit, with an arbitrary number in place of null."""
     values = numbers(column)
     if values.dtype.kind == "u":
-        return np.minimum(values, limit).astype(np.int64)
-    return np.clip(values.astype(np.int64), -limit, limit)
+        return np.asarray(np.minimum(values.astype(np.uint64), limit), np.int64)
+    return np.asarray(np.clip(values.astype(np.int64), -limit, limit), np.int64)
 
 
 def _to_whole_tens(value: _Exact, digits: Numbers64) -> _Exact:

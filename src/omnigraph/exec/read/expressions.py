@@ -11,23 +11,13 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_type, scalar_of
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.exec.read.arithmetic import (
-    absolute,
-    arithmetic,
-    ceil,
-    clipped,
-    converted,
-    floor,
-    is_valid,
-    numbers,
-    overflow,
-    rounded,
-)
-from omnigraph.lang.tree import Scalar
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.arithmetic import absolute, arithmetic, ceil, clipped, converted, floor, is_valid, numbers, rounded
 from omnigraph.plan import ir
-from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.arithmetic import overflow
+from omnigraph.plan.expr import DATE, Constant, Field
 from omnigraph.plan.functions import Function
-from omnigraph.store.arrays import Column, Numbers64, whole
+from omnigraph.store.arrays import Column, joined, whole
 
 ColumnReader: TypeAlias = Callable[[Field], Column]
 """Field -> its column, with one value per row."""
@@ -109,18 +99,17 @@ def _substring(texts: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
     Rows with the same bounds are cut together. In most calls these are all rows.
     """
     longest = pc.max(pc.utf8_length(texts)).as_py() or 0
-    first, last = clipped(start, _LONGEST), clipped(start, _LONGEST) + clipped(count, _LONGEST)
-    first = np.clip(first, 0, longest)
-    last = np.clip(last, first, longest)
-    bounds, group = np.unique(first * (longest + 1) + last, return_inverse=True)
+    first = clipped(start, _LONGEST)
+    last = np.clip(first + clipped(count, _LONGEST), 0, longest)
+    first = np.clip(first, 0, last)
+    bounds, group, sizes = np.unique(first * (longest + 1) + last, return_inverse=True, return_counts=True)
     order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(len(bounds) + 1))
-    ordered = texts if len(bounds) == 1 else texts.take(pa.array(order))
-    parts = [
-        pc.utf8_slice_codeunits(ordered.slice(low, high - low), *divmod(bound, longest + 1))
-        for bound, low, high in zip(bounds.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-    ]
-    cut = pa.concat_arrays(parts).take(pa.array(np.argsort(order))) if len(parts) != 1 else parts[0]
+    ordered = texts.take(pa.array(order))
+    parts, at = [], 0
+    for bound, size in zip(bounds.tolist(), sizes.tolist(), strict=True):
+        parts.append(pc.utf8_slice_codeunits(ordered.slice(at, size), *divmod(bound, longest + 1)))
+        at += size
+    cut = whole(joined(parts, texts.type).take(pa.array(np.argsort(order))))
     return pc.if_else(pa.array(is_valid(start, count)), cut, pa.scalar(None, cut.type))
 
 
@@ -144,7 +133,7 @@ def _first_known(columns: list[pa.Array], type_: pa.DataType) -> pa.Array:
 def _days(column: pa.Array) -> Numbers64:
     """Return days since 1970 of dates and times, with an arbitrary number in place of null."""
     if pa.types.is_date64(column.type):
-        return numbers(column.view(pa.int64())) // _DAY_MS
+        return np.asarray(numbers(column.view(pa.int64())) // _DAY_MS, np.int64)
     return numbers(column.view(pa.int32())).astype(np.int64)
 
 
@@ -165,5 +154,5 @@ def _date(times: pa.Array) -> pa.Array:
     days, valid = _days(times), is_valid(times)
     outside = valid & (days != days.astype(np.int32))
     if outside.any():
-        raise overflow(f"date({times.view(pa.int64())[int(outside.argmax())]})", "date", Scalar.DATE)
+        raise overflow(f"date({times.view(pa.int64())[int(outside.argmax())]})", DATE)
     return pa.array(days.astype(np.int32), mask=~valid).view(pa.date32())

@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "equal values count once where they are distinct",
         "exec/read/aggregate.py",
-        "        return _group(ordered, [*self._keys, _VALUE], [(name, \"first\") for name in self._ties])\n",
+        '        return _group(ordered, [*self._keys, _VALUE], [(name, "first") for name in self._ties])\n',
         "        return ordered\n",
     ),
     Mutant(

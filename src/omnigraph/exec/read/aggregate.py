@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import INTEGERS, arrow_type, scalar_of
-from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.encoding import decoded, encoded
 from omnigraph.exec.read.rows import NULL_ENTITY, Cells, Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
+from omnigraph.plan.arithmetic import overflow
 from omnigraph.plan.expr import ID, Field
 from omnigraph.store.arrays import Column, whole
 
@@ -306,7 +306,7 @@ def _total(low: pa.Array, high: pa.Array, call: ir.Call) -> pa.Array:
     scalar = scalar_of(call.type)
     least, most = (0, _LOW) if scalar is Scalar.U64 else (-(1 << _HALF - 1), _LOW >> 1)
     if ((highs < least) | (highs > most)).any():
-        raise InvalidInput(Kind.NUMERIC_OVERFLOW, f"a sum is outside the range of {scalar}", operation="sum", type=str(scalar))
+        raise overflow("a sum", call.type)
     if scalar is Scalar.U64:
         return pa.array((highs.astype(np.uint64) << np.uint64(_HALF)) | lows.astype(np.uint64), mask=is_null)
     return pa.array((highs << _HALF) | lows, mask=is_null)

@@ -42,7 +42,7 @@ def decoded(column: Column, type_: pa.DataType) -> Column:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    return pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_)
+    return bool(pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
 def normalize_zero(column: Column) -> Column:

@@ -64,13 +64,14 @@ def run(
     watch: Watch,
     route: Route | None = None,
     memory_bytes: int = MEMORY_BYTES,
+    outer_rows: int = OUTER_ROWS,
     recorder: Recorder | None = None,
 ) -> pa.Table:
     """Return all rows of the plan. With `route` every link is followed by that route; the result is the same.
 
     A `recorder` collects the measurements of every operator.
     """
-    return _Run(plan, view, watch, route, memory_bytes, recorder).result()
+    return _Run(plan, view, watch, route, memory_bytes, outer_rows, recorder).result()
 
 
 class Clause(StrEnum):
@@ -108,12 +109,20 @@ class _Run:
     """One execution of one plan."""
 
     def __init__(
-        self, plan: ops.ReadPlan, view: View, watch: Watch, route: Route | None, memory_bytes: int, recorder: Recorder | None
+        self,
+        plan: ops.ReadPlan,
+        view: View,
+        watch: Watch,
+        route: Route | None,
+        memory_bytes: int,
+        outer_rows: int,
+        recorder: Recorder | None,
     ) -> None:
         self._plan = plan
         self._view = view
         self._watch = watch
         self._route = route
+        self._outer_rows = outer_rows
         self._recorder = recorder
         self._memory = _MemoryBudget(memory_bytes)
         self._spell = Speller(plan.bindings)
@@ -262,13 +271,13 @@ class _Run:
 
     def _semi_join(self, op: ops.SemiJoin, outer: Rows | None) -> Iterator[Rows]:
         inners = [(inner.on, partial(self._rows, inner.root)) for inner in op.inners]
-        for rows in rebatch(self._rows(op.input, outer), rows=OUTER_ROWS):
+        for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
             yield semi_join(rows, inners, wanted=op.wanted)
 
     def _optional(self, op: ops.Optional, outer: Rows | None) -> Iterator[Rows]:
         inner, added = op.inner, self._added(op)
         if inner.on:
-            for rows in rebatch(self._rows(op.input, outer), rows=OUTER_ROWS):
+            for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
                 yield from left_join(rows, inner.on, partial(self._rows, inner.root), added)
             return
         what = self._product_of(op.input, inner.root)

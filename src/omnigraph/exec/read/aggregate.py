@@ -305,8 +305,10 @@ def _total(low: pa.Array, high: pa.Array, call: ir.Call) -> pa.Array:
     highs, lows = highs + (lows >> _HALF), lows & _LOW
     scalar = scalar_of(call.type)
     least, most = (0, _LOW) if scalar is Scalar.U64 else (-(1 << _HALF - 1), _LOW >> 1)
-    if ((highs < least) | (highs > most)).any():
-        raise overflow("a sum", call.type)
+    outside = np.flatnonzero((highs < least) | (highs > most))
+    if len(outside):
+        total = (int(highs[outside[0]]) << _HALF) + int(lows[outside[0]])
+        raise overflow(f"the sum {total}", call.type)
     if scalar is Scalar.U64:
         return pa.array((highs.astype(np.uint64) << np.uint64(_HALF)) | lows.astype(np.uint64), mask=is_null)
     return pa.array((highs << _HALF) | lows, mask=is_null)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.types import ListOf, ValueType
+from omnigraph.catalog.types import ListOf, Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts
@@ -188,11 +188,11 @@ def test_sums_of_integers_are_exact_or_fail(rows: list[Row], keys: tuple[Field, 
     for one, number in zip(rows, numbers, strict=True):
         groups.setdefault(one[0] if keys else None, []).extend([] if number is None else [number])
     totals = [sum(held) if held else None for held in groups.values()]
-    if any(total is not None and not least <= total <= most for total in totals):
+    if outside := [total for total in totals if total is not None and not least <= total <= most]:
         with pytest.raises(InvalidInput) as refused:
             grouping.cells()
         assert refused.value.kind is Kind.NUMERIC_OVERFLOW
-        assert refused.value.message == f"a sum is outside the range of {type_.scalar}"
+        assert refused.value.message == f"the sum {outside[0]} is outside the range of {type_.scalar}"
     else:
         found = grouping.cells()
         assert ([] if found is None else found.columns[-1].to_pylist()) == totals

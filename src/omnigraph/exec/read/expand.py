@@ -89,7 +89,7 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
     start = link.right if op.reverse else link.left
     near, far = (access.right, access.left) if op.reverse else (access.left, access.right)
     target = Target(op, far, watch=access.watch)
-    for rows in _cut(batches, link, start):
+    for rows in _cut(batches, link, (start,)):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start], size=near.size)
         found = access.find(nodes, from_right=op.reverse)
@@ -107,7 +107,7 @@ def is_bare(op: ops.Expand) -> bool:
 def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
     """Yield the rows that a bare expansion would keep, with the number of nodes each leads to."""
     start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
-    for rows in _cut(batches, op.link, start):
+    for rows in _cut(batches, op.link, (start,)):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start], size=near.size)
         counts = access.counts(nodes, from_right=op.reverse)[place]
@@ -117,7 +117,7 @@ def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Ite
 def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
     link = op.link
     width = max(access.right.size, 1)
-    for rows in _cut(batches, link, link.left, link.right):
+    for rows in _cut(batches, link, (link.left, link.right)):
         access.watch.check()
         lefts, rights = rows.bindings[link.left], rows.bindings[link.right]
         nodes, place = distinct(lefts, size=access.left.size)
@@ -134,7 +134,7 @@ def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Ite
         yield access.bind_edges(rows.take(owners), found.edge[order[at]])
 
 
-def _cut(batches: Iterator[Rows], link: ir.Link, *ends: int) -> Iterator[Rows]:
+def _cut(batches: Iterator[Rows], link: ir.Link, ends: tuple[int, ...]) -> Iterator[Rows]:
     """Yield the rows whose ends are not null, in smaller parts if each row needs a search of its own."""
     for batch in batches:
         rows = batch.bound(*ends)

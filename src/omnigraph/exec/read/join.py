@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.rows import BATCH, NULL_ENTITY, ColumnKey, Rows, cut_ranges, expand_ranges
+from omnigraph.exec.read.rows import BATCH, NULL_ENTITY, ColumnKey, Rows, cut_ranges, distinct, expand_ranges
 from omnigraph.plan.expr import Field
 from omnigraph.store.arrays import Column, Mask, whole
 from omnigraph.store.membership import Members
@@ -100,13 +100,14 @@ class DistinctTuples:
             if (numbers := rows.bindings.get(binding)) is None:  # a path: every row has its own
                 codes = np.arange(rows.count, dtype=np.int64)
                 break
-            _, ranks = np.unique(numbers, return_inverse=True)
-            width = int(ranks.max(initial=0)) + 1
-            _, codes = np.unique(codes * width + ranks, return_inverse=True)
-        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+            above = numbers - NULL_ENTITY  # 0 is null
+            codes = codes * (int(above.max(initial=0)) + 1) + above
+            _, codes = distinct(codes, size=int(codes.max(initial=0)) + 1)  # dense again, so that the next product fits
+        first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+        first[codes[::-1]] = np.arange(rows.count - 1, -1, -1)  # of equal tuples, the first is written last
         self.distinct: Final = rows.select(on).take(first).binding(OUTER_ROW, np.arange(len(first), dtype=np.int64))
         """Each tuple once, as an outer row of the inner plan."""
-        self.places: Final[Numbers64] = places
+        self.places: Final[Numbers64] = codes
 
 
 def partnered(rows: Rows, on: Sequence[int], inner: InnerPlan) -> Mask:

@@ -151,7 +151,7 @@ def test_blocks_and_nulls(graph: Graph, case: str) -> None:
 
 ORDERED: Final[dict[str, tuple[str, list[tuple[Any, ...]]]]] = {
     "nulls are smallest, also of an id": (
-        f"match {{ {ACTORS} }} return {{ $p, $f }} order {{ 1 asc }}",
+        f"match {{ {ACTORS} }} return {{ $p, $f }} order {{ $p.alive }}",
         [("cid", None), ("dan", None), ("ann", "f"), ("bob", "f"), ("bob", "g")],
     ),
     "nulls last": (

@@ -110,7 +110,9 @@ def _operator(comparison: Comparison, *, wanted: bool) -> str:
 def _one_of(field: Field, values: tuple[Atom, ...], *, wanted: bool) -> str:
     if not values:
         return NOTHING if wanted else EVERYTHING
-    return f"{column(field.column)} {'IN' if wanted else 'NOT IN'} ({', '.join(_item(value, field.type) for value in values)})"
+    name, items = column(field.column), ", ".join(_item(value, field.type) for value in values)
+    # Null is not in two lists that exclude each other either, but the storage engine takes that for true unless it is told.
+    return f"{name} IN ({items})" if wanted else f"{name} IS NOT NULL AND {name} NOT IN ({items})"
 
 
 def _item(value: Atom, type_: ValueType) -> str:

@@ -134,7 +134,7 @@ def _days(column: pa.Array) -> Numbers64:
     """Return days since 1970 of dates and times, with an arbitrary number in place of null."""
     if pa.types.is_date64(column.type):
         return np.asarray(numbers(column.view(pa.int64())) // _DAY_MS, np.int64)
-    return numbers(column.view(pa.int32())).astype(np.int64)
+    return np.asarray(numbers(column.view(pa.int32())), np.int64)
 
 
 def _calendar(function: Function, days: Numbers64) -> Numbers64:
@@ -143,7 +143,7 @@ def _calendar(function: Function, days: Numbers64) -> Numbers64:
     months = dates.astype("datetime64[M]")
     match function:
         case Function.YEAR:
-            return dates.astype("datetime64[Y]").astype(np.int64) + 1970
+            return np.asarray(dates.astype("datetime64[Y]").astype(np.int64) + 1970, np.int64)
         case Function.MONTH:
             return months.astype(np.int64) % 12 + 1
         case _:

@@ -18,7 +18,7 @@ from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import Grouping, only_counts
-from omnigraph.exec.read.conditions import filter_mask
+from omnigraph.exec.read.conditions import RowFilter
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
 from omnigraph.exec.read.expressions import evaluate
@@ -210,7 +210,7 @@ class _Run:
                 held = self._collect(right, outer, self._product_of(left, right))
                 return equi_join(self._rows(left, outer), held, on, self._field)
             case ops.Filter(input_, where):
-                return (self._filter(rows, where) for rows in self._rows(input_, outer))
+                return self._filter(self._rows(input_, outer), RowFilter(where))
             case ops.AntiJoin(input_, inner, on):
                 return (
                     anti_join(rows, on, lambda tuples: self._rows(inner, tuples))
@@ -287,8 +287,8 @@ class _Run:
 
         return rows.take(places(keys, limit=op.limit, ties=ties))
 
-    def _filter(self, rows: Rows, where: tuple[ir.Predicate, ...]) -> Rows:
-        return rows.keep(filter_mask(where, rows.count, lambda field: self._field(rows, field)))
+    def _filter(self, batches: Iterator[Rows], where: RowFilter) -> Iterator[Rows]:
+        return (rows.keep(where.mask(rows.count, partial(self._field, rows))) for rows in batches)
 
     def _fetch(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
         for read in reads:

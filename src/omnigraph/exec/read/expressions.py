@@ -143,11 +143,11 @@ def _calendar(function: Function, days: Numbers64) -> Numbers64:
     months = dates.astype("datetime64[M]")
     match function:
         case Function.YEAR:
-            return np.asarray(dates.astype("datetime64[Y]").astype(np.int64) + 1970, np.int64)
+            return dates.astype("datetime64[Y]").astype(np.int64) + 1970
         case Function.MONTH:
             return months.astype(np.int64) % 12 + 1
         case _:
-            return (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
+            return np.asarray((dates - months.astype("datetime64[D]")).astype(np.int64) + 1, np.int64)
 
 
 def _date(times: pa.Array) -> pa.Array:

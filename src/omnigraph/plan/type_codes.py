@@ -12,7 +12,7 @@ from omnigraph.lang.tree import Syntax
 
 
 class Code(StrEnum):
-    """The subject of a type error. Append only: the numbers are part of the language."""
+    """The subject of a type error. Append only: the numbers are part of the language. T16 is retired."""
 
     NODE_TYPE = "T1"
     MATCH_PROPERTY = "T2"
@@ -29,7 +29,6 @@ class Code(StrEnum):
     TWICE = "T13"
     PARAMETER = "T14"
     HOPS_OR_NEAREST = "T15"
-    EDGE_UPDATE = "T16"
     NEAREST_LIMIT = "T17"
     NEAREST_ALIAS = "T18"
     SEARCH = "T19"

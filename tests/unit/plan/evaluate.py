@@ -66,8 +66,8 @@ class _Evaluator:
             case ir.LogicalOptional(input_, inner, binds):
                 missing = dict.fromkeys(binds)
                 return [{**row, **found} for row in self.rows(input_, outer) for found in self.inside(inner, row) or [missing]]
-            case ir.LogicalPaths(input_, link, columns):
-                return [{**row, **self.path(link, row, columns)} for row in self.rows(input_, outer)]
+            case ir.LogicalPaths(input_, link):
+                return [{**row, **self.path(link, row)} for row in self.rows(input_, outer)]
             case ir.LogicalRank():
                 return self.ranked(plan, self.rows(plan.input, outer))
             case ir.LogicalFetch(input_):
@@ -86,7 +86,7 @@ class _Evaluator:
     def inside(self, inner: ir.Inner, row: Row) -> list[Row]:
         return self.rows(inner.plan, {binding: row[binding] for binding in inner.on})
 
-    def path(self, link: ir.Link, row: Row, columns: tuple[str, ...]) -> Row:
+    def path(self, link: ir.Link, row: Row) -> Row:
         """The smallest of the shortest walks within the bounds that the search allows, found by trying all."""
         assert link.path is not None
         start, end = row[link.left], row[link.right]
@@ -100,8 +100,8 @@ class _Evaluator:
             ]
             found = sorted(walk for walk in walks if walk[0][-1] == end)
             if hop >= link.low and found:
-                values: Row = {"nodes": found[0][0], "edges": found[0][1], "length": hop}
-                return {(link.path, column): values[column] for column in columns}
+                values = {"nodes": tuple(found[0][0]), "edges": tuple(found[0][1]), "length": hop}
+                return {(link.path, column): value for column, value in values.items()}
         raise AssertionError("the ends of a row are linked")
 
     def steps(self, link: ir.Link, node: str) -> Iterator[tuple[str, str]]:
@@ -127,6 +127,8 @@ class _Evaluator:
             rows = [{**row, scan.binding: id_} for row in rows for id_ in self.scanned(scan)]
         for link in plan.links:
             rows = [found for row in rows for found in self.linked(link, row)]
+            if link.path is not None:
+                rows = [{**row, **self.path(link, row)} for row in rows]
         return rows
 
     def linked(self, link: ir.Link, row: Row) -> Iterator[Row]:

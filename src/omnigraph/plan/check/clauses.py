@@ -67,6 +67,8 @@ class BlockChecker:
         """The slots of the blocks around this one."""
         self._parts: list[Pattern | OptionalBlock] = []
         self._mentioned: set[int] = set()
+        """The slots that the clauses of this block mention themselves."""
+        self._mentioned_inside: set[int] = set()
         self._begin_pattern()
 
     def _begin_pattern(self) -> None:
@@ -86,7 +88,7 @@ class BlockChecker:
         for clause in clauses:
             self._clause(clause)
         self._end_pattern()
-        return Block(tuple(self._parts), tuple(sorted(self._mentioned & self._visible)))
+        return Block(tuple(self._parts), tuple(sorted((self._mentioned | self._mentioned_inside) & self._visible)))
 
     @property
     def linked(self) -> bool:
@@ -132,7 +134,7 @@ class BlockChecker:
                 hint = "link it by a traversal or a comparison"
                 raise refused(Code.GROUPING, f"{what} must mention a variable bound outside it", at, hint=hint)
             typed_blocks.append(block)
-            self._mentioned.update(block.outer)
+            self._mentioned_inside.update(block.outer)
         self._tests.append(BlockTest(tuple(typed_blocks), wanted))
 
     def _optional(self, clause: Optional) -> None:
@@ -141,7 +143,7 @@ class BlockChecker:
         first = len(self.scope.variables)
         # The variables stay visible, so the block shares this scope; they may be null only after it.
         block = BlockChecker(self.scope, visible=self.scope.slots()).block(clause.clauses)
-        self._mentioned.update(block.outer)
+        self._mentioned_inside.update(block.outer)
         self._parts.append(OptionalBlock(block, self.scope.make_optional(first)))
 
     # bindings

@@ -341,10 +341,19 @@ def _aggregate(tree: Aggregate, scope: Scope) -> AggregateCall:
         return AggregateCall(function, None, I64)
     argument = typed(tree.argument, scope)
     if has_aggregate(argument) or isinstance(argument, TextSearch):
-        what = "a text search" if isinstance(argument, TextSearch) else "another aggregate"
-        raise refused(Code.AGGREGATE_ARGUMENT, f"{function} cannot take {what}", tree.argument)
+        raise refused(Code.AGGREGATE_ARGUMENT, f"{function} cannot take {_call_name(argument)}", tree.argument)
     require_readable(argument, tree.argument)
     return AggregateCall(function, argument, _aggregate_type(function, argument, tree.argument), tree.distinct)
+
+
+def _call_name(call: Expr) -> str:
+    match call:
+        case AggregateCall(function=function):
+            return f"the aggregate {function}"
+        case TextSearch(mode=mode):
+            return f"the text search {mode}"
+        case _:
+            return "an expression with an aggregate"
 
 
 def _aggregate_type(function: AggregateFunction, argument: Expr, at: Syntax) -> ValueType:

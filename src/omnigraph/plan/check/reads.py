@@ -101,7 +101,7 @@ def _order_key(ordering: Ordering, position: int, outputs: tuple[Output, ...], s
             return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
         # Best first, even after `asc`: a ranking has one direction.
         return OrderKey(expr, descending=not isinstance(expr, NearestScore))
-    if is_entity(expr) or _searches(expr) or scalar_of(type_of(expr)) is None:
+    if is_entity(expr) or _searches(expr) or scalar_of(type_of(expr)) is None or not (slots_of(expr) or has_aggregate(expr)):
         return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
     if by_output or has_aggregate(expr):
         return OrderKey(_projected(ordering, expr, outputs), ordering.descending, ordering.nulls)

@@ -96,7 +96,7 @@ def test_columns_of_two_numeric_types_are_compared_by_value(table: Table, left: 
 
 @pytest.mark.parametrize("part", ["", "a", "%", "_", "it's", "ë", "A"])
 def test_substrings_and_prefixes_are_plain_text(table: Table, part: str) -> None:
-    """X-10: case counts, `%` and `_` are letters, null never matches; and either side may be the column."""
+    """X-10: `contains` and `starts_with` compare plain text: case counts, `%` and `_` are letters, null never matches."""
     texts = VALUES["text"]
     constant = Constant(STRING, part)
     check(table, ir.Substring(field("text"), constant), [text is not None and part in text for text in texts])

@@ -69,16 +69,31 @@ def is_newest(root: Root, home: str, version: int) -> bool:
     is missing and the hint is not ahead. The hint covers later versions whose predecessors were removed. If the newest version is
     removed, the hint stays ahead, and Lance is asked.
     """
-    if not root.is_local:
+    if not root.is_local or _has_version(root, home, version + 1):
         return False
-    folder = os.path.join(root.uri, home)
+    hinted = _hinted(root, home)
+    return hinted is not None and hinted <= version
+
+
+def find_newest(root: Root, home: str) -> int | None:
+    """The newest version of a table on a disk, found without a listing. None means unknown, as for `is_newest`."""
+    if not root.is_local or (version := _hinted(root, home)) is None or not _has_version(root, home, version):
+        return None
+    while _has_version(root, home, version + 1):  # its commit has not written the hint yet
+        version += 1
+    return version if is_newest(root, home, version) else None
+
+
+def _has_version(root: Root, home: str, version: int) -> bool:
+    return os.path.lexists(os.path.join(root.uri, home, version_file(version)))
+
+
+def _hinted(root: Root, home: str) -> int | None:
     try:
-        if os.path.lexists(os.path.join(folder, version_file(version + 1))):
-            return False
-        with open(os.path.join(folder, _HINT), "rb", buffering=0) as file:
-            return msgspec.json.decode(file.readall(), type=_Hint).version <= version
+        with open(os.path.join(root.uri, home, _HINT), "rb", buffering=0) as file:
+            return msgspec.json.decode(file.readall(), type=_Hint).version
     except (OSError, msgspec.DecodeError):
-        return False
+        return None
 
 
 def settle(root: Root, files: Iterable[NewFile]) -> None:
@@ -86,9 +101,12 @@ def settle(root: Root, files: Iterable[NewFile]) -> None:
     _each(root, list(files), outcome=Outcome.DID_NOT_HAPPEN)
 
 
-def settle_visible(root: Root, paths: Iterable[str]) -> None:
-    """Checks and flushes files that Lance has made visible: a version, a native branch. If a flush fails, the outcome is unknown."""
-    _each(root, [NewFile(path) for path in paths], outcome=Outcome.UNKNOWN)
+def settle_visible(root: Root, paths: Iterable[str], *, beside: Iterable[NewFile] = ()) -> None:
+    """Checks and flushes files that Lance has made visible: a version, a native branch. If a flush fails, the outcome is unknown.
+
+    `beside` are files for a later commit. They are flushed at the same time, because a file system combines concurrent flushes.
+    """
+    _each(root, [*(NewFile(path) for path in paths), *beside], outcome=Outcome.UNKNOWN)
 
 
 def sync_folder(root: Root, folder: str) -> None:

@@ -30,6 +30,7 @@ from omnigraph.store.durable import NewFile, settle, settle_visible, version_fil
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import fold, foldable, light
 from omnigraph.store.intact import Access, by_index
+from omnigraph.store.keys import addresses_of, remember
 from omnigraph.store.membership import LIMIT_BYTES, KeySet, is_in, matching
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -222,7 +223,11 @@ def commit(staged: Staged) -> Table:
 
 def keep(root: Root, refs: Sequence[TableRef]) -> None:
     """Checks and flushes the version files of commits, before anything depends on them."""
-    settle_visible(root, [f"{ref.home}/{version_file(ref.version)}" for ref in refs])
+    settle_visible(root, version_files(refs))
+
+
+def version_files(refs: Iterable[TableRef]) -> list[str]:
+    return [f"{ref.home}/{version_file(ref.version)}" for ref in refs]
 
 
 def settle_version(table: Table, *, before: Table) -> None:
@@ -331,7 +336,7 @@ def _taking_along(table: Table, change: Any) -> Any:
 
 def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | None]:
     """The ids of the small fragments to fold, and their rows. None if there are too few, or if their blobs are too large."""
-    group = fold(foldable(table.dataset, touched=touched), incoming=1)
+    group = fold(foldable(table, touched=touched), incoming=1)
     if not group:
         return [], None
     try:
@@ -366,6 +371,7 @@ def _write(table: Table, rows: pa.Table) -> list[Any]:
         written = write_fragments(rows, table.dataset, mode="append")
     except raised_by_lance() as error:
         raise table.failed(error, doing="write to") from error
+    remember(table, written, rows)
     return list(written)
 
 
@@ -414,7 +420,8 @@ def _addresses_of(table: Table, keys: Keys, *, limit_bytes: int = LIMIT_BYTES) -
         return np.empty(0, np.uint64)
     values = (_keys(table, batch.column(KEY)) for batch in keys.read([KEY]))
     if keys.rows <= IN_LIST:
-        return table.addresses(one_of(KEY, whole(joined(values, table.schema.field(KEY).type))))
+        few = whole(joined(values, table.schema.field(KEY).type))
+        return found if (found := addresses_of(table, few)) is not None else table.addresses(one_of(KEY, few))
     known = KeySet.of(values, limit_bytes=limit_bytes)
     rows = matching(known, table.scan([KEY], addresses=True, batch_rows=BATCH_ROWS), on=KEY)
     return np.concatenate([np.empty(0, np.uint64), *(batch.column(ADDRESS).to_numpy() for batch in rows)])

@@ -132,7 +132,7 @@ def test_large_fragments_are_left_alone(tmp_path: Path) -> None:
     table = start(tmp_path)
     for at in range(FOLD + 1):
         table = put(table, rows(*(f"{at}-{n}" for n in range(SMALL_ROWS))))
-    assert foldable(table.dataset, touched=set()) == []
+    assert foldable(table, touched=set()) == []
 
 
 def test_a_fragment_the_write_itself_touches_is_not_taken_along(tmp_path: Path) -> None:
@@ -140,5 +140,5 @@ def test_a_fragment_the_write_itself_touches_is_not_taken_along(tmp_path: Path) 
     for n in range(FOLD):
         table = put(table, rows(f"k{n}"))
     every = {fragment.fragment_id for fragment in table.dataset.get_fragments()}
-    assert foldable(table.dataset, touched=every) == []
-    assert len(fold(foldable(table.dataset, touched=set()), incoming=1)) in (0, FOLD)
+    assert foldable(table, touched=every) == []
+    assert len(fold(foldable(table, touched=set()), incoming=1)) in (0, FOLD)

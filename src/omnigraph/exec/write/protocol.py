@@ -36,7 +36,7 @@ from omnigraph.manifest.birth import NewTable
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
-from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
+from omnigraph.manifest.publish import LOCK_SECONDS, Drafted, draft, hold, publish, published_before
 from omnigraph.manifest.read import Manifest, Snapshot
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
 from omnigraph.store import alter, index, stage
@@ -44,6 +44,7 @@ from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.refs import create_ref, fresh_ref
+from omnigraph.store.root import Root
 from omnigraph.store.stage import Staged
 from omnigraph.store.tables import Table, Tables, create_table
 
@@ -289,18 +290,26 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
     grant.check()
     reach(Fault.WRITE_BEFORE_ARM)
     _arm(manifest, intent)  # 6
+    drafted: Drafted | None = None
     try:
         reach(Fault.WRITE_ARMED)
-        rows = [*_create_tables(manifest, intent, ready), *_commit_tables(tables, intent, ready)]  # 7
-        stage.keep(manifest.root, [row.ref for row in rows])
+        rows = list(_create_tables(manifest, intent, ready))  # 7
+        for row, staged in _stages(tables, intent, ready):
+            rows.append(row)
+            if row.id == intent.tables[-1].before.id:  # now all rows are known: write them beside the last commit
+                drafted = draft(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch)
+            tables.keep(stage.advance(staged))
+        _keep(manifest.root, rows, drafted)
         reach(Fault.WRITE_COMMITTED)
         grant.check()
-        commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
+        published = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch, drafted=drafted)  # 9
     except Exception as error:  # noqa: BLE001  # whatever failed, the armed intent must be resolved before the lock is released
+        _discard(drafted)
         return Written(_after_failure(engine, intent, error, grant), intent.counts)
     reach(Fault.WRITE_PUBLISHED)
+    _discard(drafted)
     _disarm(manifest, intent)  # 10
-    return Written(commit, intent.counts)
+    return Written(published.commit, intent.counts)
 
 
 def _settled(ready: _Staged) -> _Staged:
@@ -368,6 +377,21 @@ def _arm(manifest: Manifest, intent: Intent) -> None:
         raise
 
 
+def _keep(root: Root, rows: list[TableRow], drafted: Drafted | None) -> None:
+    """Check and flush the version files of the tables and, in the same step, the rows of the publication."""
+    refs = [row.ref for row in rows]
+    if drafted is None:
+        stage.keep(root, refs)
+    else:
+        drafted.rows.settle_with(stage.version_files(refs))
+
+
+def _discard(drafted: Drafted | None) -> None:
+    """Remove the rows of a publication that was not published, or not from this draft."""
+    if drafted is not None:
+        drafted.discard()
+
+
 def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
     for birth, new in zip(intent.births, ready.prepared.creates, strict=True):
         reach(Fault.WRITE_BEFORE_CREATE)
@@ -376,14 +400,13 @@ def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterat
         yield birth.row
 
 
-def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
+def _stages(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[tuple[TableRow, Staged]]:
+    """The row of each table after its commit, and the change. The caller commits it before it asks for the next."""
     for at, (table, entry) in enumerate(zip(intent.tables, ready.tables, strict=True)):
         if at:
             reach(Fault.WRITE_BETWEEN_TABLES)
         staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
-        moved = tables.keep(stage.advance(staged))
-        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted)
-        log.debug("%s committed at version %d", table.before.alias, moved.ref.version)
+        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted), staged
 
 
 def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:

@@ -2,7 +2,7 @@
 
      1 heal       resolve the intents that dead writers left on this branch
      2 capture    authority = branch incarnation, head commit, schema hash; and one snapshot
-     3 prepare    the caller's work; data files are written, nothing is committed
+     3 prepare    the caller's work; data files are written, nothing is committed. If the branch is busy: only reads ahead
      4 lock       root shared, branch exclusive
      5 recheck    if the authority changed or an intent appeared: heal and prepare again, holding the lock
      6 arm        check and flush every new file; then write and flush the sidecar
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, assert_never
 from uuid import uuid4
 
@@ -156,6 +157,9 @@ class Written(msgspec.Struct, frozen=True):
 Prepare = Callable[[Snapshot], Prepared]
 """Prepares a write on a snapshot. It may run twice, so its only side effect must be unreferenced files."""
 
+ReadAhead = Callable[[Snapshot], None]
+"""Reads what a preparation on a later snapshot will need and what does not change until then. It writes nothing."""
+
 
 class _Staged(msgspec.Struct, frozen=True):
     """The result of step 3: the change of each table, and what of it was staged before the lock."""
@@ -174,8 +178,8 @@ class _TableStage(msgspec.Struct, frozen=True):
     native: str | None
 
 
-def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
-    """Run one write from its preparation to its commit."""
+def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: ReadAhead | None = None) -> Written:
+    """Run one write from its preparation to its commit. If another writer holds the branch, `read_ahead` runs before the wait."""
     branch, manifest, tables = request.branch, engine.manifest, engine.tables
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
     if (first := repeated(manifest, request)) is not None:  # first: the other checks would see the changes of the first call
@@ -184,6 +188,9 @@ def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch will have moved when we get the lock: prepare then
         early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
+    elif read_ahead is not None:
+        with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
+            read_ahead(manifest.snapshot(branch))
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, grant=grant)  # 5
         if (first := repeated(manifest, request)) is not None:

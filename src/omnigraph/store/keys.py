@@ -21,9 +21,9 @@ from lance.file import LanceFileReader
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.failure import raised_by_lance
+from omnigraph.store.file_memory import KeyBlock, files_of
 from omnigraph.store.fragments import Fragment, fragments
 from omnigraph.store.intact import damaged_indexes
-from omnigraph.store.key_memory import KeyBlock
 from omnigraph.store.tables import KEY, Table
 
 FEW: Final = 64
@@ -62,8 +62,7 @@ def addresses_of(table: Table, keys: pa.Array) -> Any | None:
 def remember(table: Table, written: Sequence[Any], rows: pa.Table) -> None:
     """Keeps the keys of rows that were just written to one new fragment, so that they need not be read."""
     if len(written) == 1 and len(rows) <= UNCOVERED_ROWS and written[0].physical_rows == len(rows):
-        name = tuple(str(file.path) for file in written[0].files)
-        table.root.key_memory.blocks.put(name, _block(rows.column(KEY)))
+        table.root.memory.keys.put(files_of(written[0]), _block(rows.column(KEY)))
 
 
 def _any_damaged(table: Table, indexes: Iterable[IndexFiles]) -> bool:
@@ -99,7 +98,7 @@ def _is_deleted(table: Table, address: int) -> bool:
 def _in_fragments(table: Table, parts: Sequence[Fragment], wanted: pa.Array) -> Iterator[int]:
     if not parts:
         return
-    held = table.root.key_memory.blocks
+    held = table.root.memory.keys
     known = {part.id: held.get(part.files) for part in parts}
     known |= _read(table, [part for part in parts if known[part.id] is None])
     blocks = [block for part in parts if (block := known[part.id]) is not None]
@@ -128,7 +127,7 @@ def _read(table: Table, parts: Sequence[Fragment]) -> dict[int, KeyBlock]:
     found: dict[int, KeyBlock] = {}
     start = 0
     for part in parts:
-        found[part.id] = table.root.key_memory.blocks.put(part.files, _block(scanned.column(KEY).slice(start, part.rows)))
+        found[part.id] = table.root.memory.keys.put(part.files, _block(scanned.column(KEY).slice(start, part.rows)))
         start += part.rows
     return found
 
@@ -152,7 +151,7 @@ def _in_index(table: Table, index: IndexFiles, keys: pa.Array) -> Iterator[int]:
 
 
 def _first_keys(table: Table, index: IndexFiles) -> list[str]:
-    held = table.root.key_memory.first_keys
+    held = table.root.memory.first_keys
     if (known := held.get(index.uuid)) is not None:
         return known
     lookup = _open(table, index, "page_lookup.lance").read_all().to_table().sort_by("page_idx")
@@ -165,7 +164,7 @@ def _first_keys(table: Table, index: IndexFiles) -> list[str]:
 
 
 def _page(table: Table, index: IndexFiles, page: int) -> KeyBlock:
-    held = table.root.key_memory.blocks
+    held = table.root.memory.keys
     if (known := held.get((index.uuid, page))) is not None:
         return known
     reader = _open(table, index, "page_data.lance")

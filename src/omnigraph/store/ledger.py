@@ -23,7 +23,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
-from omnigraph.store.fold import fold
+from omnigraph.store.fold import SMALL_ROWS, fold
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, open_dataset, open_newest, uuid_in_doubt
@@ -126,6 +126,12 @@ class Ledger:
         except raised_by_lance() as error:
             raise self.as_table().failed(error, doing="read") from error
 
+    def _rows_of(self, fragments: Sequence[Any]) -> pa.Table:
+        """All rows of a few small fragments. Those that this process wrote are still in memory."""
+        known = [self._root.memory.rows(fragment.metadata, fields=()) for fragment in fragments]
+        held = [rows for rows in known if rows is not None]
+        return pa.concat_tables(held) if len(held) == len(known) else self._read(fragments)
+
     # -- the one way to change it
 
     def swap(self, state: pa.Table, facts: pa.Table, *, uuid: str) -> Ledger:
@@ -142,11 +148,17 @@ class Ledger:
         fragments = self._dataset.get_fragments()
         folding = fold(fragments[:-1], incoming=len(facts))
         if folding:
-            facts = pa.concat_tables([self._read(folding), facts])
+            facts = pa.concat_tables([self._rows_of(folding), facts])
         reach(Fault.PUBLISH_BEFORE_WRITE)
         # The state is last: fragment ids follow this order, and the newest fragment is the state.
-        parts = [self._root.pool.submit(write_fragments, rows, self._dataset) for rows in (facts, state) if len(rows)]
+        parts = [self._root.pool.submit(self._write, rows) for rows in (facts, state) if len(rows)]
         return Draft(self, parts, removed=[fragment.fragment_id for fragment in (*folding, fragments[-1])])
+
+    def _write(self, rows: pa.Table) -> list[Any]:
+        written = list(write_fragments(rows, self._dataset))
+        if len(written) == 1 and len(rows) < SMALL_ROWS:  # a later swap may fold it
+            self._root.memory.keep_rows(written[0], rows, fields=())
+        return written
 
     def _swap(self, written: Sequence[Any], *, removed: list[int], uuid: str) -> Ledger:
         change = LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=[], new_fragments=list(written))

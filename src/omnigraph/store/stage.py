@@ -28,7 +28,7 @@ from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
-from omnigraph.store.fold import fold, foldable, light
+from omnigraph.store.fold import SMALL_ROWS, fold, foldable, light
 from omnigraph.store.intact import Access, by_index
 from omnigraph.store.keys import addresses_of, remember
 from omnigraph.store.membership import LIMIT_BYTES, KeySet, is_in, matching
@@ -342,10 +342,19 @@ def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | No
     try:
         if not light(table.dataset, group, blob_names(table.schema)):
             return [], None
-        rows = stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
+        rows = _rows_of(table, group)
     except raised_by_lance() as error:
         raise table.failed(error, doing="fold small fragments of") from error
     return [fragment.fragment_id for fragment in group], rows
+
+
+def _rows_of(table: Table, group: Sequence[Any]) -> pa.Table:
+    """The rows of a few small fragments. Those that this process wrote are still in memory."""
+    known = [table.root.memory.rows(fragment.metadata, fields=_every_field(table)) for fragment in group]
+    held = [rows for rows in known if rows is not None]
+    if len(held) == len(known):
+        return pa.concat_tables(held)
+    return stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
 
 
 def _as_update(table: Table, operation: Any) -> Any:
@@ -372,6 +381,8 @@ def _write(table: Table, rows: pa.Table) -> list[Any]:
     except raised_by_lance() as error:
         raise table.failed(error, doing="write to") from error
     remember(table, written, rows)
+    if len(written) == 1 and len(rows) < SMALL_ROWS and not blob_names(rows.schema):  # a later write may fold it
+        table.root.memory.keep_rows(written[0], rows, fields=_every_field(table))
     return list(written)
 
 
@@ -461,7 +472,7 @@ def _refuse_bad_keys(rows: pa.Table) -> None:
     keys = rows.column(KEY)
     if keys.null_count:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{keys.null_count} rows have no {KEY!r}")
-    if len(rows) != (distinct := pc.count_distinct(keys).as_py()):
+    if len(rows) > 1 and len(rows) != (distinct := pc.count_distinct(keys).as_py()):
         counted = pc.value_counts(keys)
         twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
         raise InvalidInput(

@@ -718,7 +718,7 @@ def test_a_mutation_that_waits_for_the_branch_reads_the_index_meanwhile(tmp_path
     graph.ensure_indices()
     waiting = og.open(tmp_path / "g")
     put = "query put($name: String, $n: I64) { insert Person { name: $name, n: $n } }"
-    blocks = waiting.engine.root.key_memory.blocks
+    blocks = waiting.engine.root.memory.keys
     with hold(graph.engine.manifest):
         other = threading.Thread(target=lambda: waiting.mutate(put, params={"name": "p7", "n": 1}))
         other.start()

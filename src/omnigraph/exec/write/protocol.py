@@ -158,7 +158,7 @@ Prepare = Callable[[Snapshot], Prepared]
 """Prepares a write on a snapshot. It may run twice, so its only side effect must be unreferenced files."""
 
 ReadAhead = Callable[[Snapshot], None]
-"""Reads what a preparation on a later snapshot will need and what does not change until then. It writes nothing."""
+"""Reads what the preparation will need and what does not change until then, given an older snapshot. It writes nothing."""
 
 
 class _Staged(msgspec.Struct, frozen=True):
@@ -188,9 +188,9 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch will have moved when we get the lock: prepare then
         early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
-    elif read_ahead is not None:
+    elif read_ahead is not None and (known := manifest.last_read(branch)) is not None:
         with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
-            read_ahead(manifest.snapshot(branch))
+            read_ahead(known)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, grant=grant)  # 5
         if (first := repeated(manifest, request)) is not None:

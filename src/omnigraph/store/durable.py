@@ -9,7 +9,7 @@ HEAD request returns the size.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from functools import partial
 from itertools import takewhile
@@ -96,9 +96,12 @@ def _hinted(root: Root, home: str) -> int | None:
         return None
 
 
-def settle(root: Root, files: Iterable[NewFile]) -> None:
-    """Checks and flushes files before the commit that names them. If this fails, the commit did not happen."""
-    _each(root, list(files), outcome=Outcome.DID_NOT_HAPPEN)
+def settle(root: Root, files: Iterable[NewFile], *, beside: Callable[[], None] | None = None) -> None:
+    """Checks and flushes files before the commit that names them. If this fails, the commit did not happen.
+
+    `beside` is another flush. It runs at the same time, because a file system combines concurrent flushes.
+    """
+    _each(root, list(files), outcome=Outcome.DID_NOT_HAPPEN, beside=[beside] if beside is not None else [])
 
 
 def settle_visible(root: Root, paths: Iterable[str], *, beside: Iterable[NewFile] = ()) -> None:
@@ -131,14 +134,14 @@ def is_torn(root: Root, path: str) -> bool:
 # -- checking
 
 
-def _each(root: Root, files: list[NewFile], *, outcome: Outcome) -> None:
+def _each(root: Root, files: list[NewFile], *, outcome: Outcome, beside: Sequence[Callable[[], None]] = ()) -> None:
     if not root.is_local:
         _all(root, [partial(_check_stored, root, file) for file in files])
         return
     every = [*files, *(NewFile(blob) for file in files for blob in _blobs(root, file.path))]
     folders = _folders(root, every) if root.sync else set()
     checks = [partial(_check_and_flush, root, file, outcome) for file in every]
-    _all(root, [*checks, *(partial(_flush_folder, root, folder, outcome) for folder in folders)])
+    _all(root, [*beside, *checks, *(partial(_flush_folder, root, folder, outcome) for folder in folders)])
     root.flushed.update(folders)
 
 

@@ -9,7 +9,7 @@ onto the first, and a staged upsert no longer has the filter that protects new k
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -207,11 +207,14 @@ def put_back(table: Table, version: int, *, uuid: str) -> Staged:
     return _staged(table, LanceOperation.Restore(version), Counts(), uuid)
 
 
-def settled(staged: Sequence[Staged]) -> list[Staged]:
-    """The same changes, with all their files checked and flushed, so that a commit may make them visible."""
-    if staged:
-        settle(staged[0].table.root, [file for each in staged for file in each.files])
-    return [msgspec.structs.replace(each, files=()) for each in staged]
+def settle_files(root: Root, staged: Iterable[Staged], *, beside: Callable[[], None] | None = None) -> None:
+    """Checks and flushes the files of these changes, and runs another flush at the same time."""
+    settle(root, [file for each in staged for file in each.files], beside=beside)
+
+
+def settled(staged: Staged) -> Staged:
+    """The change after `settle_files`: a commit may make it visible."""
+    return msgspec.structs.replace(staged, files=())
 
 
 def commit(staged: Staged) -> Table:

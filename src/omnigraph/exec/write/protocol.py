@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, assert_never
 from uuid import uuid4
 
@@ -44,6 +45,7 @@ from omnigraph.store import alter, index, stage
 from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
+from omnigraph.store.objects import First
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.root import Root
 from omnigraph.store.stage import Staged
@@ -293,10 +295,8 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
 def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Written:
     manifest, tables = engine.manifest, engine.tables
     intent = _intent(request, ready)
+    _arm(manifest, intent, first=partial(_settle, manifest.root, ready, grant))  # 6
     ready = _settled(ready)
-    grant.check()
-    reach(Fault.WRITE_BEFORE_ARM)
-    _arm(manifest, intent)  # 6
     drafted: Drafted | None = None
     try:
         reach(Fault.WRITE_ARMED)
@@ -319,10 +319,17 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
     return Written(published.commit, intent.counts)
 
 
+def _settle(root: Root, ready: _Staged, grant: Grant, flush_intent: Callable[[], None]) -> None:
+    """Check and flush every file that was written so far, and the bytes of the intent, which is not visible yet."""
+    stage.settle_files(root, [entry.staged for entry in ready.tables if entry.staged is not None], beside=flush_intent)
+    grant.check()
+    reach(Fault.WRITE_BEFORE_ARM)
+
+
 def _settled(ready: _Staged) -> _Staged:
-    """Check and flush every file that was written before the lock. No file is referenced before that."""
-    done = iter(stage.settled([entry.staged for entry in ready.tables if entry.staged is not None]))
-    entries = (msgspec.structs.replace(entry, staged=next(done)) if entry.staged is not None else entry for entry in ready.tables)
+    entries = (
+        msgspec.structs.replace(entry, staged=stage.settled(entry.staged)) if entry.staged is not None else entry for entry in ready.tables
+    )
     return msgspec.structs.replace(ready, tables=tuple(entries))
 
 
@@ -375,10 +382,12 @@ def _restated(ready: _Staged) -> Iterator[TableRow]:
             yield msgspec.structs.replace(row, alias=prepared.renames[row.id])
 
 
-def _arm(manifest: Manifest, intent: Intent) -> None:
-    """Write the intent. If it is not certain that it was written, remove it: nothing that it announces has happened yet (F-01)."""
+def _arm(manifest: Manifest, intent: Intent, *, first: First) -> None:
+    """Write the intent, which becomes visible after `first`. If it is not certain that it was written, remove it: nothing that it
+    announces has happened yet (F-01).
+    """
     try:
-        intents.arm(manifest.root.objects, intent)
+        intents.arm(manifest.root.objects, intent, first=first)
     except OmniGraphError:
         _disarm(manifest, intent)
         raise

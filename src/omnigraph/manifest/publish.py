@@ -45,7 +45,7 @@ from omnigraph.manifest.model import (
     state_rows,
     token_id,
 )
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch
 from omnigraph.store.ledger import Draft, Ledger, SwapLost
 
@@ -90,7 +90,7 @@ class PublishResult(msgspec.Struct, frozen=True):
     """A published commit. `repeated`: this token or this commit was published before, and this call changed nothing."""
 
     commit: Commit
-    snapshot: Snapshot
+    snapshot: BranchSnapshot
     repeated: bool = False
 
 
@@ -127,14 +127,14 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
                 raise
             continue
         if (first := _published_before(publication, found, ledger, state)) is not None:
-            return PublishResult(first, Snapshot(found, ledger.version, state), repeated=True)
+            return PublishResult(first, BranchSnapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         if drafted is None or drafted.rows.base is not ledger:
             drafted = _draft(publication, commit_id, found, ledger, state)
         try:
             moved = drafted.rows.swap(uuid=str(uuid4()))
             manifest.remember(found, moved, drafted.state)
-            return PublishResult(drafted.commit, Snapshot(found, moved.version, drafted.state))
+            return PublishResult(drafted.commit, BranchSnapshot(found, moved.version, drafted.state))
         except SwapLost:
             log.debug("publish to %s lost the race for version %d (attempt %d)", branch, ledger.version + 1, attempt + 1)
     raise ConflictError(

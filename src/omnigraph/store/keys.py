@@ -174,4 +174,4 @@ def _page(table: Table, index: IndexFiles, page: int) -> KeyBlock:
 
 
 def _open(table: Table, index: IndexFiles, name: str) -> Any:
-    return LanceFileReader(table.root.of(f"{index.folder}/{name}"), table.root.storage_options or None)
+    return LanceFileReader(table.root.of(f"{index.directory}/{name}"), table.root.storage_options or None)

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store import index, stage
-from omnigraph.store.index import IndexKind, IndexSpec
+from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.keys import FEW, UNCOVERED_ROWS, addresses_of
 from omnigraph.store.refs import create_ref
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import Table, Tables, create_table, one_of
 
 COLUMNS = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
-BTREE = [IndexSpec("id", IndexKind.BTREE, "id_btree")]
+BTREE = [IndexSpec("id", LanceIndexKind.BTREE, "id_btree")]
 
 
 def start(tmp_path: Path) -> Table:

@@ -9,13 +9,14 @@ import ctypes
 import json
 import os
 import signal
-import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import omnigraph as og
@@ -63,6 +64,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             create_branch(manifest, name, from_=BranchName(parent or MAIN))
         case "delete":
             delete_branch(manifest, BranchName(what))
+        case "forget":
+            og.open(manifest.root.uri, storage_options=manifest.root.storage_options).branches.delete(what)
         case "matrix":
             run(manifest, WRITERS[int(what)])
         case "mutate":
@@ -85,6 +88,9 @@ NURSERY = get_context("forkserver")
 NURSERY.set_forkserver_preload(["tests.crasher", "tests.crash.powercut"])
 
 
+PATIENCE_SECONDS = 120
+
+
 class Died(NamedTuple):
     """How a process ended, and what it had said."""
 
@@ -94,22 +100,56 @@ class Died(NamedTuple):
 
 def crash(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Died:
     """Do it in a process that is killed when it reaches `point` for the `nth` time."""
-    with NamedTemporaryFile() as file:
-        environment = {**os.environ, ENVIRONMENT: f"{point.value}=kill:{nth}"}
-        process = NURSERY.Process(target=_alone, args=(environment, file.name, doing, uri, json.dumps(dict(options or {}))))
+    with _begun(doing, uri, f"{point.value}=kill:{nth}", options) as (process, out, err):
+        process.join(PATIENCE_SECONDS)
+        return Died(process.exitcode, out.read_text() + err.read_text())
+
+
+def elsewhere(doing: str, uri: str) -> None:
+    """Do it in another process, undisturbed."""
+    with _begun(doing, uri, "", None) as (process, _, err):
+        process.join(PATIENCE_SECONDS)
+        assert process.exitcode == 0, err.read_text()
+
+
+@contextmanager
+def _begun(doing: str, uri: str, fault: str, options: Mapping[str, str] | None) -> Iterator[tuple[BaseProcess, Path, Path]]:
+    """A process that does it, and the files of its output and its errors. It ends with the block, if not before."""
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        out.touch()
+        err.touch()
+        environment = {**os.environ, ENVIRONMENT: fault}
+        process = NURSERY.Process(target=_alone, args=(environment, (out, err), doing, uri, json.dumps(dict(options or {}))))
         process.start()
-        process.join(120)
-        return Died(process.exitcode, Path(file.name).read_text())
+        try:
+            yield process, out, err
+        finally:
+            process.kill()
+            process.join()
 
 
-def _alone(environment: dict[str, str], said: str, *arguments: str) -> None:
+def _alone(environment: dict[str, str], streams: tuple[Path, Path], *arguments: str) -> None:
     os.environ.clear()
     os.environ.update(environment)
     faults._armed = faults._from_environment()  # read when the module was imported, long ago
-    with open(said, "ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    main(*arguments)
+    for number, stream in enumerate(streams, start=1):
+        with stream.open("ab", buffering=0) as file:
+            os.dup2(file.fileno(), number)
+    try:
+        main(*arguments)
+    except KeyboardInterrupt:  # die of it, as an interpreter does that was not forked
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def is_stopped(pid: int) -> bool:
+    """Do all its threads stand still? One that waits for the disk comes to a halt after that."""
+    try:
+        states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return bool(states) and all(state == "T" for state in states)
 
 
 def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str]:
@@ -119,16 +159,19 @@ def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str
 class Sleeper:
     """A process that has reached a point and sleeps there."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: BaseProcess, out: Path) -> None:
         self._process = process
+        self._out = out
 
     def wake(self) -> str:
         """Let it go on to its end; what it said last."""
-        self._process.send_signal(signal.SIGCONT)
-        said, _ = self._process.communicate(timeout=120)
-        return said.strip()
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+        self._process.join(PATIENCE_SECONDS)
+        assert self._process.exitcode is not None, "it does not end"
+        return self._out.read_text().strip()
 
-    def interrupt(self) -> int:
+    def interrupt(self) -> int | None:
         """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code.
 
         Sent to the main thread: what is sent to a sleeping process goes to whichever of its threads wakes first, and the main
@@ -137,22 +180,20 @@ class Sleeper:
         if ctypes.CDLL(None, use_errno=True).tgkill(self._process.pid, self._process.pid, signal.SIGINT) != 0:
             raise OSError(ctypes.get_errno(), "tgkill failed")
         self.wake()
-        return self._process.returncode
+        return self._process.exitcode
 
 
 @contextmanager
 def asleep(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Iterator[Sleeper]:
     """Do it in a process that falls asleep (SIGSTOP) when it reaches `point` for the `nth` time."""
-    environment = {**os.environ, ENVIRONMENT: f"{point.value}=stop:{nth}"}
-    with subprocess.Popen(
-        command(doing, uri, options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            _, status = os.waitpid(process.pid, os.WUNTRACED)
-            assert os.WIFSTOPPED(status), f"{point} was not reached"
-            yield Sleeper(process)
-        finally:
-            process.kill()
+    with _begun(doing, uri, f"{point.value}=stop:{nth}", options) as (process, out, _):
+        assert process.pid is not None
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not is_stopped(process.pid):
+            assert process.exitcode is None, f"{point} was not reached"
+            assert time.monotonic() < until, f"it neither ends nor reaches {point}"
+            process.join(0.005)
+        yield Sleeper(process, out)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,13 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ[CACHE] = before
 
 
+@pytest.fixture(autouse=True)
+def _no_java(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only tests marked `spark` find Java, so `./test --fast`, which leaves them out, needs none."""
+    if request.node.get_closest_marker("spark") is None:
+        monkeypatch.setenv("JAVA_HOME", os.devnull)
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """One S3 server per session, and so per xdist worker: it starts in two seconds and 0.4 s of CPU, less than sharing would risk."""

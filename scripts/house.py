@@ -1,4 +1,4 @@
-"""`python -m scripts.house`: the source tree -> its modules, their sizes and importers, import cycles and lines by package.
+"""`python -m scripts.house`: the source tree -> its modules, their sizes and importers, import cycles, repeated names, lines by package.
 
 Imports inside functions and under TYPE_CHECKING count too, so lazy imports do not hide a cycle. Exits with 1 if a limit is exceeded.
 """
@@ -20,14 +20,29 @@ SMALL_LIMIT = 20
 """The maximum number of modules under SMALL_LINES with a single importer. Some are justified: contracts and shared enums."""
 
 
+DECLARED_AND_RESOLVED = "a tree of `lang.schema` and what it means in `catalog.model`"
+WRITTEN_AND_TYPED = "a tree of `lang.query` and what the checker or the planner makes of it"
+TYPED_AND_PLANNED = "a statement of `plan.typed` and the write of `plan.writes` that runs it"
+SHARED = {
+    **dict.fromkeys(
+        ("Annotation", "Cardinality", "Check", "EdgeType", "Index", "InterfaceType", "Key", "NodeType", "Property", "Range", "Unique"),
+        DECLARED_AND_RESOLVED,
+    ),
+    **dict.fromkeys(("Aggregate", "Argument", "Binding", "Bm25", "Filter", "Link", "Nearest", "Parameter", "Read"), WRITTEN_AND_TYPED),
+    **dict.fromkeys(("DeleteEdges", "DeleteNodes", "InsertEdge", "InsertNode", "UpdateNodes"), TYPED_AND_PLANNED),
+}
+"""Names that several classes may have, and why: each stage of the compiler has its own form of the same construct."""
+
+
 class Module(NamedTuple):
-    """One source file. `imports` are its imports of our modules, lazy imports included."""
+    """One source file. `imports` are its imports of our modules, lazy imports included; `classes` are the names of its classes."""
 
     name: str
     lines: int
     documented: bool
     is_package: bool
     imports: frozenset[str]
+    classes: tuple[str, ...]
 
 
 class House(NamedTuple):
@@ -38,6 +53,8 @@ class House(NamedTuple):
     largest: tuple[str, int]
     single_importer: tuple[str, ...]
     cycles: tuple[tuple[str, ...], ...]
+    repeated: dict[str, tuple[str, ...]]
+    """The names that several classes have, with their modules."""
     lines_by_package: dict[str, int]
     undocumented: tuple[str, ...]
 
@@ -49,6 +66,7 @@ class House(NamedTuple):
             found.append(f"{len(self.single_importer)} modules under {SMALL_LINES} lines have one importer; at most {SMALL_LIMIT} may")
         if self.cycles:
             found.append(f"{len(self.cycles)} import cycles")
+        found += [f"class {name} stands in {', '.join(modules)}" for name, modules in self.repeated.items() if name not in SHARED]
         if self.undocumented:
             found.append(f"{len(self.undocumented)} modules without a docstring")
         return tuple(found)
@@ -62,7 +80,8 @@ def read(root: Path = ROOT) -> dict[str, Module]:
         text = path.read_text()
         tree = ast.parse(text)
         imports = frozenset(target for target in _targets(tree, frozenset(files)) if target != name)
-        modules[name] = Module(name, text.count("\n"), ast.get_docstring(tree) is not None, path.name == "__init__.py", imports)
+        classes = tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+        modules[name] = Module(name, text.count("\n"), ast.get_docstring(tree) is not None, path.name == "__init__.py", imports, classes)
     return modules
 
 
@@ -77,6 +96,10 @@ def measure(modules: dict[str, Module]) -> House:
     for module in modules.values():
         package = module.name if module.is_package else module.name.rpartition(".")[0]
         by_package[package] = by_package.get(package, 0) + module.lines
+    defined: dict[str, list[str]] = {}
+    for module in modules.values():
+        for name in module.classes:
+            defined.setdefault(name, []).append(module.name)
     return House(
         modules=len(modules),
         median_lines=int(statistics.median(module.lines for module in modules.values())),
@@ -87,6 +110,7 @@ def measure(modules: dict[str, Module]) -> House:
             if module.lines < SMALL_LINES and not module.is_package and len(importers[module.name]) == 1
         ),
         cycles=tuple(_cycles({name: module.imports for name, module in modules.items()})),
+        repeated={name: tuple(places) for name, places in sorted(defined.items()) if len(places) > 1},
         lines_by_package=dict(sorted(by_package.items())),
         undocumented=tuple(module.name for module in modules.values() if not module.documented),
     )
@@ -152,6 +176,9 @@ def main() -> int:
     print(f"import cycles          {len(house.cycles)}")
     for cycle in house.cycles:
         print(f"  {' '.join(cycle)}")
+    print(f"repeated class names   {len(house.repeated)}")
+    for name, places in house.repeated.items():
+        print(f"  {name}: {', '.join(places)}")
     print(f"lines                  {sum(house.lines_by_package.values())}")
     for package, lines in house.lines_by_package.items():
         print(f"  {lines:6d} {package}")

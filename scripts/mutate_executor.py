@@ -51,7 +51,7 @@ MUTANTS = (
         "exec/read/expand.py",
         "        return self.finder.hops(reach.walked, nodes)\n",
         "        met = self.finder.hops(reach.walked, nodes)\n"
-        "        return Hops(*(part[np.unique(met.origin * (1 << 32) + met.reached, return_index=True)[1]] for part in met))\n",
+        "        return FoundEdges(*(part[np.unique(met.origin * (1 << 32) + met.reached, return_index=True)[1]] for part in met))\n",
     ),
     Mutant(
         "a search never returns to its start",

@@ -244,7 +244,7 @@ MUTANTS = (
     Mutant(
         "the proof that locks exclude",
         "store/local.py",
-        "        prove_locks(folder, graph=root)\n",
+        "        prove_locks(directory, graph=root)\n",
         "",
         ("tests/crash/test_no_locks.py",),
     ),

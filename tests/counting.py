@@ -1,4 +1,4 @@
-"""Objects -> the same objects with a count of the calls made through them, for cost tests."""
+"""Objects and ledgers -> counts of the storage calls made through them, for cost tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from omnigraph.store.ledger import Ledger
 from omnigraph.store.objects import Objects
 from omnigraph.store.paths import Names
+
+
+def reads_of(ledger: Ledger) -> int:
+    """The reads of all handles that share the session of the ledger's root, since the last call."""
+    return int(ledger.as_table().dataset.io_stats_incremental().read_iops)
 
 
 class CountingObjects:

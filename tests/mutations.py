@@ -16,7 +16,7 @@ from omnigraph.manifest.model import CommitKind, TableRow
 from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.store import stage
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import Table, Tables
 
@@ -107,7 +107,9 @@ def build_indexes(graph: Graph, alias: str, *columns: str) -> None:
         found, _, state = manifest.look(BranchName("main"))
         row = state.table(alias)
         assert row is not None
-        staged = build(Tables(manifest.root).open(row.ref), [IndexSpec(column, IndexKind.BTREE, f"{column}_idx") for column in columns])
+        staged = build(
+            Tables(manifest.root).open(row.ref), [IndexSpec(column, LanceIndexKind.BTREE, f"{column}_idx") for column in columns]
+        )
         assert staged is not None
         after = msgspec.structs.replace(row, version=stage.commit(staged).ref.version)
         expect = Preconditions(branch=found, epoch=grant.epoch, tables={row.id: row.version})

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.exec.compiled import Call
+from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.query import query
 from omnigraph.exec.read.run import MEMORY_BYTES
 from omnigraph.exec.read.watch import Watch
@@ -74,7 +74,7 @@ def bag(
 
 def routed(graph: Graph, body: str, route: Route, *, memory_bytes: int = MEMORY_BYTES) -> list[tuple[Any, ...]]:
     """The rows when every link is followed one way, whatever the plan chose."""
-    ask = Call(Source(text_of(body), "query.gq"), None, None, 0)
+    ask = QueryCall(Source(text_of(body), "query.gq"), None, None, 0)
     snapshot = graph.engine.manifest.snapshot()  # below the façade, which has no such choice
     result = query(graph.engine, ask, snapshot, watch=Watch(), route=route, memory_bytes=memory_bytes)
     return sorted(result.tuples(), key=repr)

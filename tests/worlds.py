@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from omnigraph.errors import OmniGraphError
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.graph import Graph, LoadReceipt
 from tests.loads import shown
 
@@ -55,7 +55,7 @@ class World(NamedTuple):
     mode: str
     part_bytes: int
     report_errors: int
-    codes: tuple[Code, ...]
+    codes: tuple[ProblemCode, ...]
 
 
 def world(seed: int) -> World:
@@ -63,7 +63,7 @@ def world(seed: int) -> World:
     chance = random.Random(seed)
     mode = MODES[seed % 3]
     right = right_records(chance, mode)
-    codes: tuple[Code, ...] = ()
+    codes: tuple[ProblemCode, ...] = ()
     lines = [_line(record) for record in right]
     if seed % 5 not in (0, 3):
         # Problems of single records hide those among records, so a file has the one kind or the other.
@@ -114,37 +114,40 @@ def _wrong(**data: Any) -> Callable[[random.Random], list[bytes]]:
     return lambda chance: [_line({"type": "Person", "data": {"name": f"w{chance.randrange(10**6)}", **data}})]
 
 
-ALONE: Final[Mapping[Code, Callable[[random.Random], list[bytes]]]] = {
-    Code.ENCODING: lambda _: [b'{"type": "Note", "data": {"text": "\xff\xfe"}}'],
-    Code.JSON: lambda chance: [chance.choice((b'{"oops"', b'{"type": "Note", "data": {"text": NaN}}', b"{} {}"))],
-    Code.DUPLICATE_MEMBER: lambda _: [b'{"type": "Note", "data": {"text": "a", "text": "b"}}'],
-    Code.LINE_LIMIT: lambda _: [b'{"type": "Note", "data": {"text": ' + b"[" * 131_100 + b"]" * 131_100 + b"}}"],
-    Code.ENVELOPE: lambda chance: [chance.choice((b"[1]", b'{"edge": "Knows", "from": "p0"}', b'{"type": "Note", "data": 1}'))],
-    Code.UNKNOWN_FIELD: lambda _: [
+ALONE: Final[Mapping[ProblemCode, Callable[[random.Random], list[bytes]]]] = {
+    ProblemCode.ENCODING: lambda _: [b'{"type": "Note", "data": {"text": "\xff\xfe"}}'],
+    ProblemCode.JSON: lambda chance: [chance.choice((b'{"oops"', b'{"type": "Note", "data": {"text": NaN}}', b"{} {}"))],
+    ProblemCode.DUPLICATE_MEMBER: lambda _: [b'{"type": "Note", "data": {"text": "a", "text": "b"}}'],
+    ProblemCode.LINE_LIMIT: lambda _: [b'{"type": "Note", "data": {"text": ' + b"[" * 131_100 + b"]" * 131_100 + b"}}"],
+    ProblemCode.ENVELOPE: lambda chance: [chance.choice((b"[1]", b'{"edge": "Knows", "from": "p0"}', b'{"type": "Note", "data": 1}'))],
+    ProblemCode.UNKNOWN_FIELD: lambda _: [
         b'{"type": "Note", "data": {"text": "a", "nope": 1}}',
         b'{"edge": "Knows", "from": "a", "to": "b", "x": 1}',
     ],
-    Code.UNKNOWN_TYPE: lambda _: [b'{"type": "Nobody", "data": {}}'],
-    Code.ID: lambda _: [b'{"type": "Person", "data": {"name": "x", "id": "y"}}', b'{"type": "Note", "data": {"id": 7, "text": "a"}}'],
-    Code.TYPE: _wrong(born="1999"),
-    Code.OVERFLOW: _wrong(born=2**31, big=2**64),
-    Code.REQUIRED: lambda _: [b'{"type": "Note", "data": {}}', b'{"type": "Place", "data": {"country": "pt"}}'],
-    Code.LIST: _wrong(tags=["a", None]),
-    Code.VECTOR: _wrong(near=[1.0]),
-    Code.TEMPORAL: _wrong(day="2024-13-01", seen="soon"),
-    Code.BLOB: lambda _: [b'{"type": "Note", "data": {"text": "a", "blob": "base64:?"}}'],
-    Code.ENUM: _wrong(mood="bored"),
-    Code.RANGE: _wrong(born=1),
-    Code.CHECK: _wrong(email="nobody"),
+    ProblemCode.UNKNOWN_TYPE: lambda _: [b'{"type": "Nobody", "data": {}}'],
+    ProblemCode.ID: lambda _: [
+        b'{"type": "Person", "data": {"name": "x", "id": "y"}}',
+        b'{"type": "Note", "data": {"id": 7, "text": "a"}}',
+    ],
+    ProblemCode.TYPE: _wrong(born="1999"),
+    ProblemCode.OVERFLOW: _wrong(born=2**31, big=2**64),
+    ProblemCode.REQUIRED: lambda _: [b'{"type": "Note", "data": {}}', b'{"type": "Place", "data": {"country": "pt"}}'],
+    ProblemCode.LIST: _wrong(tags=["a", None]),
+    ProblemCode.VECTOR: _wrong(near=[1.0]),
+    ProblemCode.TEMPORAL: _wrong(day="2024-13-01", seen="soon"),
+    ProblemCode.BLOB: lambda _: [b'{"type": "Note", "data": {"text": "a", "blob": "base64:?"}}'],
+    ProblemCode.ENUM: _wrong(mood="bored"),
+    ProblemCode.RANGE: _wrong(born=1),
+    ProblemCode.CHECK: _wrong(email="nobody"),
 }
-AMONG: Final[Mapping[Code, Callable[[random.Random], list[bytes]]]] = {
-    Code.DUPLICATE_ID: lambda _: [_line({"type": "Place", "data": {"country": "es", "city": "x"}})] * 2,
-    Code.KEY_CONFLICT: lambda chance: [_line({"type": "Person", "data": {"name": f"base{chance.randrange(4)}"}})],
-    Code.UNIQUE: lambda chance: [
+AMONG: Final[Mapping[ProblemCode, Callable[[random.Random], list[bytes]]]] = {
+    ProblemCode.DUPLICATE_ID: lambda _: [_line({"type": "Place", "data": {"country": "es", "city": "x"}})] * 2,
+    ProblemCode.KEY_CONFLICT: lambda chance: [_line({"type": "Person", "data": {"name": f"base{chance.randrange(4)}"}})],
+    ProblemCode.UNIQUE: lambda chance: [
         _line({"type": "Person", "data": {"name": f"u{chance.randrange(10**6)}", "email": "same@x"}}) for _ in range(2)
     ],
-    Code.ENDPOINT: lambda chance: [_line({"edge": "Knows", "from": "p0", "to": f"nobody{chance.randrange(10**6)}"})],
-    Code.CARDINALITY: lambda _: [_line({"edge": "Wrote", "from": "p1", "to": "n0"})] * 3,
+    ProblemCode.ENDPOINT: lambda chance: [_line({"edge": "Knows", "from": "p0", "to": f"nobody{chance.randrange(10**6)}"})],
+    ProblemCode.CARDINALITY: lambda _: [_line({"edge": "Wrote", "from": "p1", "to": "n0"})] * 3,
 }
 
 

@@ -10,7 +10,7 @@ from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Overwrite, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from tests.graphs import COMPANY, PERSON, people
 
 
@@ -25,7 +25,7 @@ def put(
 ) -> Written:
     """Change tables by alias."""
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         named = {row.alias: row.id for row in snapshot.state.tables.values()}
         return Prepared({named[alias]: change for alias, change in changes.items()}, counts={"changes": len(changes)})
 
@@ -33,7 +33,7 @@ def put(
     return write(Engine(manifest), request, prepare)
 
 
-def work(manifest: Manifest, prepare: Callable[[Snapshot], Prepared], *, branch: BranchName = MAIN) -> Written:
+def work(manifest: Manifest, prepare: Callable[[BranchSnapshot], Prepared], *, branch: BranchName = MAIN) -> Written:
     """Whatever a preparation makes of the snapshot it is given, as changes of a schema are prepared."""
     return write(Engine(manifest), Request(CommitKind.SCHEMA, branch=branch, actor="act-writer"), prepare)
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 import omnigraph as og
 from bench.report import Timing, save, show, timed
-from omnigraph.catalog.tables import table_schema
+from omnigraph.catalog.layout import table_schema
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.indices import IndexProgress
 from omnigraph.exec.write.protocol import Append, Prepared, Request, write
 from omnigraph.graph import Graph
 from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.model import CommitKind
-from omnigraph.store.index import IndexKind, IndexSpec, write_index
+from omnigraph.store.index import IndexSpec, LanceIndexKind, write_index
 from omnigraph.store.root import FSYNC_ENVIRONMENT, open_root
 from omnigraph.store.tables import Table, one_of
 
@@ -84,15 +84,15 @@ def opened(graph: Graph, alias: str) -> Table:
 def building(graph: Graph) -> list[Timing]:
     """Time the build of each index alone. Its files are not committed."""
     asked = [
-        ("node:Person", "id", IndexKind.BTREE),
-        ("node:Person", "born", IndexKind.BTREE),
-        ("node:Person", "name", IndexKind.INVERTED),
-        *(("edge:Knows", column, IndexKind.BTREE) for column in ("id", "src", "dst")),
+        ("node:Person", "id", LanceIndexKind.BTREE),
+        ("node:Person", "born", LanceIndexKind.BTREE),
+        ("node:Person", "name", LanceIndexKind.INVERTED),
+        *(("edge:Knows", column, LanceIndexKind.BTREE) for column in ("id", "src", "dst")),
     ]
     return [once(f"build {kind} on {alias}.{column}", partial(build, opened(graph, alias), column, kind)) for alias, column, kind in asked]
 
 
-def build(table: Table, column: str, kind: IndexKind) -> object:
+def build(table: Table, column: str, kind: LanceIndexKind) -> object:
     return write_index(table, IndexSpec(column, kind, "bench"))
 
 

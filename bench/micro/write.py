@@ -21,7 +21,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.publish import Publication, publish
 from omnigraph.store import index, stage
-from omnigraph.store.index import IndexKind, IndexSpec
+from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.tables import Tables
 
 import lance  # isort: skip  (after omnigraph.store, which quiets its log)
@@ -65,7 +65,7 @@ def _fill(graph: Graph, rows: pa.Table) -> None:
     assert before is not None
     added = stage.append(tables.open(before.ref), rows)
     assert added is not None
-    built = index.build(stage.commit(added), [IndexSpec("id", IndexKind.BTREE, "id_btree")])
+    built = index.build(stage.commit(added), [IndexSpec("id", LanceIndexKind.BTREE, "id_btree")])
     assert built is not None
     after = msgspec.structs.replace(before, version=stage.commit(built).ref.version, rows=len(rows))
     publish(manifest, Publication(CommitKind.LOAD, tables=(after,)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.errors import InvalidInput, Kind, Unsupported
-from omnigraph.exec.compiled import Call
+from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
@@ -35,8 +35,8 @@ from omnigraph.store.root import Root, open_root
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
-    from omnigraph.exec.load.read import Data
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -387,9 +387,9 @@ def _source(text: str, name: str) -> Source:
     return Source(text, name)
 
 
-def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> Call:
+def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> QueryCall:
     """Build a call with one time for all its attempts, however often the write is prepared (W-49)."""
-    return Call(_source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
+    return QueryCall(_source(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 
 def _check_kind(written: Written, request: Request) -> Written:
@@ -418,7 +418,7 @@ def _load_receipt(branch: str, mode: LoadMode, written: Written) -> LoadReceipt:
     return LoadReceipt(branch, mode, of("node:"), of("edge:"), sum(written.counts.values()), written.commit)
 
 
-def _table_states(snapshot: read.Snapshot) -> Iterator[TableState]:
+def _table_states(snapshot: read.BranchSnapshot) -> Iterator[TableState]:
     for row in sorted(snapshot.state.tables.values(), key=lambda row: row.alias):
         if not row.dropped:
             kind, _, name = row.alias.partition(":")

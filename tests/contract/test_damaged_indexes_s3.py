@@ -18,7 +18,7 @@ KEYED = 'query q() { match { $p: P { k: "p7" } } return { $p.n } }'
 
 def folders(graph: Graph, branch: str) -> dict[str, str]:
     (row,) = graph.engine.manifest.snapshot(BranchName(branch)).state.tables.values()
-    return {index.name: index.folder for index in graph.engine.tables.open(row.ref).indexes}
+    return {index.name: index.directory for index in graph.engine.tables.open(row.ref).indexes}
 
 
 def test_indexes_that_go_from_a_bucket(s3_proxy: CountingProxy, s3_uri: str) -> None:

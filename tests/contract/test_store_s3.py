@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import ConflictError, Kind, NotFound, OmniGraphError, Outcome, StorageError
-from omnigraph.store import maintain, stage
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store import stage
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.ledger import SwapLost, create_ledger, open_ledger
 from omnigraph.store.refs import create_ref, delete_ref, has_ref, write_before_ref
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Overlay, TableRef, Tables, committed_uuid
 from tests.s3 import CountingProxy, Request, S3Server
-from tests.unit.store.tables import CHANGES, FOUR, PATH, added, content, numbers, reopened, rows, some, two_fragments
+from tests.unit.store.tables import CHANGES, FOUR, PATH, added, compacted, content, numbers, reopened, rows, some, two_fragments
 from tests.unit.store.test_ledger import begun, entries, head, names, newest_of, swapped
 
 pytestmark = pytest.mark.s3
@@ -107,10 +107,8 @@ def test_a_scan_reads_under_a_filter_with_pending_rows_laid_over(root: Root) -> 
 
 
 def test_indexes_compaction_and_branches_work_there(root: Root) -> None:
-    table = stage.commit(some(build(two_fragments(root), [IndexSpec("n", IndexKind.BTREE, "n_idx")])))
-    compaction = maintain.stage_compaction(table)
-    assert compaction is not None
-    table = maintain.commit_compaction(compaction)
+    table = stage.commit(some(build(two_fragments(root), [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])))
+    table = compacted(table)
     assert table.scan(["id"], where="n = 3").read_all()["id"].to_pylist() == ["c"]
     early = write_before_ref(table, "side", rows({"x": 9}))
     side = stage.commit(some(stage.put_files(create_ref(table, "side"), early)))
@@ -177,7 +175,7 @@ def test_a_lost_answer_of_a_race_that_was_lost_too_is_a_conflict(s3_uri: str, pr
     with pytest.raises(SwapLost):
         swapped(ledger, "loser")
     assert root.objects.list("__manifest/data") == before
-    assert newest_of(ledger.newest()) == newest_of(winner) == "winner"
+    assert newest_of(ledger.at(ledger.newest_version())) == newest_of(winner) == "winner"
 
 
 def test_an_outcome_that_cannot_be_learned_is_unknown_and_its_files_stay(s3_uri: str, proxy: Unreliable) -> None:

@@ -16,8 +16,8 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.birth import NewTable, new_table_id
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import SchemaText, TableRow
-from omnigraph.manifest.read import Manifest, Snapshot
-from omnigraph.store.index import IndexKind, IndexSpec, existing
+from omnigraph.manifest.read import BranchSnapshot, Manifest
+from omnigraph.store.index import IndexSpec, LanceIndexKind, existing
 from omnigraph.store.tables import Tables, open_newest
 from tests.graphs import COLUMNS, COMPANY, PERSON, make, people, reopen
 from tests.writes import append, both, delete, overwrite, put, work
@@ -33,7 +33,7 @@ class Writer(NamedTuple):
 
     name: str
     branch: BranchName
-    changes: Callable[[], Mapping[str, Change]] | Callable[[Snapshot], Prepared]
+    changes: Callable[[], Mapping[str, Change]] | Callable[[BranchSnapshot], Prepared]
     tables: int
     first_touches: int = 0
     births: int = 0
@@ -50,13 +50,13 @@ NEW_COLUMNS = pa.schema([COLUMNS.field("id"), pa.field("added", pa.string())])
 NEW_SCHEMA = SchemaText("node Person { added: String? }", '{"nodes": ["Person", "Firm", "Born"]}')
 
 
-def row_named(snapshot: Snapshot, alias: str) -> TableRow:
+def row_named(snapshot: BranchSnapshot, alias: str) -> TableRow:
     row = snapshot.state.table(alias)
     assert row is not None
     return row
 
 
-def everything(snapshot: Snapshot) -> Prepared:
+def everything(snapshot: BranchSnapshot) -> Prepared:
     """Two tables with other columns, one of them under another name, and a new one."""
     person, company = row_named(snapshot, PERSON), row_named(snapshot, COMPANY)
     return Prepared(
@@ -67,12 +67,12 @@ def everything(snapshot: Snapshot) -> Prepared:
     )
 
 
-def words_only(snapshot: Snapshot) -> Prepared:
+def words_only(snapshot: BranchSnapshot) -> Prepared:
     """A type renamed, and another schema: no table is touched."""
     return Prepared({}, schema=NEW_SCHEMA, renames={row_named(snapshot, COMPANY).id: "node:Firm"})
 
 
-def hard_drops(snapshot: Snapshot) -> Prepared:
+def hard_drops(snapshot: BranchSnapshot) -> Prepared:
     """A column and a type, with their past."""
     person, company = row_named(snapshot, PERSON), row_named(snapshot, COMPANY)
     changes = {person.id: GiveUp(NEW_COLUMNS), company.id: GiveUp(None)}
@@ -82,7 +82,8 @@ def hard_drops(snapshot: Snapshot) -> Prepared:
 def indexing() -> dict[str, Change]:
     """What `ensure_indices` asks of each of two tables."""
     return {
-        alias: BuildIndexes((IndexSpec("id", IndexKind.BTREE, "btree_id"), IndexSpec("n", IndexKind.BTREE, "btree_n"))) for alias in ALIASES
+        alias: BuildIndexes((IndexSpec("id", LanceIndexKind.BTREE, "btree_id"), IndexSpec("n", LanceIndexKind.BTREE, "btree_n")))
+        for alias in ALIASES
     }
 
 
@@ -152,7 +153,7 @@ def prepare(manifest: Manifest, writer: Writer) -> None:
 
 def run(manifest: Manifest, writer: Writer) -> None:
     if writer.is_migration:
-        work(manifest, cast(Callable[[Snapshot], Prepared], writer.changes), branch=writer.branch)
+        work(manifest, cast(Callable[[BranchSnapshot], Prepared], writer.changes), branch=writer.branch)
     else:
         put(manifest, dict(cast(Callable[[], Mapping[str, Change]], writer.changes)()), branch=writer.branch)
 
@@ -171,14 +172,14 @@ def content(manifest: Manifest, branch: BranchName) -> Content:
     return shown
 
 
-def live(snapshot: Snapshot) -> list[TableRow]:
+def live(snapshot: BranchSnapshot) -> list[TableRow]:
     return [row for row in snapshot.state.tables.values() if not row.dropped]
 
 
 def next_write(manifest: Manifest, writer: Writer) -> None:
     """One more person, in whatever columns people have by then."""
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         person = row_named(snapshot, PERSON)
         columns = Tables(manifest.root).open(person.ref).schema
         nobody = pa.table({field.name: pa.nulls(1, field.type) for field in columns})

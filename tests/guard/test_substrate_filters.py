@@ -58,7 +58,7 @@ def uses_index(table: LanceDataset, where: str) -> bool:
 
 @pytest.mark.parametrize("where", ["n = 5000000000", "n < 3000000000", "n > 2.5", "n = 5.0", "n IN (1, 5000000000)"])
 def test_a_literal_that_does_not_fit_the_column_is_a_value_error(plain: LanceDataset, indexed: LanceDataset, where: str) -> None:
-    """P-19: 'matches nothing' or 'matches all' would be right; we rewrite such literals before they get here."""
+    """P-19: A literal that does not fit its column is an error, so the engine rewrites it first."""
     for table in (plain, indexed):
         with pytest.raises(ValueError):
             table.to_table(filter=where)

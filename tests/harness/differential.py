@@ -23,7 +23,7 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, LanguageError
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
-from omnigraph.exec.compiled import Call
+from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.query import query as run_query
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
@@ -139,7 +139,7 @@ def asked(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) ->
         result = real.query(query.text, params=query.params, branch=stage.branch, at=stage.at)
     else:
         snapshot = real.engine.manifest.snapshot(BranchName(stage.branch), at=None if stage.at is None else CommitId(stage.at))
-        ask = Call(Source(query.text, "query.gq"), None, query.params, NOW_MS)
+        ask = QueryCall(Source(query.text, "query.gq"), None, query.params, NOW_MS)
         result = run_query(real.engine, ask, snapshot, watch=Watch(), route=route)
     return Table(result.columns, tuple(result.tuples()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from omnigraph.catalog.layout import identity_columns, index_intents
 from omnigraph.catalog.model import (
     AnyType,
     Catalog,
@@ -19,7 +20,6 @@ from omnigraph.catalog.model import (
     Range,
     Unique,
 )
-from omnigraph.catalog.tables import identity_columns, index_intents
 from omnigraph.catalog.types import display
 
 

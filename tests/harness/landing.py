@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType, TypeKind
-from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, write
 from omnigraph.graph import Graph, init
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.expr import Value
 from tests.harness.brute.data import Data, Row
 from tests.harness.random.graphs import Edit
@@ -41,13 +41,13 @@ def apply(graph: Graph, edit: Edit, *, branch: str = MAIN) -> None:
 
 
 def _commit(graph: Graph, changes: Mapping[tuple[TypeKind, str], Change], *, branch: str = MAIN) -> None:
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         return Prepared({_table(snapshot, *table): change for table, change in changes.items()})
 
     write(graph.engine, Request(CommitKind.LOAD, branch=BranchName(branch)), prepare)
 
 
-def _table(snapshot: Snapshot, kind: TypeKind, name: str) -> TableId:
+def _table(snapshot: BranchSnapshot, kind: TypeKind, name: str) -> TableId:
     row = snapshot.state.table(f"{kind}:{name}")
     assert row is not None
     return row.id

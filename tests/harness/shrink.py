@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from omnigraph.catalog import Catalog, build_catalog
+from omnigraph.catalog.layout import identity_columns
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import identity_columns
 from omnigraph.errors import LanguageError
 from omnigraph.lang import parse_queries, parse_schema
 from omnigraph.lang.query import Binding, Clause, Negation, Projection, Query, QueryFile, Read, Traversal, Variable

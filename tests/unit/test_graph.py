@@ -25,7 +25,7 @@ from omnigraph.ids import OperationId
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import CommitKind, Resolution
 from omnigraph.manifest.publish import Publication, publish
-from omnigraph.manifest.registry import FOLDER as BRANCHES
+from omnigraph.manifest.registry import DIRECTORY as BRANCHES
 from omnigraph.store import stage
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import edges, fill, manifest_of, rows, run, table, table_row
@@ -154,7 +154,10 @@ def test_reading_only_writes_no_byte(graph: Graph, tmp_path: Path) -> None:
     ("point", "outcome"), [(Fault.WRITE_COMMITTED, Resolution.ROLLED_FORWARD), (Fault.WRITE_ARMED, Resolution.ROLLED_BACK)]
 )
 def test_opening_for_writing_finishes_what_dead_writers_left(graph: Graph, point: Fault, outcome: Resolution) -> None:
-    """On every branch, once, with a record each."""
+    """G-13: A recovery's record is part of the commit that settles the write, one for each, and callers can list them.
+
+    On every branch, once, with a record each.
+    """
     graph.branches.create("work")
     for branch in ("main", "work"):
         die(graph, point, "Dead", branch=branch)
@@ -180,8 +183,11 @@ def test_refresh_says_what_it_resolved(graph: Graph) -> None:
 
 
 def test_an_intent_that_cannot_be_read_stops_writers_not_readers(graph: Graph) -> None:
-    """REC-25, F-05"""
-    (Path(graph.uri) / intents.FOLDER).mkdir(exist_ok=True)
+    """F-05: An unreadable intent stops writers and not readers.
+
+    Also REC-25.
+    """
+    (Path(graph.uri) / intents.DIRECTORY).mkdir(exist_ok=True)
     (Path(graph.uri) / intents.path_of(OperationId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))).write_bytes(b"{")
     assert refusal(lambda: og.open(graph.uri)).kind is Kind.CORRUPT
     assert set(rows(og.open(graph.uri, mode="r"), PERSON)) == {"Ada", "Ben"}
@@ -332,13 +338,13 @@ def test_a_dead_writers_intent_is_a_warning_and_covers_its_tables(graph: Graph) 
     die(graph, Fault.WRITE_COMMITTED, "Dead")
     die(graph, Fault.WRITE_COMMITTED, "Dead", branch="work")
     assert [(severity, code) for severity, code, _ in findings(graph)] == [(Severity.WARNING, "pending_intent")] * 2
-    assert all(where.startswith(intents.FOLDER) for _, _, where in findings(graph))
+    assert all(where.startswith(intents.DIRECTORY) for _, _, where in findings(graph))
 
 
 def test_verify_finds_an_intent_it_cannot_read(graph: Graph) -> None:
-    (Path(graph.uri) / intents.FOLDER).mkdir(exist_ok=True)
+    (Path(graph.uri) / intents.DIRECTORY).mkdir(exist_ok=True)
     (Path(graph.uri) / intents.path_of(OperationId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))).write_bytes(b'{"format": 99}')
-    assert findings(graph) == [(Severity.ERROR, "format_newer", intents.FOLDER)]
+    assert findings(graph) == [(Severity.ERROR, "format_newer", intents.DIRECTORY)]
 
 
 def test_verify_finds_a_table_moved_by_hand(graph: Graph) -> None:

@@ -37,7 +37,7 @@ class _Stored(msgspec.Struct, frozen=True):
     catalog: Catalog
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _FormatHeader(msgspec.Struct, frozen=True):
     format: int
 
 
@@ -67,7 +67,7 @@ def encode(catalog: Catalog) -> bytes:
 def decode(stored: bytes) -> Catalog:
     """The catalog of a stored form. Raises `FormatError` for the form of another release and `StorageError` for damaged bytes."""
     try:
-        found = msgspec.json.decode(stored, type=_Header).format
+        found = msgspec.json.decode(stored, type=_FormatHeader).format
         if found != STORED_FORMAT:
             kind = Kind.FORMAT_NEWER if found > STORED_FORMAT else Kind.FORMAT_OLDER
             raise FormatError(kind, f"the schema is stored in format {found}; this release reads {STORED_FORMAT}", found=found)

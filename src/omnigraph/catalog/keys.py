@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Key
 from omnigraph.errors import InvalidInput, Kind
 
-Rows: TypeAlias = pa.RecordBatch | pa.Table
-Column: TypeAlias = pa.Array | pa.ChunkedArray
+KeyRows: TypeAlias = pa.RecordBatch | pa.Table
+KeyColumn: TypeAlias = pa.Array | pa.ChunkedArray
 
 _SCIENTIFIC: Final = r"^(?P<sign>-?)(?P<whole>[0-9])\.?(?P<rest>[0-9]*)e(?P<exponent>-?[0-9]+)$"
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
@@ -27,7 +27,7 @@ _ESCAPES: Final = {char: json.dumps(char)[1:-1] for char in ("\\", '"')}
 _CONTROL_ESCAPES: Final = {char: json.dumps(char)[1:-1] for char in map(chr, range(0x20))}
 
 
-def derive_ids(key: Key, rows: Rows) -> Column:
+def derive_ids(key: Key, rows: KeyRows) -> KeyColumn:
     """The ids of keyed nodes: the spelling of a single key column, or the JSON array of the spellings of several.
 
     Raises `InvalidInput` with facts `row` (from 0) and `property` for a null or a number that is not finite.
@@ -40,17 +40,17 @@ def derive_ids(key: Key, rows: Rows) -> Column:
     return spell_tuples(key.columns, rows)
 
 
-def spell_tuples(columns: Sequence[str], rows: Rows) -> Column:
+def spell_tuples(columns: Sequence[str], rows: KeyRows) -> KeyColumn:
     """One text per row that is equal exactly when the named values are equal, and null where one of them is null."""
     if len(columns) == 1:
         return spell(columns[0], rows)
-    parts: list[Column | str] = []
+    parts: list[KeyColumn | str] = []
     for name in columns:
         parts += (',"' if parts else '["', _escape(spell(name, rows), rows.schema.field(name).type), '"')
     return pc.binary_join_element_wise(*parts, "]", "")
 
 
-def spell(name: str, rows: Rows) -> Column:
+def spell(name: str, rows: KeyRows) -> KeyColumn:
     """The canonical spelling of one column's values; null stays null. Facts of an error as in `derive_ids`."""
     column = rows.column(name)
     if pa.types.is_dictionary(column.type):
@@ -71,7 +71,7 @@ def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
-def _spell_floats(name: str, column: Column) -> Column:
+def _spell_floats(name: str, column: KeyColumn) -> KeyColumn:
     """The shortest decimal that reads back as the same number of the same width, never with an exponent."""
     row = pc.index(pc.is_finite(column), value=False).as_py()
     if row >= 0:
@@ -122,7 +122,7 @@ def _zeros(count: pa.Array) -> pa.Array:
     return pc.binary_repeat("0", pc.max_element_wise(count, 0))
 
 
-def _escape(text: Column, type_: pa.DataType) -> Column:
+def _escape(text: KeyColumn, type_: pa.DataType) -> KeyColumn:
     """The text as it stands between the quotes of a JSON string. Spelled numbers and dates have nothing to escape."""
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type

@@ -103,9 +103,10 @@ class Cardinality(msgspec.Struct, frozen=True, omit_defaults=True):
     high: int | None = None
 
 
-class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
+class _DeclaredType(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
     """The fields that all three kinds of types share. `properties` are sorted by name and include the inherited ones."""
 
+    kind: ClassVar[TypeKind]
     name: str
     id: TypeId
     properties: tuple[Property, ...] = ()
@@ -116,12 +117,17 @@ class _Type(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=
     def _by_name(self) -> Mapping[str, Property]:
         return {property_.name: property_ for property_ in self.properties}
 
+    @cached_property
+    def alias(self) -> str:
+        """The name of the type in messages, and of its table: `node:Film`. A node type and an edge type may have the same name."""
+        return f"{self.kind}:{self.name}"
+
     def property(self, name: str) -> Property | None:
         """The property of that exact name."""
         return self._by_name.get(name)
 
 
-class InterfaceType(_Type, frozen=True, kw_only=True):
+class InterfaceType(_DeclaredType, frozen=True, kw_only=True):
     """A set of properties that node types may inherit. It has no table and cannot be queried."""
 
     kind: ClassVar[TypeKind] = TypeKind.INTERFACE
@@ -133,7 +139,7 @@ class InterfaceType(_Type, frozen=True, kw_only=True):
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes)
 
 
-class NodeType(_Type, frozen=True, kw_only=True):
+class NodeType(_DeclaredType, frozen=True, kw_only=True):
     """A node type: one table with `id` and its properties."""
 
     kind: ClassVar[TypeKind] = TypeKind.NODE
@@ -151,7 +157,7 @@ class NodeType(_Type, frozen=True, kw_only=True):
         return (*((self.key,) if self.key else ()), *self.uniques, *self.indexes, *self.ranges, *self.checks)
 
 
-class EdgeType(_Type, frozen=True, kw_only=True):
+class EdgeType(_DeclaredType, frozen=True, kw_only=True):
     """An edge type: one table with `id`, `src`, `dst` and its properties."""
 
     kind: ClassVar[TypeKind] = TypeKind.EDGE
@@ -190,8 +196,12 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
     @cached_property
     def _by_id(self) -> Mapping[TypeId, EntityType]:
-        entities: tuple[EntityType, ...] = (*self.nodes, *self.edges)
-        return {entity.id: entity for entity in entities}
+        return {entity.id: entity for entity in self.entities}
+
+    @property
+    def entities(self) -> tuple[EntityType, ...]:
+        """The types that have rows: nodes, then edges."""
+        return (*self.nodes, *self.edges)
 
     def node(self, name: str) -> NodeType | None:
         """The node type of that exact name."""

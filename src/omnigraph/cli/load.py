@@ -16,15 +16,15 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, F, Flags, Target, confirm, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import OnProgress, Progress
-    from omnigraph.exec.load.read import Data
     from omnigraph.graph import Graph, LoadReceipt
 
 LOCAL_BYTES: Final = 1_000_000_000
@@ -70,7 +70,7 @@ def loading_flags(command: F) -> F:
     return command
 
 
-def run_load(flags: Flags, target: Target, command: str, request: LoadRequest) -> None:
+def run_load(flags: Flags, target: GraphTarget, command: str, request: LoadRequest) -> None:
     """Run the load and print the receipt."""
     on_spark, why = _on_spark(request)
     if why and not flags.quiet:
@@ -291,9 +291,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
     help="Run the load in this process or on Spark. auto uses Spark for more than 1 GB of input, if it is installed.",
 )
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host. Implies --engine spark.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def load(
     flags: Flags,
     *,

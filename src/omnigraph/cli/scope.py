@@ -89,6 +89,11 @@ def json_flag(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
+def command_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json` and the global flags. The command gets the global flags as its first argument."""
+    return json_flag(global_flags(click.pass_obj(command)))
+
+
 class Capability(NamedTuple):
     """What a command accesses: its name in messages, the flags it takes, and a hint for a flag it does not take."""
 
@@ -113,7 +118,7 @@ _ADDRESSES: Final = {
 }
 
 
-class Target(NamedTuple):
+class GraphTarget(NamedTuple):
     """The graph of a command, and the global flags."""
 
     uri: str
@@ -137,7 +142,7 @@ def admit(flags: Flags, command: str, capability: Capability) -> None:
             )
 
 
-def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | None = None, spelled: str | None = "URI") -> Target:
+def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | None = None, spelled: str | None = "URI") -> GraphTarget:
     """Return the graph of a command. `uri` is its own argument; `spelled` is the name of that argument (None if it has none)."""
     admit(flags, command, capability)
     if uri is not None and flags.store is not None:
@@ -155,11 +160,11 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
             "give a directory, file:// or s3://bucket/prefix",
             uri=place,
         )
-    return Target(place, flags)
+    return GraphTarget(place, flags)
 
 
 @contextmanager
-def open_graph(target: Target, *, mode: Mode, for_spark: bool = False) -> Iterator[Graph]:
+def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False) -> Iterator[Graph]:
     """Open the graph. An error that does not name the graph gets a note that does."""
     with nullcontext() if for_spark else without_pandas():
         from omnigraph.graph import open_
@@ -172,13 +177,13 @@ def open_graph(target: Target, *, mode: Mode, for_spark: bool = False) -> Iterat
         raise
 
 
-def echo_write(target: Target, command: str) -> None:
+def echo_write(target: GraphTarget, command: str) -> None:
     """Print the graph that is about to be written to, so that a wrong URI is noticed."""
     if not target.flags.quiet:
         output.note(f"omnigraph {command} → {target.uri} (direct, {'local' if target.is_local else 'remote'})")
 
 
-def confirm(target: Target, command: str, *, as_json: bool) -> None:
+def confirm(target: GraphTarget, command: str, *, as_json: bool) -> None:
     """Ask before a destructive command on a remote graph. Without a terminal, require `--yes`."""
     if target.is_local or target.flags.yes:
         return

@@ -10,14 +10,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.ids import content_hash
 from omnigraph.lang.tree import Scalar
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.tables import ADDRESS, Table, Tables, Where, one_of
 from omnigraph.store.take import blob_file, blob_sizes, read_blob
 
@@ -65,7 +65,7 @@ class Blob:
 
 
 def find_blob(
-    tables: Tables, snapshot: Snapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str, reading: ReadScope
+    tables: Tables, snapshot: BranchSnapshot, catalog: Catalog, *, kind: str, type_: str, id_: str, property_: str, reading: ReadScope
 ) -> Blob:
     """Return the blob of one property of one node or edge."""
     entity = _entity(catalog, kind, type_)
@@ -114,7 +114,7 @@ def decode_blob(text: str) -> bytes:
     try:
         return decode_base64(text)
     except (binascii.Error, ValueError) as error:
-        raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {error}", code=Code.BLOB.value) from error
+        raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {error}", code=ProblemCode.BLOB.value) from error
 
 
 def refuse_external(uri: str) -> None:
@@ -128,7 +128,7 @@ def refuse_external(uri: str) -> None:
             actual=size,
         )
     why = "this graph has no policy that allows external blobs; pass the bytes as base64:... instead"
-    raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=Code.BLOB.value)
+    raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=ProblemCode.BLOB.value)
 
 
 def charge_carried(table: Table, blobs: list[str], where: Where | None, *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:

@@ -20,7 +20,7 @@ from omnigraph.plan.typed import TypedMutation, TypedRead
 _SEARCHES: Final = {Nearest: "nearest", Bm25: "bm25", Rrf: "rrf", Search: "search", Fuzzy: "fuzzy", MatchText: "match_text"}
 
 
-class Call(msgspec.Struct, frozen=True):
+class QueryCall(msgspec.Struct, frozen=True):
     """One call of a query: the text, the name of the query in it, the parameters and the time of the call."""
 
     source: Source

@@ -11,13 +11,13 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
-from omnigraph.exec.read.statistics import Surveyor
+from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
 from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
 from omnigraph.lru import Lru
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.plan.typed import TypedMutation
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Tables
@@ -52,17 +52,17 @@ class Engine:
     def root(self) -> Root:
         return self.manifest.root
 
-    def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
+    def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
         if not isinstance(at, str | int | datetime | None):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
         return self.manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
 
-    def reading(self, snapshot: Snapshot, at: At = None) -> AbstractContextManager[None]:
+    def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""
         return self.manifest.reading(snapshot, past=at is not None)
 
-    def catalog(self, snapshot: Snapshot) -> Catalog:
+    def catalog(self, snapshot: BranchSnapshot) -> Catalog:
         """Return the catalog of the snapshot's own schema (D-14). Each schema is decoded once."""
         schema = snapshot.state.head.schema
         if (known := self._catalogs.get(schema)) is not None:
@@ -70,7 +70,7 @@ class Engine:
         text = self.manifest.schema(schema, branch=snapshot.branch.name)
         return self._catalogs.put(schema, decode(text.ir.encode()))
 
-    def view(self, snapshot: Snapshot) -> View:
+    def view(self, snapshot: BranchSnapshot) -> View:
         """Return the tables of a snapshot as reads see them."""
         key = (snapshot.branch.native, snapshot.version)
         if (known := self._views.get(key)) is not None:
@@ -84,14 +84,14 @@ class Engine:
             return known
         return self._parsed.put(key, parse(source, name))
 
-    def compiled_read(self, source: Source, name: str | None, snapshot: Snapshot) -> CompiledRead:
+    def compiled_read(self, source: Source, name: str | None, snapshot: BranchSnapshot) -> CompiledRead:
         """Return a read of a text, checked once per schema."""
         key = (source.text, name, snapshot.state.head.schema)
         if (known := self._reads.get(key)) is not None:
             return known
         return self._reads.put(key, compile_read(self.parsed(source, name), source, self.catalog(snapshot)))
 
-    def compiled_mutation(self, source: Source, name: str | None, snapshot: Snapshot) -> TypedMutation:
+    def compiled_mutation(self, source: Source, name: str | None, snapshot: BranchSnapshot) -> TypedMutation:
         """Return a mutation of a text, checked once per schema."""
         key = (source.text, name, snapshot.state.head.schema)
         if (known := self._mutations.get(key)) is not None:

@@ -18,7 +18,7 @@ REPORTED: Final = 100
 """The default number of problems that an error lists."""
 
 
-class Code(StrEnum):
+class ProblemCode(StrEnum):
     """Stable codes of the rules that a record can violate. Append only."""
 
     # the text of a record
@@ -53,7 +53,7 @@ class Code(StrEnum):
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One problem of one record. `line`, `record` and `column` count from 1; `column` is a position in the line's text."""
 
-    code: Code
+    code: ProblemCode
     message: str
     type: str | None = None
     """For example `node:Film`."""
@@ -97,6 +97,11 @@ def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
     )
 
 
+def shifted(problems: Iterable[Problem], *, by: int) -> list[Problem]:
+    """The problems with their record numbers increased by `by`."""
+    return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
+
+
 class Report:
     """The problems of an input so far. A reader stops once it is `full`, so `more` counts only the problems found until then."""
 
@@ -110,15 +115,11 @@ class Report:
         """Whether further problems are only counted."""
         return len(self.problems) >= self.limit
 
-    def add(self, problems: Iterable[Problem]) -> None:
-        """Add problems up to the limit and count the rest."""
+    def add(self, problems: Iterable[Problem], *, more: int = 0) -> None:
+        """Add problems up to the limit and count the rest. `more` is the number of further problems that are not described."""
+        self.more += more
         for problem in problems:
             if self.full:
                 self.more += 1
             else:
                 self.problems.append(problem)
-
-    def refuse(self) -> None:
-        """Raise one error for all problems, if there are any."""
-        if self.problems:
-            raise refusal(self.problems, more=self.more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from omnigraph.errors import ResourceLimitExceeded
-from omnigraph.exec.compiled import Call, CompiledRead, refuse_search
+from omnigraph.exec.compiled import CompiledRead, QueryCall, refuse_search
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.measure import Recorder
 from omnigraph.exec.read.result import Result
@@ -14,7 +14,7 @@ from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.lang import Source, located
 from omnigraph.lang.query import Read
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan import ops
 from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.params import bind_parameters
@@ -22,7 +22,13 @@ from omnigraph.plan.planner import plan_read
 
 
 def query(
-    engine: Engine, call: Call, snapshot: Snapshot, *, watch: Watch, route: ops.Route | None = None, memory_bytes: int = MEMORY_BYTES
+    engine: Engine,
+    call: QueryCall,
+    snapshot: BranchSnapshot,
+    *,
+    watch: Watch,
+    route: ops.Route | None = None,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Result:
     """Run a read. With `route` every link is followed by that route; the result is the same. `memory_bytes` is the memory limit."""
     view = engine.view(snapshot)
@@ -32,7 +38,7 @@ def query(
     return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
 
-def explanation(engine: Engine, call: Call, snapshot: Snapshot, *, run_with: Watch | None = None) -> Explanation:
+def explanation(engine: Engine, call: QueryCall, snapshot: BranchSnapshot, *, run_with: Watch | None = None) -> Explanation:
     """Explain the plan. With `run_with` it is run within those limits, and measurements are shown next to the estimates."""
     view = engine.view(snapshot)
     compiled = engine.compiled_read(call.source, call.name, snapshot)
@@ -45,7 +51,7 @@ def explanation(engine: Engine, call: Call, snapshot: Snapshot, *, run_with: Wat
     return explain(plan, notes=notes, measured=recorder.measured)
 
 
-def _plan(engine: Engine, call: Call, compiled: CompiledRead, view: View) -> ops.ReadPlan:
+def _plan(engine: Engine, call: QueryCall, compiled: CompiledRead, view: View) -> ops.ReadPlan:
     with located(call.source):
         parameters = bind_parameters(compiled.read.parameters, call.params)
         statistics = engine.surveyor.statistics(
@@ -60,7 +66,7 @@ def _plan(engine: Engine, call: Call, compiled: CompiledRead, view: View) -> ops
 
 
 def _run(
-    call: Call,
+    call: QueryCall,
     compiled: CompiledRead,
     plan: ops.ReadPlan,
     view: View,

@@ -54,7 +54,7 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Problem(msgspec.Struct, frozen=True):
+class LexerProblem(msgspec.Struct, frozen=True):
     """Why the lexer stopped, and where."""
 
     message: str
@@ -69,7 +69,7 @@ class Tokens(msgspec.Struct, frozen=True):
     texts: list[str]
     starts: list[int]
     ends: list[int]
-    problem: Problem | None
+    problem: LexerProblem | None
 
 
 def lex(text: str) -> Tokens:
@@ -95,33 +95,33 @@ def lex(text: str) -> Tokens:
     return Tokens(kinds, texts, starts, ends, None)
 
 
-def _problem(text: str, start: int) -> Problem:
+def _problem(text: str, start: int) -> LexerProblem:
     """Describe the error at an offset where no token begins."""
     char = text[start]
     here = Span(start, start + 1)
     if char == '"':
-        return Problem("unterminated string", here, 'close it with `"`, and write a quote inside as `\\"`')
+        return LexerProblem("unterminated string", here, 'close it with `"`, and write a quote inside as `\\"`')
     if text.startswith("/*", start):
-        return Problem("unterminated comment", Span(start, start + 2), "close it with `*/`")
+        return LexerProblem("unterminated comment", Span(start, start + 2), "close it with `*/`")
     if char == "$":
-        return Problem("expected a variable name right after `$`", here, "variables start with a lower-case letter or `_`: `$film`")
+        return LexerProblem("expected a variable name right after `$`", here, "variables start with a lower-case letter or `_`: `$film`")
     if char == "@":
-        return Problem("expected an annotation name right after `@`", here, "annotations start with a lower-case letter: `@key`")
+        return LexerProblem("expected an annotation name right after `@`", here, "annotations start with a lower-case letter: `@key`")
     shown = f"`{char}`" if char.isprintable() else f"U+{ord(char):04X}"
     hint = "names are made of ASCII letters, digits and `_`" if char.isalnum() else None
-    return Problem(f"unexpected character {shown}", here, hint)
+    return LexerProblem(f"unexpected character {shown}", here, hint)
 
 
 _ESCAPE: Final = re.compile(r"\\(?s:(.))")
 _ESCAPES: Final = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def unescape(token: str, start: int) -> str | Problem:
+def unescape(token: str, start: int) -> str | LexerProblem:
     """The value of a string token at offset `start`, or the problem with its first unsupported escape."""
     if "\\" not in token:
         return token[1:-1]
     for match in _ESCAPE.finditer(token):
         if match[1] not in _ESCAPES:
             where = Span(start + match.start(), start + match.end())
-            return Problem(f"unsupported escape sequence: \\{match[1]}", where, 'the escapes are \\" \\\\ \\n \\r \\t')
+            return LexerProblem(f"unsupported escape sequence: \\{match[1]}", where, 'the escapes are \\" \\\\ \\n \\r \\t')
     return _ESCAPE.sub(lambda match: _ESCAPES[match[1]], token[1:-1])

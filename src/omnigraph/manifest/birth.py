@@ -16,9 +16,9 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, GraphId, TableId, new_commit_id, new_hex16, new_ulid
 from omnigraph.manifest.model import FORMAT, Commit, CommitKind, Head, SchemaText, State, TableChange, TableRow, fact_rows, now, state_rows
 from omnigraph.manifest.read import PATH, Manifest, newest_ledger
-from omnigraph.manifest.registry import FOLDER as BRANCHES
+from omnigraph.manifest.registry import DIRECTORY as BRANCHES
 from omnigraph.manifest.registry import Branch, list_branches
-from omnigraph.store.durable import sync_folder
+from omnigraph.store.durable import sync_directory
 from omnigraph.store.ledger import Ledger, SwapLost, create_ledger
 from omnigraph.store.objects import probe_local
 from omnigraph.store.root import Root
@@ -37,12 +37,12 @@ class NewTable(msgspec.Struct, frozen=True):
 
     id: TableId
     alias: str
-    folder: str
+    directory: str
     schema: pa.Schema
 
     @property
     def path(self) -> str:
-        return f"{self.folder}/{self.id}"
+        return f"{self.directory}/{self.id}"
 
 
 Fill = Callable[[NewTable, Table], Table]
@@ -145,7 +145,7 @@ def unfinished_copy(root: Root, *, of: str) -> Iterator[None]:
         _withdraw_copy(root, existed=existed)
         raise
     root.objects.delete(UNFINISHED_COPY)
-    sync_folder(root, "")
+    sync_directory(root, "")
 
 
 def _withdraw_copy(root: Root, *, existed: bool) -> None:
@@ -238,8 +238,8 @@ def _withdraw(root: Root, made: Sequence[str], *, existed: bool) -> None:
     try:
         for path in made:
             root.objects.delete_prefix(path)
-        for folder in (*{path.rpartition("/")[0] for path in made}, f"{PATH}/data", PATH):
-            root.remove_if_empty(folder)
+        for directory in (*{path.rpartition("/")[0] for path in made}, f"{PATH}/data", PATH):
+            root.remove_if_empty(directory)
         if not existed:
             root.remove_if_empty()
     except StorageError as error:

@@ -14,7 +14,7 @@ from omnigraph.manifest.model import State, now
 from omnigraph.manifest.publish import LOCK_SECONDS, set_home
 from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import (
-    FOLDER,
+    DIRECTORY,
     Branch,
     VersionedBranch,
     check_free,
@@ -30,7 +30,7 @@ from omnigraph.manifest.registry import (
     withdraw,
     withdraw_all,
 )
-from omnigraph.store.durable import sync_folder
+from omnigraph.store.durable import sync_directory
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
 from omnigraph.store.tables import Table, table_at_head
@@ -109,7 +109,7 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         reach(Fault.BRANCH_BEFORE_DELETE)
         grant.check()
         _remove(manifest, seen)
-        sync_folder(manifest.root, FOLDER)  # otherwise a power cut could restore the branch after its files are removed
+        sync_directory(manifest.root, DIRECTORY)  # otherwise a power cut could restore the branch after its files are removed
         reach(Fault.BRANCH_AFTER_DELETE)
         _clean_up(grant, _leftovers(manifest, branch, ledger, state))
 

@@ -21,7 +21,7 @@ from omnigraph.ids import BranchName
 from omnigraph.manifest.fair_lock import ROOT, TURNSTILE, Deadline, FairLock, Grant, name_of
 from omnigraph.store.objects import wrap_os_error
 
-FOLDER: Final = "__locks"
+DIRECTORY: Final = "__locks"
 
 # A flock belongs to the open file, which a forked child shares. The child must close its copies, or it keeps the locks of
 # a parent that has ended. The references are weak, because an unreferenced FileIO is already closed.
@@ -43,7 +43,7 @@ class Flocks:
 
     def __init__(self, root: str) -> None:
         _close_in_forked_children()
-        self._folder: Final = os.path.join(root, FOLDER)
+        self._directory: Final = os.path.join(root, DIRECTORY)
         # One thread at a time takes the turnstile, so one thread at a time waits for root.
         self._turn: Final = FairLock()
         self._turnstile: Final = FileLock(self.where(TURNSTILE))
@@ -52,7 +52,7 @@ class Flocks:
         self._branches: Final[weakref.WeakValueDictionary[BranchName, FileLock]] = weakref.WeakValueDictionary()
 
     def where(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+        return f"{self._directory}/{name}"
 
     @contextmanager
     def writer(self, branch: BranchName, deadline: Deadline) -> Iterator[Grant]:

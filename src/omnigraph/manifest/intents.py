@@ -15,7 +15,7 @@ from omnigraph.manifest.registry import Branch
 from omnigraph.store.objects import Objects
 from omnigraph.store.tables import TableRef
 
-FOLDER: Final = "__recovery"
+DIRECTORY: Final = "__recovery"
 FORMAT: Final = 1
 
 
@@ -120,7 +120,7 @@ def disarm(objects: Objects, intent: Intent) -> None:
 
 def pending(objects: Objects) -> list[Intent]:
     """Return all intents, oldest first. An intent that disappears during the listing was finished by its writer (REC-26)."""
-    paths = [path for path in objects.list(FOLDER) if path.endswith(".json")]
+    paths = [path for path in objects.list(DIRECTORY) if path.endswith(".json")]
     return [intent for path in paths if (intent := read_intent(objects, path)) is not None]
 
 
@@ -146,4 +146,4 @@ class _Stamp(msgspec.Struct):
 
 
 def path_of(operation: OperationId) -> str:
-    return f"{FOLDER}/{operation}.json"
+    return f"{DIRECTORY}/{operation}.json"

@@ -18,7 +18,7 @@ from omnigraph.manifest.claims import RETIRED_BYTES, Claim, Lease, VersionedLeas
 from omnigraph.manifest.fair_lock import ROOT, Deadline, Grant, name_of
 from omnigraph.store.objects import Objects
 
-FOLDER: Final = "__lease"
+DIRECTORY: Final = "__lease"
 TTL_SECONDS: Final = 15.0
 
 _POLL_SECONDS: Final = 0.1
@@ -118,7 +118,7 @@ class Leases:
             self._note_free(path, claim.release())
 
     def _branch_leases(self) -> list[str]:
-        return [path for path, size in self._objects.sizes(FOLDER).items() if path != self._root and size != RETIRED_BYTES]
+        return [path for path, size in self._objects.sizes(DIRECTORY).items() if path != self._root and size != RETIRED_BYTES]
 
     def _is_our_turn(self, path: str, seen: VersionedLease | None, claim: Claim) -> bool:
         """Return whether to try now: the lease is free and all earlier waiters had time to take it, or this claim already holds it."""
@@ -192,4 +192,4 @@ def _heartbeat(seen: VersionedLease) -> object:
 
 
 def _path(name: str) -> str:
-    return f"{FOLDER}/{name}.json"
+    return f"{DIRECTORY}/{name}.json"

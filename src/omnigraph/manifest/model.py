@@ -124,7 +124,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     audit: Audit | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class TokenCommit(msgspec.Struct, frozen=True):
     """The commit of an idempotency token."""
 
     commit: CommitId
@@ -171,7 +171,7 @@ def fact_rows(commit: Commit | None, schemas: Iterable[SchemaText], *, copied: I
     """Return the rows that a publish adds: its commit, its idempotency token, new schemas, and commits copied by a merge."""
     items: list[tuple[str, msgspec.Struct]] = [(COMMIT + c.id, c) for c in (*([commit] if commit is not None else []), *copied)]
     if commit is not None and commit.token is not None:
-        items.append((token_id(commit.native, commit.token), Receipt(commit.id)))
+        items.append((token_id(commit.native, commit.token), TokenCommit(commit.id)))
     return _rows([*items, *((SCHEMA + s.hash, s) for s in schemas)], born=born)
 
 
@@ -209,8 +209,8 @@ def read_commits(rows: pa.Table) -> list[Commit]:
     return [_decode(body, Commit, object_id) for object_id, body in _pairs(rows)]
 
 
-def read_receipt(rows: pa.Table) -> Receipt | None:
-    return next((_decode(body, Receipt, object_id) for object_id, body in _pairs(rows)), None)
+def read_receipt(rows: pa.Table) -> TokenCommit | None:
+    return next((_decode(body, TokenCommit, object_id) for object_id, body in _pairs(rows)), None)
 
 
 def read_schema(rows: pa.Table) -> SchemaText | None:

@@ -45,7 +45,7 @@ from omnigraph.manifest.model import (
     state_rows,
     token_id,
 )
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch
 from omnigraph.store.ledger import Ledger, SwapLost
 
@@ -90,7 +90,7 @@ class PublishResult(msgspec.Struct, frozen=True):
     """A published commit. `repeated`: this token or this commit was published before, and this call changed nothing."""
 
     commit: Commit
-    snapshot: Snapshot
+    snapshot: BranchSnapshot
     repeated: bool = False
 
 
@@ -106,9 +106,9 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
                 raise
             continue
         if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
-            return PublishResult(first, Snapshot(found, ledger.version, state), repeated=True)
+            return PublishResult(first, BranchSnapshot(found, ledger.version, state), repeated=True)
         if (ours := _already_published(publication, ledger, state)) is not None:
-            return PublishResult(ours, Snapshot(found, ledger.version, state), repeated=True)
+            return PublishResult(ours, BranchSnapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         commit = _commit(publication, commit_id, found, ledger, state)
         try:
@@ -214,7 +214,7 @@ def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publ
     facts = fact_rows(commit, schemas, copied=publication.copied, born=commit.manifest_version)
     moved = ledger.swap(state_rows(state, born=commit.manifest_version), facts, uuid=str(uuid4()))
     manifest.remember(branch, moved, state)
-    return PublishResult(commit, Snapshot(branch, moved.version, state))
+    return PublishResult(commit, BranchSnapshot(branch, moved.version, state))
 
 
 def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Commit:

@@ -29,7 +29,7 @@ SCHEMAS: Final = 256
 """How many schema texts stay in memory."""
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class BranchSnapshot(msgspec.Struct, frozen=True):
     """One branch at one manifest version. Immutable: later publishes do not change it (C-25)."""
 
     branch: Branch
@@ -111,7 +111,7 @@ class Manifest:
         return found, ledger, state
 
     @contextmanager
-    def reading(self, snapshot: Snapshot, *, past: bool) -> Iterator[None]:
+    def reading(self, snapshot: BranchSnapshot, *, past: bool) -> Iterator[None]:
         """Read a snapshot inside this block. If the branch was deleted meanwhile, the error says so and not which file is missing (T-06).
 
         `past`: the caller requested a commit or a time, and not the current state of the branch.
@@ -147,12 +147,12 @@ class Manifest:
             if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
                 self._cache[branch.name] = _CachedBranch(branch, ledger, state)
 
-    def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> Snapshot:
+    def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> BranchSnapshot:
         """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that the commit names."""
         match at:
             case None:
                 found, ledger, state = self.look(branch)
-                return Snapshot(found, ledger.version, state)
+                return BranchSnapshot(found, ledger.version, state)
             case bool():
                 raise InvalidInput(Kind.INVALID_ARGUMENT, "`at` takes a commit id, a manifest version or a time")
             case int():
@@ -164,7 +164,7 @@ class Manifest:
 
     # -- the past
 
-    def _at_version(self, branch: BranchName, version: int) -> Snapshot:
+    def _at_version(self, branch: BranchName, version: int) -> BranchSnapshot:
         found = find_branch(self.root.objects, branch)
         if found.parent is not None and version < found.forked_at:  # before its creation, the history of a branch is that of its parent
             return self._at_version(found.parent, version)
@@ -178,15 +178,15 @@ class Manifest:
                 newest=newest.version,
             )
         ledger = newest.at(version)
-        return Snapshot(found, version, read_state(ledger.state()))
+        return BranchSnapshot(found, version, read_state(ledger.state()))
 
-    def _at_commit(self, commit: Commit) -> Snapshot:
+    def _at_commit(self, commit: Commit) -> BranchSnapshot:
         """Return the snapshot of a commit on the branch that made it. A new branch of the same name has another native name (B-22)."""
         born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
         if born_on is None or born_on.native != commit.native:
             raise _deleted_with_branch(commit.id, commit.branch)
         _, newest, _ = self.look(born_on.name)
-        return Snapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
+        return BranchSnapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
 
     def _commit_at(self, branch: BranchName, moment: datetime) -> Commit:
         if moment.tzinfo is None:

@@ -285,7 +285,7 @@ def _inspect(manifest: Manifest, intent: TableIntent, state: State) -> TableEffe
                 Kind.RECOVERY_REQUIRED,
                 f"another program committed to {intent.before.alias} after an interrupted write; nothing was changed. "
                 f"Examine versions {base.version + 1} to {newest} of {base.path}, then remove the file of the intent from "
-                f"{root.of(intents.FOLDER)}",
+                f"{root.of(intents.DIRECTORY)}",
                 table=base.path,
                 expected=base.version + 1,
                 actual=newest,

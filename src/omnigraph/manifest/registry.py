@@ -26,7 +26,7 @@ from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, Not
 from omnigraph.ids import MAIN, BranchName, new_hex16
 from omnigraph.store.objects import Objects
 
-FOLDER: Final = "__branches"
+DIRECTORY: Final = "__branches"
 LONGEST_NAME: Final = 120
 _LONGEST_FILE_NAME: Final = 255
 """In bytes, on every common file system. The object name of a branch escapes most punctuation as %XX."""
@@ -99,8 +99,8 @@ def check_free(name: BranchName, live: Iterable[BranchName]) -> None:
 def list_branches(objects: Objects) -> list[BranchName]:
     """Return the names of all branches except main, sorted. Costs one listing."""
     return sorted(
-        BranchName(unquote(entry.removeprefix(f"{FOLDER}/").removesuffix(".json")))
-        for entry, size in objects.sizes(FOLDER).items()
+        BranchName(unquote(entry.removeprefix(f"{DIRECTORY}/").removesuffix(".json")))
+        for entry, size in objects.sizes(DIRECTORY).items()
         if entry.endswith(".json") and size not in NOT_BRANCHES
     )
 
@@ -208,7 +208,7 @@ def withdraw_all(objects: Objects) -> None:
 
     A reservation that is settled at the same time is a branch, which the next listing shows.
     """
-    for path, size in objects.sizes(FOLDER).items():
+    for path, size in objects.sizes(DIRECTORY).items():
         if size == _RESERVED_BYTES and (left := objects.get_versioned(path)) is not None and len(left[0]) == _RESERVED_BYTES:
             _discard(objects, path, left[1])
 
@@ -221,7 +221,7 @@ def _discard(objects: Objects, path: str, token: str) -> bool:
 
 
 def object_of(name: BranchName) -> str:
-    return f"{FOLDER}/{_file_name(name)}"
+    return f"{DIRECTORY}/{_file_name(name)}"
 
 
 def _file_name(name: str) -> str:

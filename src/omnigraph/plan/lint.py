@@ -19,7 +19,7 @@ COVERAGE_CODE = "L201"
 NO_PARAMETERS = "mutation declares no params; hardcoded mutations are easy to miss"
 
 
-class Severity(StrEnum):
+class LintSeverity(StrEnum):
     """Most severe first: findings are sorted in this order."""
 
     ERROR = "error"
@@ -27,7 +27,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Status(StrEnum):
+class LintStatus(StrEnum):
     OK = "ok"
     ERROR = "error"
 
@@ -40,10 +40,10 @@ class SchemaSource(msgspec.Struct, frozen=True, omit_defaults=True):
     uri: str | None = None
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class LintFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """About the file as a whole, or about a type across its queries."""
 
-    severity: Severity
+    severity: LintSeverity
     code: str
     message: str
     type_name: str | None = None
@@ -56,7 +56,7 @@ class QueryResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     kind: str
-    status: Status
+    status: LintStatus
     warnings: tuple[str, ...] = ()
     error: str | None = None
     operation: Operation | None = None
@@ -65,7 +65,7 @@ class QueryResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class LintReport(msgspec.Struct, frozen=True):
     """The whole report, in the form that `lint --json` prints."""
 
-    status: Status
+    status: LintStatus
     schema_source: SchemaSource
     query_path: str
     queries_processed: int
@@ -73,23 +73,23 @@ class LintReport(msgspec.Struct, frozen=True):
     warnings: int
     infos: int
     results: tuple[QueryResult, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
 
 
 def lint(text: str, catalog: Catalog, *, query_path: str, schema_source: SchemaSource) -> LintReport:
     """Check every query by itself. An error in one query does not hide errors in another."""
     results: list[QueryResult] = []
     valid: list[tuple[str, TypedQuery]] = []
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     try:
         queries = parse_queries(text, name=query_path).queries
     except LanguageError as error:
         queries = ()
         place = "" if error.position is None else f" (line {error.position.line}, column {error.position.column})"
-        findings.append(Finding(Severity.ERROR, PARSE_CODE, f"{error.message}{place}"))
+        findings.append(LintFinding(LintSeverity.ERROR, PARSE_CODE, f"{error.message}{place}"))
     except ResourceLimitExceeded as error:
         queries = ()
-        findings.append(Finding(Severity.ERROR, PARSE_CODE, error.message))
+        findings.append(LintFinding(LintSeverity.ERROR, PARSE_CODE, error.message))
     for query in queries:
         result, typed = _checked(query, catalog)
         results.append(result)
@@ -99,26 +99,26 @@ def lint(text: str, catalog: Catalog, *, query_path: str, schema_source: SchemaS
     return _report(tuple(results), findings, query_path, schema_source)
 
 
-def _report(results: tuple[QueryResult, ...], findings: list[Finding], query_path: str, schema_source: SchemaSource) -> LintReport:
-    severities = list(Severity)
+def _report(results: tuple[QueryResult, ...], findings: list[LintFinding], query_path: str, schema_source: SchemaSource) -> LintReport:
+    severities = list(LintSeverity)
     findings.sort(
         key=lambda finding: (severities.index(finding.severity), finding.type_name or "", finding.property or "", finding.message)
     )
-    errors = sum(result.error is not None for result in results) + _count(findings, Severity.ERROR)
+    errors = sum(result.error is not None for result in results) + _count(findings, LintSeverity.ERROR)
     return LintReport(
-        Status.ERROR if errors else Status.OK,
+        LintStatus.ERROR if errors else LintStatus.OK,
         schema_source,
         query_path,
         len(results),
         errors,
-        sum(len(result.warnings) for result in results) + _count(findings, Severity.WARNING),
-        _count(findings, Severity.INFO),
+        sum(len(result.warnings) for result in results) + _count(findings, LintSeverity.WARNING),
+        _count(findings, LintSeverity.INFO),
         results,
         tuple(findings),
     )
 
 
-def _count(findings: list[Finding], severity: Severity) -> int:
+def _count(findings: list[LintFinding], severity: LintSeverity) -> int:
     return sum(finding.severity is severity for finding in findings)
 
 
@@ -129,11 +129,11 @@ def _checked(query: Query, catalog: Catalog) -> tuple[QueryResult, TypedQuery | 
     try:
         typed = check(query, catalog)
     except (LanguageError, ResourceLimitExceeded) as error:
-        return QueryResult(name, kind, Status.ERROR, warnings, error=error.message), None
-    return QueryResult(name, kind, Status.OK, warnings, operation=operation_of(typed, catalog)), typed
+        return QueryResult(name, kind, LintStatus.ERROR, warnings, error=error.message), None
+    return QueryResult(name, kind, LintStatus.OK, warnings, operation=operation_of(typed, catalog)), typed
 
 
-def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[Finding]:
+def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[LintFinding]:
     """Nullable properties of updated types that no update sets: probably forgotten."""
     updated: dict[str, NodeType] = {}
     set_: dict[str, set[str]] = {}
@@ -146,8 +146,8 @@ def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[Finding]:
                 set_.setdefault(node.name, set()).update(value.property for value in statement.values)
                 names.setdefault(node.name, set()).add(name)
     return [
-        Finding(
-            Severity.WARNING,
+        LintFinding(
+            LintSeverity.WARNING,
             COVERAGE_CODE,
             f"{node.name}.{property_.name} exists in schema but no update query sets it",
             node.name,

@@ -33,8 +33,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from omnigraph.catalog.layout import identity_columns
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import identity_columns
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties

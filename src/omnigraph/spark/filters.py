@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from omnigraph.catalog.layout import identity_columns
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import identity_columns
 from omnigraph.catalog.types import Plain, ValueType, scalar_of
 from omnigraph.exec.read.predicate import column, literal
 from omnigraph.lang.tree import Scalar

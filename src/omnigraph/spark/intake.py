@@ -15,14 +15,13 @@ import msgspec
 
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
+from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
-from omnigraph.exec.load.parts import PART_BYTES, Part, blocks_of, parts_of, pieces_of
-from omnigraph.exec.load.read import read_batches
-from omnigraph.exec.load.staging import Origin, Staging, Target
+from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
+from omnigraph.exec.load.staging import Origin, Staging
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
-from omnigraph.exec.problems import Problem, Report
-from omnigraph.exec.validate.findings import label
+from omnigraph.exec.problems import Problem, Report, shifted
 from omnigraph.ids import TypeId
 from omnigraph.spark.messages import (
     CountLines,
@@ -41,7 +40,7 @@ from omnigraph.spark.messages import (
     results,
 )
 from omnigraph.spark.runner import PartRunner, Runner
-from omnigraph.store.files import fragments_from_text
+from omnigraph.store.data_files import fragments_from_text
 from omnigraph.store.root import Root
 
 if TYPE_CHECKING:
@@ -54,15 +53,13 @@ _BLOCKS_AT_ONCE: Final = 16
 class FilesIntake:
     """The intake of NDJSON files, which are split into parts."""
 
+    rereadable = True
+
     def __init__(self, runner: PartRunner, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
         self._runner = runner
         self._root = root
         self._paths = tuple(paths)
         self._part_bytes = part_bytes
-
-    @property
-    def rereadable(self) -> bool:
-        return True
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         parts = [part for path in self._paths for part in parts_of(path, part_bytes=self._part_bytes)]
@@ -80,14 +77,13 @@ class FilesIntake:
         advance(total, total, sum(staged.rows for staged in staging.types.values()))
         self._report(job, lines, [parts[done.part] for done in staged_parts if done.refused], report)
 
-    def _report(self, job: Job, lines: FirstLines, refused: Sequence[Part], report: Report) -> None:
+    def _report(self, job: Job, lines: FirstLines, refused: Sequence[FilePart], report: Report) -> None:
         """Read the blocks with problems again, in order, now with their line numbers."""
         blocks = list(dict.fromkeys(block for part in refused for block in blocks_of(part)))
         for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = tuple(map(lines.numbered, blocks[at : at + _BLOCKS_AT_ONCE]))
             for found in results(self._runner.on_parts(FindProblems(job, some, report.limit)), StagedPart):
-                report.add(found.problems)
-                report.more += found.more
+                report.add(found.problems, more=found.more)
                 if report.full:
                     return
 
@@ -95,14 +91,12 @@ class FilesIntake:
 class FramesIntake:
     """The intake of data frames, one for each type."""
 
+    rereadable = True
+
     def __init__(self, runner: Runner, root: Root, frames: Mapping[str, DataFrame]) -> None:
         self._runner = runner
         self._root = root
         self._frames = frames
-
-    @property
-    def rereadable(self) -> bool:
-        return True
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         for name, frame in self._frames.items():
@@ -127,12 +121,12 @@ class FramesIntake:
 class FirstLines:
     """The numbers of the first lines of parts. One job for each file counts them, at the first request."""
 
-    def __init__(self, runner: PartRunner, parts: Sequence[Part]) -> None:
+    def __init__(self, runner: PartRunner, parts: Sequence[FilePart]) -> None:
         self._runner = runner
         self.parts = tuple(parts)
         self._firsts: dict[str, dict[int, int]] = {}
 
-    def numbered(self, part: Part) -> Part:
+    def numbered(self, part: FilePart) -> FilePart:
         """Return the part with the number of its first line. It must start where a part or a block starts."""
         if part.start == 0:
             return part
@@ -188,8 +182,7 @@ class FramePlaces(msgspec.Struct, frozen=True):
 
 
 def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
-    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
-    targets: dict[TypeId, Target] = {entity.id: staging.target_of(entity) for entity in entities}
+    targets = {entity.id: staging.target_of(entity) for entity in catalog.entities}
     return Job(Place(root.uri, root.storage_options), encode(catalog), targets)
 
 
@@ -217,13 +210,9 @@ def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: 
     """Record the files of one data frame, and report its problems. Records are numbered in the order of the partitions."""
     before = 0
     for part in take_parts(replies, staging, catalog):
-        report.add(
-            msgspec.structs.replace(problem, record=problem.record + before) if problem.record is not None else problem
-            for problem in part.problems
-        )
-        report.more += part.more
+        report.add(shifted(part.problems, by=before), more=part.more)
         before += part.records
-    staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")  # also for a frame without rows
+    staging.of(entity).places = FramePlaces(f"<{entity.alias}>")  # also for a frame without rows
 
 
 # -- Parquet and CSV: a task reads whole slices, and problems are reported in the order of the slices
@@ -242,6 +231,8 @@ class _Table(msgspec.Struct, frozen=True):
 class TablesIntake:
     """The intake of tables, which are split into parts where the format allows it."""
 
+    rereadable = True
+
     def __init__(
         self,
         runner: PartRunner,
@@ -257,15 +248,11 @@ class TablesIntake:
         self._part_bytes = part_bytes
         self._slice_rows = slice_rows
 
-    @property
-    def rereadable(self) -> bool:
-        return True
-
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         tables = [self._open(name, path, catalog) for name, path in self._tables.items()]
         total = sum(table.size for table in tables)
         advance(0, total, 0)
-        parts = tuple(TypePart(label(table.entity), part) for table in tables for part in table.parts)
+        parts = tuple(TypePart(table.entity.alias, part) for table in tables for part in table.parts)
 
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
@@ -307,8 +294,7 @@ class TablePlaces:
 def _report_tables(tables: Sequence[_Table], replies: Sequence[Reply], report: Report) -> None:
     """Report problems in the order of the tables until the report is full. A failed task is raised at its position in that order."""
     for found in _slices(tables, replies):
-        report.add(found.problems)
-        report.more += found.more
+        report.add(found.problems, more=found.more)
         if report.full:
             return
 

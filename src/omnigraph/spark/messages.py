@@ -13,8 +13,8 @@ import msgspec
 
 from omnigraph import errors
 from omnigraph.errors import Kind, OmniGraphError, Outcome, RecoveryRequired, StorageError
-from omnigraph.exec.load.parts import Part
-from omnigraph.exec.load.staging import Target
+from omnigraph.exec.load.parts import FilePart
+from omnigraph.exec.load.staging import StagingTarget
 from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.exec.problems import Problem
 from omnigraph.ids import TypeId
@@ -36,7 +36,7 @@ class Job(msgspec.Struct, frozen=True):
 
     place: Place
     catalog: bytes
-    targets: Mapping[TypeId, Target]
+    targets: Mapping[TypeId, StagingTarget]
     writes: bool = True
 
 
@@ -47,20 +47,20 @@ class StageLines(msgspec.Struct, frozen=True, tag=True):
     """Read, check and write each part of NDJSON files."""
 
     job: Job
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
 
 class CountLines(msgspec.Struct, frozen=True, tag=True):
     """Count the lines in each block of the parts."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
 
 class FindProblems(msgspec.Struct, frozen=True, tag=True):
     """Report at most `limit` problems of each block."""
 
     job: Job
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     limit: int
 
 
@@ -68,7 +68,7 @@ class FindLines(msgspec.Struct, frozen=True, tag=True):
     """Report the lines of some rows of one type. `rows` holds their numbers, part by part."""
 
     job: Job
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     type_id: TypeId
     rows: tuple[tuple[int, ...], ...]
 
@@ -125,19 +125,19 @@ PartTask = StageLines | CountLines | FindProblems | FindLines | StageTables | Un
 Task = PartTask | StageFrame
 
 
-class Assignment(msgspec.Struct, frozen=True):
+class TaskAssignment(msgspec.Struct, frozen=True):
     """A task, and the maximum number of attempts of Spark, if it is known."""
 
     task: Task
     attempts: int | None = None
 
 
-def encode_assignment(assignment: Assignment) -> bytes:
+def encode_assignment(assignment: TaskAssignment) -> bytes:
     return msgspec.msgpack.encode(assignment)
 
 
-def decode_assignment(data: bytes) -> Assignment:
-    return msgspec.msgpack.decode(data, type=Assignment)
+def decode_assignment(data: bytes) -> TaskAssignment:
+    return msgspec.msgpack.decode(data, type=TaskAssignment)
 
 
 # -- replies

@@ -16,13 +16,13 @@ from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, U
 from omnigraph.ids import new_ulid
 from omnigraph.spark import shipped
 from omnigraph.spark.messages import (
-    Assignment,
     MissingModule,
     OtherRelease,
     PartTask,
     Reply,
     StageFrame,
     Task,
+    TaskAssignment,
     Unload,
     decode_reply,
     encode_assignment,
@@ -76,7 +76,7 @@ class Runner:
 
     def _encoded(self, task: Task) -> bytes:
         # A failed export removes its whole directory, so its tasks may raise at every attempt.
-        return encode_assignment(Assignment(task, None if isinstance(task, Unload) else self._attempts))
+        return encode_assignment(TaskAssignment(task, None if isinstance(task, Unload) else self._attempts))
 
     def _replies(self, frame: DataFrame, task: shipped.Task, on_done: OnDone | None) -> list[Reply]:
         replies = self._run(frame, task, on_done)
@@ -109,10 +109,10 @@ class Runner:
 @functools.cache
 def _archive() -> str:
     """Return our source as one zip file. It is kept until this process ends: an executor may request it at any time."""
-    folder = tempfile.mkdtemp(prefix="omnigraph-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    directory = tempfile.mkdtemp(prefix="omnigraph-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     package = Path(omnigraph.__file__).parent
-    return shutil.make_archive(f"{folder}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
+    return shutil.make_archive(f"{directory}/omnigraph", "zip", root_dir=package.parent, base_dir=package.name)
 
 
 def _typed_error(error: Exception) -> OmniGraphError:

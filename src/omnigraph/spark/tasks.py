@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import assert_never
 
-import msgspec
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
-from omnigraph.exec.load.parts import Part, count_lines, pieces_of
-from omnigraph.exec.load.read import Batch, read_batches
-from omnigraph.exec.load.staging import Staging, Target
-from omnigraph.exec.problems import Problem, Report
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.load.batches import Batch, read_batches
+from omnigraph.exec.load.parts import FilePart, count_lines, pieces_of
+from omnigraph.exec.load.staging import Staging, StagingTarget
+from omnigraph.exec.problems import Report, shifted
+from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
 from omnigraph.spark.handles import catalog_of, tables_of
@@ -49,7 +48,7 @@ from omnigraph.spark.messages import (
     encode_reply,
 )
 from omnigraph.spark.unload import unload_part
-from omnigraph.store.files import Shelf, fragments_from_text, fragments_to_text
+from omnigraph.store.data_files import Shelf, fragments_from_text, fragments_to_text
 
 
 def run_part(assignment: bytes, number: int) -> str:
@@ -94,7 +93,7 @@ def _run(task: PartTask, number: int) -> Result:
 # -- loads
 
 
-def stage_lines(job: Job, number: int, part: Part) -> StagedPart:
+def stage_lines(job: Job, number: int, part: FilePart) -> StagedPart:
     """Read, check and write one part of a file. Stops at the first problem: the driver requests all of them once it has line numbers."""
     report = Report(1)
     staging = _staging(job)
@@ -139,8 +138,7 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
             for batch in read_batches({task.type_name: rows}, catalog, report, check=check_values):
                 if job.writes and not report.problems and not whole.problems:
                     staging.add(batch)
-            whole.add(_shifted(report.problems, by=records))
-            whole.more += report.more
+            whole.add(shifted(report.problems, by=records), more=report.more)
             records += rows.num_rows
         if whole.problems:
             staging.discard()
@@ -149,7 +147,7 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
     return StagedPart(number, _type_rows(staging), records=records)
 
 
-def problems_of(job: Job, block: Part, *, limit: int) -> StagedPart:
+def problems_of(job: Job, block: FilePart, *, limit: int) -> StagedPart:
     """Return the problems of the records in a block, with their line numbers."""
     report = Report(limit)
     for _ in read_batches(block, catalog_of(job.catalog), report, check=check_values):
@@ -157,7 +155,7 @@ def problems_of(job: Job, block: Part, *, limit: int) -> StagedPart:
     return StagedPart(0, refused=bool(report.problems), problems=tuple(report.problems), more=report.more)
 
 
-def lines_of(job: Job, part: Part, type_id: TypeId, rows: Sequence[int]) -> list[int]:
+def lines_of(job: Job, part: FilePart, type_id: TypeId, rows: Sequence[int]) -> list[int]:
     """Return the lines of some rows of one type. `rows` are their numbers in the part, from 0, ascending."""
     found: list[int] = []
     before = 0
@@ -189,11 +187,6 @@ def _since(report: Report, slices: Sequence[SliceProblems]) -> SliceProblems:
     return SliceProblems(tuple(report.problems[reported:]), report.more - more)
 
 
-def _shifted(problems: Iterable[Problem], *, by: int) -> list[Problem]:
-    """Return the problems with their record numbers increased by `by`."""
-    return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
-
-
 @contextmanager
 def _discard_on_failure(staging: Staging) -> Iterator[None]:
     """Remove the written files if the block fails. The files of a killed task remain until cleanup. No commit refers to them."""
@@ -206,7 +199,7 @@ def _discard_on_failure(staging: Staging) -> Iterator[None]:
 
 
 def _staging(job: Job) -> Staging:
-    def target(entity: EntityType) -> Target:
+    def target(entity: EntityType) -> StagingTarget:
         return job.targets[entity.id]
 
     return Staging(tables_of(job.place), target, write=True, key_bytes=0)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType, NodeType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.history.json_lines import json_lines
 from omnigraph.ids import new_hex16

@@ -24,7 +24,7 @@ from omnigraph.exec.problems import REPORTED, Report
 from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
 from omnigraph.spark.intake import take_frame
-from omnigraph.spark.messages import Assignment, Job, Place, Reply, StagedPart, StageFrame, decode_reply, encode_assignment
+from omnigraph.spark.messages import Job, Place, Reply, StagedPart, StageFrame, TaskAssignment, decode_reply, encode_assignment
 from omnigraph.spark.options import WriteOptions, without_traceback
 from omnigraph.spark.tasks import discard, run_rows
 
@@ -39,16 +39,14 @@ class TaskMessage(WriterCommitMessage):
 class StagedIntake:
     """The intake of rows that tasks have written. `job` has the targets of the files."""
 
+    rereadable = False
+
     def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply]) -> None:
         self._job = job
         self._entity = entity
         self._replies = replies
         self.taken = False
         """Whether a load owns the files and removes them if it is refused."""
-
-    @property
-    def rereadable(self) -> bool:
-        return False
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         if encode(catalog) != self._job.catalog:
@@ -70,8 +68,8 @@ class TypeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and write the rows of one partition, on an executor. The reply has the problems, so that all are reported together."""
-        task = StageFrame(self._job, f"{self._entity.kind}:{self._entity.name}", REPORTED)
-        return TaskMessage(run_rows(encode_assignment(Assignment(task)), iterator))
+        task = StageFrame(self._job, self._entity.alias, REPORTED)
+        return TaskMessage(run_rows(encode_assignment(TaskAssignment(task)), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the rows of all tasks, atomically. Runs on the driver after every task has replied."""

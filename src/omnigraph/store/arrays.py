@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+Places: TypeAlias = npt.NDArray[np.int64]
+"""Positions in a column, from 0."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 NARROW_BYTES: Final = (1 << 31) - 1
 """The most bytes that 32-bit offsets of a string or binary array can address."""

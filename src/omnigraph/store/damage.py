@@ -17,7 +17,7 @@ class IndexFiles(msgspec.Struct, frozen=True):
     column: str
     kind: str
     uuid: str
-    folder: str
+    directory: str
     size_bytes: int | None
     fragments: frozenset[int]
     """The ids of the fragments it covers. Some may have been removed since."""
@@ -36,5 +36,5 @@ class IndexDamage(msgspec.Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        removed = f"remove the directory {self.index.folder}; " if self.hidden else ""
+        removed = f"remove the directory {self.index.directory}; " if self.hidden else ""
         return f"{removed}`ensure_indices` rebuilds it"

@@ -145,7 +145,7 @@ def _unreadable(table: Table, name: str, addresses: Any, lengths: Any) -> Iterat
 def untrue_index(table: Table, index: IndexFiles) -> str | None:
     """Reads every page of an index, and compares a B-tree with the rows it covers. Returns what is wrong, or None."""
     try:
-        files = [file for file in table.root.objects.list(index.folder) if not file.endswith("/")]
+        files = [file for file in table.root.objects.list(index.directory) if not file.endswith("/")]
         held = {file.rpartition("/")[2]: _index_file(table, file, keep=index.kind == "BTree") for file in files}
         if index.kind != "BTree" or not {_PAGE_DATA, _PAGE_LOOKUP} <= held.keys():
             return None

@@ -71,11 +71,11 @@ def is_newest(root: Root, home: str, version: int) -> bool:
     """
     if not root.is_local:
         return False
-    folder = os.path.join(root.uri, home)
+    directory = os.path.join(root.uri, home)
     try:
-        if os.path.lexists(os.path.join(folder, version_file(version + 1))):
+        if os.path.lexists(os.path.join(directory, version_file(version + 1))):
             return False
-        with open(os.path.join(folder, _HINT), "rb", buffering=0) as file:
+        with open(os.path.join(directory, _HINT), "rb", buffering=0) as file:
             return msgspec.json.decode(file.readall(), type=_Hint).version <= version
     except (OSError, msgspec.DecodeError):
         return False
@@ -91,10 +91,10 @@ def settle_visible(root: Root, paths: Iterable[str]) -> None:
     _each(root, [NewFile(path) for path in paths], outcome=Outcome.UNKNOWN)
 
 
-def sync_folder(root: Root, folder: str) -> None:
+def sync_directory(root: Root, directory: str) -> None:
     """Flushes a directory that lost an entry."""
     if root.sync:
-        _flush_folder(root, folder, Outcome.UNKNOWN)
+        _flush_directory(root, directory, Outcome.UNKNOWN)
 
 
 def is_torn(root: Root, path: str) -> bool:
@@ -118,10 +118,10 @@ def _each(root: Root, files: list[NewFile], *, outcome: Outcome) -> None:
         _all(root, [partial(_check_stored, root, file) for file in files])
         return
     every = [*files, *(NewFile(blob) for file in files for blob in _blobs(root, file.path))]
-    folders = _folders(root, every) if root.sync else set()
+    directories = _directories(root, every) if root.sync else set()
     checks = [partial(_check_and_flush, root, file, outcome) for file in every]
-    _all(root, [*checks, *(partial(_flush_folder, root, folder, outcome) for folder in folders)])
-    root.flushed.update(folders)
+    _all(root, [*checks, *(partial(_flush_directory, root, directory, outcome) for directory in directories)])
+    root.flushed.update(directories)
 
 
 def _all(root: Root, steps: list[Callable[[], None]]) -> None:
@@ -187,37 +187,37 @@ def _torn(root: Root, file: NewFile, size: int | None) -> StorageError:
 # -- flushing
 
 
-def _folders(root: Root, files: Iterable[NewFile]) -> set[str]:
+def _directories(root: Root, files: Iterable[NewFile]) -> set[str]:
     """The directories of the files. For a directory that was not flushed before, also its ancestors up to the graph's root and above."""
-    folders: set[str] = set()
+    directories: set[str] = set()
     for file in files:
         holder, *above = (str(parent) for parent in PurePosixPath(file.path).parents)
-        folders.add(holder)
+        directories.add(holder)
         if holder not in root.flushed:
-            folders.update(above)
-    if folders and "." not in root.flushed:
-        folders.update(_above(root))
-    return folders
+            directories.update(above)
+    if directories and "." not in root.flushed:
+        directories.update(_above(root))
+    return directories
 
 
 def _above(root: Root) -> Iterator[str]:
     """The directories above the graph that its creation may have made: those in which this process may write."""
-    return takewhile(lambda folder: os.access(folder, os.R_OK | os.W_OK), map(str, PurePosixPath(root.uri).parents))
+    return takewhile(lambda directory: os.access(directory, os.R_OK | os.W_OK), map(str, PurePosixPath(root.uri).parents))
 
 
 def _blobs(root: Root, path: str) -> list[str]:
     """The files of large blobs. They are in a directory named like the data file that refers to them."""
-    folder = path.removesuffix(".lance")
-    if folder == path:
+    directory = path.removesuffix(".lance")
+    if directory == path:
         return []
     try:
-        return [f"{folder}/{name}" for name in os.listdir(os.path.join(root.uri, folder))]
+        return [f"{directory}/{name}" for name in os.listdir(os.path.join(root.uri, directory))]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _flush_folder(root: Root, folder: str, outcome: Outcome) -> None:
-    full = os.path.join(root.uri, folder)
+def _flush_directory(root: Root, directory: str, outcome: Outcome) -> None:
+    full = os.path.join(root.uri, directory)
     try:
         descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

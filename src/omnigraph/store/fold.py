@@ -18,7 +18,7 @@ SMALL_BLOB_BYTES: Final = 1_048_576
 """Fragments whose blobs together exceed this many bytes are not folded: a small write would become a large one."""
 
 SMALL_ROWS: Final = 4_096
-"""Fragments of this many rows or more are not folded: a small write would become a large one. `maintain.py` compacts them."""
+"""Fragments of this many rows or more are not folded: a small write would become a large one."""
 
 
 def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:

@@ -22,7 +22,7 @@ _UNTRAINABLE: Final = "KMeans cannot train"
 """Lance's message if its sample of a column has no nonzero vector."""
 
 
-class IndexKind(StrEnum):
+class LanceIndexKind(StrEnum):
     """The kinds of Lance index we build."""
 
     BTREE = "BTREE"
@@ -35,7 +35,7 @@ class IndexSpec(msgspec.Struct, frozen=True):
     """An index to build: column, kind, name, and the options of the kind."""
 
     column: str
-    kind: IndexKind
+    kind: LanceIndexKind
     name: str
     options: Mapping[str, Any] = {}
 
@@ -48,7 +48,7 @@ class BuiltIndex(msgspec.Struct, frozen=True):
 
     name: str
     column: str
-    kind: IndexKind | None
+    kind: LanceIndexKind | None
     covered_rows: int
     uncovered_rows: int
 
@@ -67,10 +67,10 @@ def existing(table: Table) -> tuple[BuiltIndex, ...]:
     return tuple(sorted(found, key=lambda index: index.name))
 
 
-def _kind(described: str) -> IndexKind | None:
+def _kind(described: str) -> LanceIndexKind | None:
     if described.startswith("IVF_"):
-        return IndexKind.VECTOR
-    return {"BTree": IndexKind.BTREE, "Bitmap": IndexKind.BITMAP, "Inverted": IndexKind.INVERTED}.get(described)
+        return LanceIndexKind.VECTOR
+    return {"BTree": LanceIndexKind.BTREE, "Bitmap": LanceIndexKind.BITMAP, "Inverted": LanceIndexKind.INVERTED}.get(described)
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -83,8 +83,8 @@ class Segment(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> Iterator[NewFile]:
-        folder = f"{self.ref.home}/_indices/{self.index.uuid}"
-        return (NewFile(f"{folder}/{file.path}", file.size_bytes) for file in self.index.files)
+        directory = f"{self.ref.home}/_indices/{self.index.uuid}"
+        return (NewFile(f"{directory}/{file.path}", file.size_bytes) for file in self.index.files)
 
 
 def write_index(table: Table, spec: IndexSpec) -> Segment | None:
@@ -96,14 +96,14 @@ def write_index(table: Table, spec: IndexSpec) -> Segment | None:
         index = table.dataset.create_index_uncommitted(
             spec.column, spec.kind.value, name=spec.name, replace=True, fragment_ids=list(covers), **spec.options
         )
-        if spec.kind is IndexKind.INVERTED:
+        if spec.kind is LanceIndexKind.INVERTED:
             # Without this step, every full-text query on the table fails, because the token file of the segment is still in parts.
             index = table.dataset.merge_existing_index_segments([index])
     except TypeError as error:
         message = f"a column of type {table.schema.field(spec.column).type} cannot have a {spec.kind} index"
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, column=spec.column) from error
     except RuntimeError as error:
-        if spec.kind is IndexKind.VECTOR and _UNTRAINABLE in str(error):
+        if spec.kind is LanceIndexKind.VECTOR and _UNTRAINABLE in str(error):
             return None
         raise table.failed(error, doing=f"build index {spec.name} on") from error
     except raised_by_lance() as error:

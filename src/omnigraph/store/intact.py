@@ -50,9 +50,9 @@ def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]
                 bases = bases or dataset.base_paths()
                 base = str(bases[segment.base_id].path)
                 place = base[base.rindex(path) :]
-            folder = f"{place}/_indices/{segment.uuid}"
+            directory = f"{place}/_indices/{segment.uuid}"
             about = index.name, index.field_names[0], index.index_type
-            found.append(IndexFiles(*about, str(segment.uuid), folder, segment.size_bytes, frozenset(segment.fragment_ids)))
+            found.append(IndexFiles(*about, str(segment.uuid), directory, segment.size_bytes, frozenset(segment.fragment_ids)))
     return tuple(found)
 
 
@@ -76,7 +76,7 @@ def record(root: Root, damage: IndexDamage) -> None:
     """Records a damaged index. This open graph does not use the index from now on."""
     index = damage.index
     if root.index_damage.get(index.uuid) is None:
-        log.warning("index %s in %s is damaged and is not used: %s; %s", index.name, index.folder, damage.reason, damage.remedy)
+        log.warning("index %s in %s is damaged and is not used: %s; %s", index.name, index.directory, damage.reason, damage.remedy)
     root.index_damage[index.uuid] = damage
 
 
@@ -131,9 +131,9 @@ def _blame(table: Indexed, on: object, error: BaseException) -> None:
 
 def _look(root: Root, index: IndexFiles) -> str | None:
     try:
-        found = {file: size for file, size in root.objects.sizes(index.folder).items() if f"/{_STAGING}/" not in file}
+        found = {file: size for file, size in root.objects.sizes(index.directory).items() if f"/{_STAGING}/" not in file}
     except OmniGraphError as error:
-        log.info("could not check the index files in %s: %s", index.folder, error)
+        log.info("could not check the index files in %s: %s", index.directory, error)
         return None
     if not found:
         return "its files are missing"

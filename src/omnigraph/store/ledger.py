@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 import lance
-import msgspec
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
@@ -40,13 +39,6 @@ ROWS: Final = pa.schema(
 
 class SwapLost(ConflictError):
     """Another swap from the same base won. Nothing was changed. Read the new state and retry."""
-
-
-class IoCalls(msgspec.Struct, frozen=True):
-    """Storage calls of all handles that share a root's session, since the last call of `io_calls`."""
-
-    reads: int
-    writes: int
 
 
 class Ledger:
@@ -80,19 +72,9 @@ class Ledger:
         """All facts whose id starts with `prefix` and that were written at version `since` or later."""
         return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}")
 
-    def fragments(self) -> list[tuple[int, int]]:
-        """(id, rows) of the fact fragments, oldest id first."""
-        return [(f.fragment_id, f.metadata.physical_rows) for f in self._dataset.get_fragments()[:-1]]
-
     def newest_version(self) -> int:
         """The newest version on this branch, by any writer. Costs one probe."""
         return self.as_table().head()
-
-    def newest(self) -> Ledger:
-        """This ledger, or the one at the newest version if another writer committed. Costs one probe if none did."""
-        if self.newest_version() == self.version:
-            return self
-        return open_ledger(self._root, self.ref.path, branch=self.ref.branch)
 
     def at(self, version: int) -> Ledger:
         """The same branch at another version."""
@@ -109,11 +91,6 @@ class Ledger:
     def as_table(self) -> Table:
         """The same handle as a table, for operations on any table, such as native branches."""
         return Table(self._root, self.ref, self._dataset)
-
-    def io_calls(self) -> IoCalls:
-        """The number of storage calls since the last call of this method. Cost tests use it."""
-        stats = self._dataset.io_stats_incremental()
-        return IoCalls(reads=stats.read_iops, writes=stats.write_iops)
 
     def _facts(self, where: str) -> pa.Table:
         return self._read(self._dataset.get_fragments()[:-1], where)

@@ -10,7 +10,7 @@ from typing import Final
 
 from omnigraph.errors import Kind, NotFound, Outcome, ResourceLimitExceeded, StorageError
 from omnigraph.ids import content_hash
-from omnigraph.store import folders
+from omnigraph.store import directories
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.lock_proof import prove_locks
 from omnigraph.store.paths import Names, check_path, check_prefix
@@ -63,24 +63,24 @@ class LocalObjects:
         return None if data is None else (data, content_hash(data))
 
     def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
-        self._write(path, data, sync=sync, show=folders.replace)
+        self._write(path, data, sync=sync, show=directories.replace)
         return content_hash(data)
 
     def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
         if os.path.isfile(self._full(path)):
             return None  # the object exists: do not stage the bytes
-        return content_hash(data) if self._write(path, data, sync=sync, show=folders.link) else None
+        return content_hash(data) if self._write(path, data, sync=sync, show=directories.link) else None
 
     def put_if_match(self, path: str, data: bytes, token: str, *, sync: bool = False) -> str | None:
         current = self.get_versioned(path)
         if current is None or current[1] != token:
             return None
-        return content_hash(data) if self._write(path, data, sync=sync, show=partial(folders.swap, token)) else None
+        return content_hash(data) if self._write(path, data, sync=sync, show=partial(directories.swap, token)) else None
 
     def exists(self, path: str) -> bool:
         full = self._full(path)
         try:
-            return _is_object(full) or folders.holds_object(full)
+            return _is_object(full) or directories.holds_object(full)
         except OSError as error:
             raise wrap_os_error(error, doing="look for", path=full) from error
 
@@ -96,15 +96,15 @@ class LocalObjects:
 
     def list(self, prefix: str, *, limit: int | None = None) -> Names:
         inside = check_prefix(prefix)
-        folder = os.path.join(self.uri, inside) if inside else self.uri
+        directory = os.path.join(self.uri, inside) if inside else self.uri
         names: Names = []
         try:
-            for name in folders.children(folder):
+            for name in directories.children(directory):
                 names.append(f"{inside}/{name}" if inside else name)
                 if limit is not None and len(names) > limit:
                     raise ResourceLimitExceeded(
                         Kind.RESOURCE_LIMIT,
-                        f"{folder} holds more than {limit} objects",
+                        f"{directory} holds more than {limit} objects",
                         resource="objects_listed",
                         limit=limit,
                         actual=len(names),
@@ -112,13 +112,13 @@ class LocalObjects:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise wrap_os_error(error, doing="list", path=folder) from error
+            raise wrap_os_error(error, doing="list", path=directory) from error
         return sorted(names)
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
         full = self._full(prefix)
         try:
-            return {f"{prefix}/{name}": size for name, size in folders.sizes(full)}
+            return {f"{prefix}/{name}": size for name, size in directories.sizes(full)}
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
@@ -126,9 +126,9 @@ class LocalObjects:
 
     def delete(self, path: str) -> None:
         full = self._full(path)
-        folder, name = os.path.split(full)
+        directory, name = os.path.split(full)
         try:
-            with folders.opened(folder) as descriptor, folders.locked(descriptor):
+            with directories.opened(directory) as descriptor, directories.locked(descriptor):
                 os.unlink(name, dir_fd=descriptor)
         except _ABSENT:
             return
@@ -138,7 +138,7 @@ class LocalObjects:
     def delete_prefix(self, prefix: str) -> None:
         full = self._full(prefix.removesuffix("/"))
         try:
-            folders.clear(full)
+            directories.clear(full)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
@@ -151,8 +151,8 @@ class LocalObjects:
             try:
                 if not _is_object(old):
                     raise _not_found(old)
-                folders.make(os.path.dirname(new))
-                folders.move(old, new)
+                directories.make(os.path.dirname(new))
+                directories.move(old, new)
             except FileNotFoundError:
                 continue  # the source or a directory was deleted meanwhile: check again
             except OSError as error:
@@ -166,24 +166,24 @@ class LocalObjects:
     def _write(self, path: str, data: bytes, *, sync: bool, show: Show) -> bool:
         """Stages the bytes in the target directory, then calls `show` to make them visible. Returns whether it did."""
         full = self._full(path)
-        folder, name = os.path.split(full)
+        directory, name = os.path.split(full)
         grown: str | None = None
         for _ in range(_ATTEMPTS):
             try:
-                made = folders.make(folder)
+                made = directories.make(directory)
                 grown = grown or made
-                with folders.opened(folder) as descriptor, folders.staged(descriptor, data, sync=sync) as staged:
+                with directories.opened(directory) as descriptor, directories.staged(descriptor, data, sync=sync) as staged:
                     shown = show(descriptor, staged, name)
             except FileNotFoundError:
                 continue  # delete_prefix removed the directory meanwhile
             except OSError as error:
                 raise wrap_os_error(error, doing="write", path=full) from error
             if shown and sync:
-                self._sync_folders(folder, grown=grown)
+                self._sync_directories(directory, grown=grown)
             return shown
         raise _restless(full)
 
-    def _sync_folders(self, folder: str, *, grown: str | None) -> None:
+    def _sync_directories(self, directory: str, *, grown: str | None) -> None:
         """Flushes every directory from the object's up to the root, and above the root if this write created it.
 
         An earlier write without `sync` may have created the directories in between, so they are flushed even if this write did not
@@ -193,31 +193,35 @@ class LocalObjects:
         made: list[tuple[int, int]] = []
         try:
             while True:
-                with folders.opened(folder) as descriptor:
+                with directories.opened(directory) as descriptor:
                     os.fsync(descriptor)
-                    made.append(folders.identity(descriptor))
-                if folder == top or (made[-1] in self._rooted and grown is None):
+                    made.append(directories.identity(descriptor))
+                if directory == top or (made[-1] in self._rooted and grown is None):
                     self._rooted.update(made)
                     return
-                folder = os.path.dirname(folder)
+                directory = os.path.dirname(directory)
         except OSError as error:
             # The object is visible, but it may not survive a power failure.
-            raise wrap_os_error(error, doing="flush", path=folder, outcome=Outcome.UNKNOWN) from error
+            raise wrap_os_error(error, doing="flush", path=directory, outcome=Outcome.UNKNOWN) from error
 
 
-def probe_folder(root: str) -> None:
+def probe_directory(root: str) -> None:
     """Refuses a root whose file system lacks hard links or exclusive locks, before anything is written there (A-11)."""
-    folder = root
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
+    directory = root
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
     try:
-        with folders.opened(folder) as descriptor, folders.locked(descriptor), folders.staged(descriptor, b"", sync=False) as staged:
-            other = folders.staging_name()
-            folders.hard_link(descriptor, staged, other)
+        with (
+            directories.opened(directory) as descriptor,
+            directories.locked(descriptor),
+            directories.staged(descriptor, b"", sync=False) as staged,
+        ):
+            other = directories.staging_name()
+            directories.hard_link(descriptor, staged, other)
             os.unlink(other, dir_fd=descriptor)
-        prove_locks(folder, graph=root)
+        prove_locks(directory, graph=root)
     except OSError as error:
-        raise wrap_os_error(error, doing="write below", path=folder) from error
+        raise wrap_os_error(error, doing="write below", path=directory) from error
 
 
 def _is_object(full: str) -> bool:

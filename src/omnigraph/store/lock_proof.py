@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from omnigraph.errors import Kind, StorageError
-from omnigraph.store import folders
+from omnigraph.store import directories
 
 PROOF: Final = os.path.join("__locks", "proven.txt")  # no lock file has a dot in its name
 
@@ -40,37 +40,37 @@ log = logging.getLogger(__name__)
 _proven: Final[set[int]] = set()
 
 
-def prove_locks(folder: str, *, graph: str) -> None:
-    """Refuses a file system whose locks do not exclude other processes. `folder` must exist; `graph` need not."""
-    device = os.stat(folder).st_dev
+def prove_locks(directory: str, *, graph: str) -> None:
+    """Refuses a file system whose locks do not exclude other processes. `directory` must exist; `graph` need not."""
+    device = os.stat(directory).st_dev
     if device in _proven:
         return
     mount = _mount(device)
     if mount is None or _read(graph) != mount:
-        _prove(folder)
+        _prove(directory)
         if mount is not None:
             _keep(graph, mount)
     _proven.add(device)
 
 
-def _prove(folder: str) -> None:
-    with folders.opened(folder) as descriptor, folders.staged(descriptor, b"", sync=False) as staged:
+def _prove(directory: str) -> None:
+    with directories.opened(directory) as descriptor, directories.staged(descriptor, b"", sync=False) as staged:
         file = os.open(staged, os.O_RDWR | os.O_CLOEXEC, dir_fd=descriptor)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            found = _ask(os.path.join(folder, staged))
+            found = _ask(os.path.join(directory, staged))
         finally:
             os.close(file)
     if found == _GRANTED:
         raise StorageError(
             Kind.STORAGE_UNSUPPORTED,
-            f"the file system of {folder} grants one lock to two processes, so writers cannot exclude each other. "
+            f"the file system of {directory} grants one lock to two processes, so writers cannot exclude each other. "
             "Nothing was written. Keep the graph on a local disk, on a network file system that is mounted with locks (NFS without "
             "`nolock`), or on an object store. Reading it here with mode='r' is safe",
-            path=folder,
+            path=directory,
         )
     if found != _REFUSED:
-        log.warning("could not test with a second process whether locks on %s exclude (it exited with %s)", folder, found)
+        log.warning("could not test with a second process whether locks on %s exclude (it exited with %s)", directory, found)
 
 
 def _ask(path: str) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from weakref import finalize
 
 import numpy as np
@@ -19,12 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.store.arrays import Column, chunks_of, joined, whole
+from omnigraph.store.arrays import Column, Mask, Places, chunks_of, joined, whole
 from omnigraph.store.fingerprints import BLOCK_ROWS, Hashes, can_fingerprint, fingerprints, is_short
 from omnigraph.store.foreign import wrap_os_error
-
-Places: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 FEW: Final = 1_024
 """Up to this many values, the kernel's hash table, built for each batch, costs less than ours."""
@@ -200,10 +197,10 @@ class _Partitions:
     def __init__(self, level: int) -> None:
         self._shift = np.uint64(level * PARTITION_BITS)
         try:
-            self._folder = Path(mkdtemp(prefix="omnigraph-keys-"))
+            self._directory = Path(mkdtemp(prefix="omnigraph-keys-"))
         except OSError as error:
             raise wrap_os_error(error, doing=_SPILL, path=gettempdir()) from error
-        finalize(self, rmtree, self._folder, ignore_errors=True)
+        finalize(self, rmtree, self._directory, ignore_errors=True)
         self._writers: dict[int, Any] = {}
 
     def add(self, batch: pa.RecordBatch, *, on: str) -> None:
@@ -221,7 +218,7 @@ class _Partitions:
                 if start < end:
                     self._writer(part, batch.schema).write_batch(ordered.slice(start, end - start))
         except OSError as error:
-            raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
+            raise wrap_os_error(error, doing=_SPILL, path=str(self._directory)) from error
 
     def read(self, part: int) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, in the order in which they were added."""
@@ -232,7 +229,7 @@ class _Partitions:
             with pa.OSFile(str(self._path(part))) as file, pa.ipc.open_stream(file) as reader:
                 yield from reader
         except OSError as error:
-            raise wrap_os_error(error, doing=_SPILL, path=str(self._folder)) from error
+            raise wrap_os_error(error, doing=_SPILL, path=str(self._directory)) from error
 
     def _writer(self, part: int, schema: pa.Schema) -> Any:
         if part not in self._writers:
@@ -240,7 +237,7 @@ class _Partitions:
         return self._writers[part]
 
     def _path(self, part: int) -> Path:
-        return self._folder / f"{part}.arrow"
+        return self._directory / f"{part}.arrow"
 
 
 def is_in(column: Column, values: Column) -> Mask:

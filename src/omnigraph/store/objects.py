@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from omnigraph.store.foreign import wrap_os_error
-from omnigraph.store.local import LocalObjects, probe_folder
+from omnigraph.store.local import LocalObjects, probe_directory
 from omnigraph.store.paths import Names, canonical_uri, is_local
 
 __all__ = ["Objects", "canonical_uri", "open_objects", "probe_local", "wrap_os_error"]
@@ -75,4 +75,4 @@ def open_objects(uri: str, *, storage_options: Mapping[str, str] | None = None) 
 def probe_local(objects: Objects) -> None:
     """Refuses a directory on a file system that cannot hold a graph. Other stores need no probe."""
     if objects.is_local:
-        probe_folder(objects.uri)
+        probe_directory(objects.uri)

@@ -69,8 +69,8 @@ def has_ref(root: Root, path: str, name: str) -> bool:
 
 def native_refs(root: Root, path: str) -> list[str]:
     """The native branches of a table. Costs one listing."""
-    folder = ref_file("").rpartition("/")[0]
-    found = root.objects.list(f"{path}/{folder}")
+    directory = ref_file("").rpartition("/")[0]
+    found = root.objects.list(f"{path}/{directory}")
     return [name.rpartition("/")[2].removesuffix(".json") for name in found if name.endswith(".json")]
 
 
@@ -112,12 +112,12 @@ def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
     _check(name)
     if not len(rows):
         return []
-    folder = table.root.of(f"{table.ref.path}/tree/{name}")
+    directory = table.root.of(f"{table.ref.path}/tree/{name}")
     ordered = blobs_last(conformed(table, rows))
     try:
-        written = write_fragments(ordered, folder, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None)
+        written = write_fragments(ordered, directory, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None)
     except raised_by_lance() as error:
-        raise lance_error(error, doing="write to", path=folder) from error
+        raise lance_error(error, doing="write to", path=directory) from error
     fields = {field.name(): field for field in table.dataset.lance_schema.fields()}
     ids = list(_field_ids(fields[column] for column in ordered.schema.names))
     return [dataclasses.replace(fragment, files=[_mapped(file, ids) for file in fragment.files]) for fragment in written]

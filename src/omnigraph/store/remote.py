@@ -166,7 +166,7 @@ class RemoteObjects:
         with self._wrapping("list", inside, write=False):
             found = obstore.list_with_delimiter(self._store, inside or None)
         names = [entry["path"] for entry in found["objects"] if not entry["path"].endswith(RESIDUE)]
-        names += [f"{folder}/" for folder in found["common_prefixes"]]
+        names += [f"{directory}/" for directory in found["common_prefixes"]]
         if limit is not None and len(names) > limit:
             raise ResourceLimitExceeded(
                 Kind.RESOURCE_LIMIT,

@@ -30,10 +30,10 @@ from omnigraph.store.durable import NewFile, settle, settle_visible, version_fil
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import fold, foldable, light
 from omnigraph.store.intact import Access, by_index
-from omnigraph.store.membership import LIMIT_BYTES, KeySet, is_in, matching
+from omnigraph.store.membership import LIMIT_BYTES, KeySet, matching
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
-from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, Where, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, one_of, open_dataset, uuid_in_doubt
 from omnigraph.store.take import blob_files
 
 IN_LIST = 1_000
@@ -153,29 +153,9 @@ def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
     return _staged(table, _taking_along(table, operation), counts, uuid)
 
 
-def delete_where(table: Table, where: Where, *, uuid: str | None = None) -> Staged | None:
-    """Stages a delete of matching rows. Returns None if no row matches: an empty delete must not move HEAD (W-17)."""
-    return _delete(table, table.addresses(where), uuid)
-
-
 def delete_keys(table: Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
     """Stages a delete of rows by key. Returns None if no key exists: an empty delete must not move HEAD (W-17)."""
     return _delete(table, _addresses_of(table, HeldKeys(keys)), uuid)
-
-
-def upsert_and_delete(table: Table, rows: pa.Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
-    """Stages an upsert of `rows` and a delete of `keys` in one transaction. A key must not be in both."""
-    if not len(rows):
-        return delete_keys(table, keys, uuid=uuid)
-    checked, keys = fitted(table, rows), _keys(table, keys)
-    if len(both := keys.filter(pa.array(is_in(keys, checked.column(KEY))))):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{both[0]} is both upserted and deleted; do one of the two", id=both[0].as_py())
-    replaced, removed = (_addresses_of(table, HeldKeys(some)) for some in (checked.column(KEY), keys))
-    if not len(removed):
-        return upsert(table, rows, uuid=uuid)
-    operation = _adding(table, checked, without=np.concatenate([replaced, removed]))
-    counts = Counts(inserted=len(checked) - len(replaced), updated=len(replaced), deleted=len(removed))
-    return _staged(table, operation, counts, uuid)
 
 
 def overwrite(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged:

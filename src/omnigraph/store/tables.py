@@ -291,24 +291,24 @@ class TornHead(StorageError):
 
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
     """The Lance dataset at HEAD."""
-    folder = home(path, branch)
+    directory = home(path, branch)
     try:
-        return _lance(root, folder, None)
+        return _lance(root, directory, None)
     except raised_by_lance() as error:
-        if not root.objects.exists(f"{folder}/_versions"):
+        if not root.objects.exists(f"{directory}/_versions"):
             raise missing_table(path, branch=branch, version=None) from error
         if (version := torn_head(root, path, branch=branch)) is not None:
-            file = root.of(f"{folder}/{version_file(version)}")
+            file = root.of(f"{directory}/{version_file(version)}")
             torn = f"{file} is incomplete, and no interrupted write explains it; restore it from a backup"
             raise TornHead(Kind.CORRUPT, torn, path=file, version=version) from error
-        raise lance_error(error, doing="open", path=root.of(folder)) from error
+        raise lance_error(error, doing="open", path=root.of(directory)) from error
 
 
 def torn_head(root: Root, path: str, *, branch: str | None) -> int | None:
     """The newest version, if its file is incomplete: a power failure came before its flush, or the disk was full. Else None."""
-    folder = home(path, branch)
-    version = newest_version(root.objects.list(f"{folder}/_versions")) if root.is_local else None
-    return version if version is not None and is_torn(root, f"{folder}/{version_file(version)}") else None
+    directory = home(path, branch)
+    version = newest_version(root.objects.list(f"{directory}/_versions")) if root.is_local else None
+    return version if version is not None and is_torn(root, f"{directory}/{version_file(version)}") else None
 
 
 def discard_torn_head(root: Root, path: str, *, branch: str | None, after: int) -> None:
@@ -327,8 +327,8 @@ def table_at_head(root: Root, path: str, *, branch: str | None) -> Table:
     return Table(root, TableRef(path, branch, dataset.version), dataset)
 
 
-def _lance(root: Root, folder: str, version: int | None) -> Any:
-    return lance.dataset(root.of(folder), version=version, session=root.session, storage_options=root.storage_options or None)
+def _lance(root: Root, directory: str, version: int | None) -> Any:
+    return lance.dataset(root.of(directory), version=version, session=root.session, storage_options=root.storage_options or None)
 
 
 def committed_uuid(root: Root, ref: TableRef) -> str | None:

@@ -71,9 +71,9 @@ def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
         for name in names:
             owner = next((file for file in fragment.metadata.files if fields[name] in file.fields), None)
             if owner is not None and owner.base_id is None:
-                folder = f"{table.ref.home}/data/{owner.path.removesuffix('.lance')}"
+                directory = f"{table.ref.home}/data/{owner.path.removesuffix('.lance')}"
                 for number, size in _own_files(described.column(name)):
-                    yield NewFile(f"{folder}/{f'{number:032b}'[::-1]}.blob", size)
+                    yield NewFile(f"{directory}/{f'{number:032b}'[::-1]}.blob", size)
 
 
 def _own_files(described: pa.ChunkedArray) -> list[tuple[int, int]]:

@@ -133,5 +133,5 @@ def test_order_of_declarations_means_nothing() -> None:
 
 
 def test_reading_a_schema_loads_no_pyarrow() -> None:
-    code = "import sys, omnigraph.catalog, omnigraph.catalog.tables, omnigraph.catalog.types; sys.exit('pyarrow' in sys.modules)"
+    code = "import sys, omnigraph.catalog, omnigraph.catalog.layout, omnigraph.catalog.types; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

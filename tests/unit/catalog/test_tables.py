@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from omnigraph.catalog.layout import PROPERTY_MARK, IndexKind, index_intents, table_schema
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import PROPERTY_MARK, IndexKind, index_intents, table_schema
 from omnigraph.catalog.types import display
 from tests.unit.catalog.schemas import CINEMA, catalog_of
 

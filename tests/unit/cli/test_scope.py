@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from omnigraph.cli.scope import DATA, DIRECT, HISTORY, INIT, LOCAL, Capability, Flags, Target, admit, confirm, echo_write, resolve
+from omnigraph.cli.scope import DATA, DIRECT, HISTORY, INIT, LOCAL, Capability, Flags, GraphTarget, admit, confirm, echo_write, resolve
 from omnigraph.errors import InvalidInput
 from tests.unit.cli.calls import Call
 
@@ -86,8 +86,8 @@ def test_an_empty_store_is_not_a_missing_one(call: Call) -> None:
     ("uri", "where"), [("g", "local"), ("file:///g", "local"), ("s3://bucket/g", "remote")], ids=["folder", "file", "s3"]
 )
 def test_a_write_says_where_it_goes(uri: str, where: str, capsys: pytest.CaptureFixture[str]) -> None:
-    echo_write(Target(uri, Flags()), "branch create")
-    echo_write(Target(uri, Flags(quiet=True)), "branch create")
+    echo_write(GraphTarget(uri, Flags()), "branch create")
+    echo_write(GraphTarget(uri, Flags(quiet=True)), "branch create")
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"omnigraph branch create → {uri} (direct, {where})\n")
 
@@ -97,12 +97,12 @@ class Terminal(io.StringIO):
         return True
 
 
-REMOTE = Target("s3://bucket/g", Flags())
+REMOTE = GraphTarget("s3://bucket/g", Flags())
 
 
 def test_destroying_here_or_with_consent_asks_nothing() -> None:
-    confirm(Target("g", Flags()), "branch delete", as_json=False)
-    confirm(Target("s3://bucket/g", Flags(yes=True)), "branch delete", as_json=True)
+    confirm(GraphTarget("g", Flags()), "branch delete", as_json=False)
+    confirm(GraphTarget("s3://bucket/g", Flags(yes=True)), "branch delete", as_json=True)
 
 
 @pytest.mark.parametrize("answer", ["y\n", "YES\n"])

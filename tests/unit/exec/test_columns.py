@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.adjacency.columns import CALL_ROWS, ColumnCache, whole_column
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.column_cache import CALL_ROWS, ColumnCache, whole_column
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.tables import ADDRESS, create_table
 from tests.unit.store.tables import SHAPES, place
 
@@ -23,7 +23,7 @@ FRIENDS = "query q($n: String) { match { $p: Person { name: $n } $p knows $q } r
 @pytest.mark.parametrize("name", ["id", "n"])
 def test_a_whole_column_has_each_value_at_its_number(tmp_path: Path, shape: str, name: str) -> None:
     table = SHAPES[shape](place(tmp_path))
-    numbers = Numbers.of(table)
+    numbers = Numbering.of(table)
     column = whole_column(table, numbers, numbers.fragments, name)
     rows = table.scan([name], addresses=True).read_all()
     at = numbers.from_addresses(rows.column(ADDRESS).to_numpy())
@@ -44,7 +44,7 @@ def test_a_column_comes_into_memory_when_reading_rows_has_cost_as_much(tmp_path:
     row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
     table = graph.engine.tables.open(row.ref)
-    numbers = Numbers.of(table)
+    numbers = Numbering.of(table)
     asked = [shelf.get(table, numbers, "age", rows=1) for _ in range(1 + SIZE // CALL_ROWS)]
     assert asked[0] is None
     assert asked[-1] is not None
@@ -56,13 +56,13 @@ def test_what_does_not_fit_is_not_kept(tmp_path: Path) -> None:
     table = create_table(
         place(tmp_path), "nodes/0123456789abcdef-0000000000000001", pa.schema([("id", pa.string()), ("v", pa.list_(pa.int8()))])
     )
-    numbers = Numbers.of(table)
+    numbers = Numbering.of(table)
     assert ColumnCache().get(table, numbers, "v", rows=10) is None, "lists stay where they are"
     graph, _ = people(tmp_path)
     row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
     large = graph.engine.tables.open(row.ref)
-    assert ColumnCache(limit_bytes=1000).get(large, Numbers.of(large), "age", rows=SIZE) is None
+    assert ColumnCache(limit_bytes=1000).get(large, Numbering.of(large), "age", rows=SIZE) is None
 
 
 def test_the_least_recently_used_columns_go_first(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_least_recently_used_columns_go_first(tmp_path: Path) -> None:
     row = graph.engine.manifest.snapshot().state.table("node:Person")
     assert row is not None
     table = graph.engine.tables.open(row.ref)
-    numbers, shelf = Numbers.of(table), ColumnCache(limit_bytes=4 * 32 * SIZE)
+    numbers, shelf = Numbering.of(table), ColumnCache(limit_bytes=4 * 32 * SIZE)
     first = shelf.get(table, numbers, "age", rows=SIZE)
     for name in ("id", "name"):
         assert shelf.get(table, numbers, name, rows=SIZE) is not None

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.catalog.tables import PROPERTY_MARK
+from omnigraph.catalog.layout import PROPERTY_MARK
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.store.root import FSYNC_ENVIRONMENT

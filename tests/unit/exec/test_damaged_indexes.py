@@ -122,7 +122,7 @@ def index_on(uri: Path, alias: str, column: str, branch: str = "main") -> Path:
     row = graph.engine.manifest.snapshot(BranchName(branch)).state.table(alias)
     assert row is not None
     (index,) = [index for index in graph.engine.tables.open(row.ref).indexes if (index.column, index.kind) == (column, "BTree")]
-    return uri / index.folder
+    return uri / index.directory
 
 
 # -- what is asked
@@ -188,7 +188,10 @@ def heads(graph: Graph) -> dict[str, str]:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_nothing_depends_on_an_index_file(pair: tuple[Path, Path], damage: str) -> None:
-    """X-15. Each question on handles of its own, so that nothing is remembered. Answers, and what is there then, are the twin's."""
+    """X-15: Missing or damaged index files change no answer.
+
+    Each question on handles of its own, so that nothing is remembered. Answers, and what is there then, are the twin's.
+    """
     plain, indexed = pair
     DAMAGES[damage](indexed)
     compared: object = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import omnigraph as og
-from omnigraph.exec.read import statistics as known
-from omnigraph.exec.read.statistics import Surveyor, live_tables, usable_columns
+from omnigraph.exec.read import table_statistics as known
+from omnigraph.exec.read.table_statistics import Surveyor, live_tables, usable_columns
 from omnigraph.graph import Graph
 from omnigraph.ids import TypeId
 from omnigraph.manifest.birth import open_graph
 from omnigraph.plan.statistics import Availability, EdgeStatistics, NodeStatistics
-from omnigraph.store.index import BuiltIndex, IndexKind
+from omnigraph.store.index import BuiltIndex, LanceIndexKind
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
@@ -94,15 +94,15 @@ def test_few_versions_are_remembered_for_long(tmp_path: Path) -> None:
     graph = society(tmp_path)
     surveyor = Surveyor(Tables(open_root(graph.uri)))
     ref = table_row(graph, "node:Person").ref
-    assert [index.column for index in surveyor.indexes(ref)] == ["id", "name"]
-    assert surveyor.indexes(ref) is surveyor.indexes(ref)
+    assert [index.column for index in surveyor._survey(ref).indexes] == ["id", "name"]
+    assert surveyor._survey(ref) is surveyor._survey(ref)
     assert len(surveyor._known) == 1 < known.KNOWN
 
 
 def test_an_index_that_covers_too_little_is_not_counted_on() -> None:
     """X-03: the rows outside are scanned; while they are few, or a small part, the index still leads."""
 
-    def usable(covered: int, uncovered: int, kind: IndexKind | None = IndexKind.BTREE) -> bool:
+    def usable(covered: int, uncovered: int, kind: LanceIndexKind | None = LanceIndexKind.BTREE) -> bool:
         return usable_columns([BuiltIndex("x", "name", kind, covered, uncovered)]) == {"name"}
 
     assert usable(0, 0)
@@ -110,5 +110,5 @@ def test_an_index_that_covers_too_little_is_not_counted_on() -> None:
     assert not usable(0, 40_001)
     assert usable(1_000_000, 100_000)
     assert not usable(1_000_000, 200_000)
-    assert not usable(10, 0, IndexKind.INVERTED)
+    assert not usable(10, 0, LanceIndexKind.INVERTED)
     assert not usable(10, 0, None)

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import faults
-from omnigraph.catalog.tables import PROPERTY_MARK
+from omnigraph.catalog.layout import PROPERTY_MARK
 from omnigraph.exec.write.protocol import GiveUp, Prepared, Request, write
 from omnigraph.faults import Fault, SimulatedCrash
 from omnigraph.manifest.model import CommitKind

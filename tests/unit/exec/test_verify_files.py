@@ -124,7 +124,7 @@ def _b_tree_of_pages(graph: Graph) -> Path:
     row = graph.engine.manifest.snapshot().state.table("node:Doc")
     assert row is not None
     (index,) = [index for index in graph.engine.tables.open(row.ref).indexes if index.column == "pages"]
-    return Path(graph.uri) / index.folder / "page_data.lance"
+    return Path(graph.uri) / index.directory / "page_data.lance"
 
 
 def test_a_b_tree_that_says_something_else_than_the_rows_is_found_and_built_anew(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import intents
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import CommitKind
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.store import stage
 from omnigraph.store.tables import Tables
 from tests.graphs import COMPANY, PERSON, ids_in, make, note, people, reopen, row_of
@@ -29,7 +29,10 @@ def graph(tmp_path: Path) -> Manifest:
 
 
 def test_a_write_is_one_commit_whatever_it_touches(graph: Manifest) -> None:
-    """W-09, W-25, W-44: one version a table, one manifest version, the exact commit in the receipt."""
+    """W-09: A write adds one version to each table it changes and one to the manifest.
+
+    Also W-25, W-44.
+    """
     before = graph.snapshot()
     written = put(graph, both("a"), actor="ada")
     after = graph.snapshot()
@@ -47,11 +50,14 @@ def test_a_write_with_nothing_to_do_makes_no_commit(graph: Manifest) -> None:
     assert put(graph, {PERSON: delete("nobody")}).commit is None
     assert put(graph, {}).commit is None
     assert graph.snapshot() == before
-    assert not graph.root.objects.exists(intents.FOLDER)
+    assert not graph.root.objects.exists(intents.DIRECTORY)
 
 
 def test_a_first_touch_forks_only_the_table_it_touches(graph: Manifest) -> None:
-    """B-02, B-03, B-13: from the version the branch sees, not from main's HEAD."""
+    """B-03: The first write of a branch to a table forks that table only.
+
+    Also B-02, B-13.
+    """
     put(graph, both("a"))
     create_branch(graph, "work")
     upsert(graph, "later")
@@ -76,7 +82,7 @@ def test_a_branch_of_a_branch_forks_from_it(graph: Manifest) -> None:
 
 
 def test_if_commit_is_checked_and_never_retried(graph: Manifest) -> None:
-    """C-18: both ids in the facts; also for a write that would change nothing."""
+    """C-18: `if_commit` is compared with the head and never retried; the error has both ids. It holds for a write of nothing too."""
     base = graph.snapshot().commit
     upsert(graph, "a")
     head = graph.snapshot().commit
@@ -107,7 +113,7 @@ def test_a_token_is_asked_for_before_anything_is_judged_by_what_the_first_call_c
     again = put(graph, {PERSON: Upsert(people("a"))}, token="job", if_commit=base)
     assert again == first
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         raise InvalidInput(Kind.VALIDATION, "what it needed is gone by now")
 
     assert write(Engine(graph), Request(CommitKind.MUTATE, token="job"), prepare).commit == first.commit
@@ -118,7 +124,7 @@ def test_a_write_that_was_overtaken_prepares_again(graph: Manifest) -> None:
     seen: list[int] = []
     other = reopen(graph.root.uri)
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         seen.append(snapshot.version)
         if len(seen) == 1:
             upsert(other, "theirs")
@@ -143,7 +149,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
     """RT-01: no intent, no version, and the next write works at once."""
     before = graph.snapshot()
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         raise InvalidInput(Kind.VALIDATION, "bad row")
 
     with pytest.raises(InvalidInput):
@@ -153,7 +159,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
 
 
 def test_a_table_moved_by_hand_is_refused_before_anything_is_armed(graph: Manifest) -> None:
-    """W-52: uncovered drift is never folded in; the message names `verify` and `copy`."""
+    """W-52: A table that was changed outside the graph is refused by every writer; the message names `verify` and `copy`."""
     upsert(graph, "a")
     staged = stage.append(Tables(graph.root).open(row_of(graph).ref), people("smuggled"))
     assert staged is not None
@@ -174,7 +180,10 @@ def test_an_unknown_branch_is_not_found(graph: Manifest) -> None:
 
 
 def test_threads_all_land(graph: Manifest) -> None:
-    """B-12, C-09: main and a branch side by side, first touches among them."""
+    """B-12: Concurrent writers of one branch all land, first writes of the branch included.
+
+    Also C-09.
+    """
     create_branch(graph, "work")
 
     def work(name: str) -> None:

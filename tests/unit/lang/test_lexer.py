@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.lang.lexer import ANNOTATION, END, FLOAT, INTEGER, LOWER, PROBLEM, RUN_ON, STRING, UPPER, VARIABLE, Problem, lex, unescape
+from omnigraph.lang.lexer import (
+    ANNOTATION,
+    END,
+    FLOAT,
+    INTEGER,
+    LOWER,
+    PROBLEM,
+    RUN_ON,
+    STRING,
+    UPPER,
+    VARIABLE,
+    LexerProblem,
+    lex,
+    unescape,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +83,6 @@ def test_escapes() -> None:
 @pytest.mark.parametrize("bad", ["x", "u", "0", "'", "\n"])
 def test_other_escapes_are_refused_where_they_stand(bad: str) -> None:
     problem = unescape(f'"ab\\{bad}"', 10)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, LexerProblem)
     assert problem.message == f"unsupported escape sequence: \\{bad}"
     assert (problem.span.start, problem.span.end) == (13, 15)

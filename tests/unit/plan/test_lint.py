@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.plan.lint import LintReport, SchemaSource, Status, lint
+from omnigraph.plan.lint import LintReport, LintStatus, SchemaSource, lint
 from tests.unit.plan.cinema import cinema
 
 
@@ -20,7 +20,7 @@ def report(text: str) -> LintReport:
 
 def test_file_that_does_not_parse() -> None:
     found = report("query q() { match { $f: Film { } } return { $f.slug } }")
-    assert found.status is Status.ERROR
+    assert found.status is LintStatus.ERROR
     assert (found.queries_processed, found.errors, found.results) == (0, 1, ())
     (finding,) = found.findings
     assert (finding.code, finding.severity) == ("Q000", "error")
@@ -42,15 +42,15 @@ def test_every_query_is_checked_on_its_own() -> None:
         "query b() { match { $f: Film } return { $f.slug } }"
         'query c() { insert Person { name: "Z" } delete Person where name = "Ada" }'
     )
-    assert [result.status for result in found.results] == [Status.ERROR, Status.OK, Status.ERROR]
+    assert [result.status for result in found.results] == [LintStatus.ERROR, LintStatus.OK, LintStatus.ERROR]
     assert found.results[0].error == "type error: T6: variable `$g` is not bound"
     assert found.results[0].operation is None
-    assert (found.errors, found.status) == (2, Status.ERROR)
+    assert (found.errors, found.status) == (2, LintStatus.ERROR)
 
 
 def test_nullable_properties_no_update_sets() -> None:
     found = report("query s($n: String, $b: I32) { update Person set { born: $b } where name = $n }")
-    assert found.status is Status.OK
+    assert found.status is LintStatus.OK
     (finding,) = found.findings
     assert as_json(finding) == {
         "severity": "warning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.exec.load.load import Intake
 from omnigraph.graph import Graph, LoadReceipt
-from omnigraph.spark.messages import Assignment, PartTask, Reply, decode_reply, encode_assignment
+from omnigraph.spark.messages import PartTask, Reply, TaskAssignment, decode_reply, encode_assignment
 from omnigraph.spark.runner import OnDone
 from omnigraph.spark.tasks import run_part
 
@@ -13,7 +13,7 @@ class Here:
     """Runs tasks in this process, with everything that would travel made into bytes and back."""
 
     def on_parts(self, task: PartTask, *, on_done: OnDone | None = None) -> list[Reply]:
-        encoded = encode_assignment(Assignment(task))
+        encoded = encode_assignment(TaskAssignment(task))
         return [decode_reply(run_part(encoded, number)) for number in range(len(task.parts))]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.exec.load.parts import CHUNK_BYTES, blocks_of, count_lines, parts_of, read_part
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.graph import Graph
 from omnigraph.spark.intake import FilesIntake
 from tests.loads import ndjson
@@ -52,7 +52,7 @@ def test_tasks_and_one_process_do_the_same(graph: Graph, tmp_path: Path, seed: i
 
 def test_the_seeds_meet_every_code_and_every_outcome() -> None:
     worlds = [world(seed) for seed in SEEDS]
-    assert {code for given in worlds for code in given.codes} == {*ALONE, *AMONG} == set(Code)
+    assert {code for given in worlds for code in given.codes} == {*ALONE, *AMONG} == set(ProblemCode)
     assert {given.mode for given in worlds if not given.codes} == {"append", "merge", "overwrite"}
 
 

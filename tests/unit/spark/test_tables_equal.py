@@ -14,7 +14,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import OmniGraphError
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.graph import Graph
 from omnigraph.spark.intake import TablesIntake
 from tests.loads import ndjson
@@ -184,7 +184,7 @@ def test_the_slices_of_the_parts_are_the_slices_of_the_whole(tmp_path: Path, see
 
 def test_the_seeds_meet_the_codes_that_tables_can_have(graph: Graph, tmp_path: Path) -> None:
     """All but those of JSON, of its lines, and of types, which tables name outside of their rows."""
-    met: set[Code] = set()
+    met: set[ProblemCode] = set()
     for seed in SEEDS:
         given = table_world(seed, tmp_path)
         try:
@@ -192,4 +192,4 @@ def test_the_seeds_meet_the_codes_that_tables_can_have(graph: Graph, tmp_path: P
         except OmniGraphError as refused:
             problems: Any = refused.facts["problems"]
             met |= {problem.code for problem in problems}
-    assert set(Code) - met == {Code.ENCODING, Code.JSON, Code.LINE_LIMIT, Code.UNKNOWN_TYPE}
+    assert set(ProblemCode) - met == {ProblemCode.ENCODING, ProblemCode.JSON, ProblemCode.LINE_LIMIT, ProblemCode.UNKNOWN_TYPE}

@@ -10,6 +10,7 @@ from unittest import mock
 
 import lance
 import pyarrow as pa
+from lance.optimize import Compaction
 
 from omnigraph.store import stage
 from omnigraph.store.alter import COLUMN_MARK, alter
@@ -109,7 +110,7 @@ def first_gone(root: Root) -> Table:
 def emptied(root: Root) -> Table:
     """Had rows once."""
     table = two_fragments(root)
-    table = stage.commit(some(stage.delete_where(table, "true")))
+    table = stage.commit(some(delete_where(table, "true")))
     assert table.dataset.get_fragments() == []
     return table
 
@@ -226,13 +227,31 @@ CHANGES: Mapping[str, Change] = {
     "insert": _change(lambda table, new, _: stage.upsert(table, new), {"x": 20}),
     "update": _change(lambda table, new, _: stage.upsert(table, new), {"a": 30}),
     "upsert": _change(lambda table, new, _: stage.upsert(table, new), {"d": 40, "x": 41}),
-    "delete_where": _change(lambda table, *_: stage.delete_where(table, "n = 3"), drop="c"),
     "delete_keys": _change(lambda table, _, keys: stage.delete_keys(table, keys), drop="bd"),
-    "delete_all": _change(lambda table, *_: stage.delete_where(table, "true"), drop="abcd"),
-    "upsert_and_delete": _change(stage.upsert_and_delete, {"x": 50, "a": 51}, drop="c"),
+    "delete_all": _change(lambda table, _, keys: stage.delete_keys(table, keys), drop="abcd"),
     "overwrite": _change(lambda table, new, _: stage.overwrite(table, new), {"z": 60, "a": 61}, whole=True),
     "overwrite_empty": _change(lambda table, new, _: stage.overwrite(table, new), whole=True),
 }
+
+
+def compacted(table: Table, *, target_rows: int = 1_048_576) -> Table:
+    """Small fragments rewritten into large ones, as another program may do it: the rows get new addresses.
+
+    Fragments that an index of a parent branch covers stay. Lance would write the updated index into the branch and look for it in
+    the parent ever after.
+    """
+    handle = open_dataset(table.root, table.ref)
+    segments = [segment for index in handle.describe_indices() for segment in index.segments]
+    inherited = {int(fragment) for segment in segments if segment.base_id is not None for fragment in segment.fragment_ids}
+    plan = Compaction.plan(handle, options={"target_rows_per_fragment": target_rows})
+    tasks = [task for task in plan.tasks if inherited.isdisjoint(fragment.id for fragment in task.fragments)]
+    if tasks:
+        Compaction.commit(handle, [task.execute(table.dataset) for task in tasks])
+    return reopened(table, handle.version)
+
+
+def delete_where(table: Table, where: str) -> Staged | None:
+    return stage.delete_keys(table, table.scan(["id"], where=where).read_all()["id"])
 
 
 def some(staged: Staged | None) -> Staged:

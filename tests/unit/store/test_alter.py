@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.tables import PROPERTY_MARK
+from omnigraph.catalog.layout import PROPERTY_MARK
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound
-from omnigraph.store import index, maintain, stage
+from omnigraph.store import index, stage
 from omnigraph.store.alter import COLUMN_MARK, alter, rewrite
-from omnigraph.store.index import IndexKind, IndexSpec
+from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.reclaim import remove_versions, versions_below
 from omnigraph.store.refs import create_ref, fresh_ref, write_before_ref
 from omnigraph.store.tables import PRIMARY_KEY, Table, create_table
@@ -28,6 +28,7 @@ from tests.unit.store.tables import (
     before_change,
     changed,
     changed_on_branch,
+    compacted,
     content,
     marked,
     place,
@@ -52,7 +53,10 @@ def test_the_mark_is_the_catalogs() -> None:
 
 @pytest.mark.parametrize("shape", [changed, changed_on_branch])
 def test_columns_are_renamed_dropped_added_and_reordered_at_once(tmp_path: Path, shape: object) -> None:
-    """S-06, S-08: one version more, no data file, the key annotation and the marks as they should be."""
+    """S-08: A change of columns is one version, writes no data file, and keeps the key annotation and the marks of properties.
+
+    Also S-06.
+    """
     table = changed(place(tmp_path)) if shape is changed else changed_on_branch(place(tmp_path))
     assert content(table) == FOUR
     assert table.schema.equals(pa.schema([AFTER.field("id").with_metadata(PRIMARY_KEY), *(AFTER.field(at) for at in range(1, 5))]), True)
@@ -63,7 +67,10 @@ def test_columns_are_renamed_dropped_added_and_reordered_at_once(tmp_path: Path,
 
 
 def test_an_old_version_keeps_its_columns(tmp_path: Path) -> None:
-    """S-05, T-05: what was dropped softly is still there to be read."""
+    """T-05: An old version keeps its columns: what was dropped softly can be read there.
+
+    Also S-05.
+    """
     table = changed(place(tmp_path))
     old = reopened(table, table.ref.version - 1)
     assert old.schema.names == BEFORE.names
@@ -160,7 +167,7 @@ def test_two_changes_of_columns_from_one_base_collide(tmp_path: Path) -> None:
 
 def test_an_index_follows_its_column_and_goes_with_it(tmp_path: Path) -> None:
     table = before_change(place(tmp_path))
-    specs = [IndexSpec("label", IndexKind.BTREE, "nick"), IndexSpec("gone", IndexKind.BTREE, "gone")]
+    specs = [IndexSpec("label", LanceIndexKind.BTREE, "nick"), IndexSpec("gone", LanceIndexKind.BTREE, "gone")]
     table = stage.commit(some(index.build(table, specs)))
     table = stage.commit(some(alter(table, AFTER)))
     assert [(built.name, built.column, built.uncovered_rows) for built in index.existing(table)] == [("nick", "nickName", 0)]
@@ -169,13 +176,12 @@ def test_an_index_follows_its_column_and_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_compaction_and_new_indexes_after_a_change_of_columns(tmp_path: Path) -> None:
-    table = added(changed(place(tmp_path)), {"e": 5})
-    compacted = maintain.stage_compaction(table)
-    assert compacted is not None
-    table = maintain.commit_compaction(compacted)
+    table = compacted(added(changed(place(tmp_path)), {"e": 5}))
     assert content(table) == {**FOUR, "e": 5}
     table = stage.commit(
-        some(index.build(table, [IndexSpec("added", IndexKind.BTREE, "added"), IndexSpec("nickName", IndexKind.INVERTED, "words")]))
+        some(
+            index.build(table, [IndexSpec("added", LanceIndexKind.BTREE, "added"), IndexSpec("nickName", LanceIndexKind.INVERTED, "words")])
+        )
     )
     assert (table.count("added = 'e+5'"), table.count("added IS NULL")) == (1, 4)
     assert content(added(table, {"f": 6})) == {**FOUR, "e": 5, "f": 6}
@@ -264,7 +270,7 @@ def secret_table(tmp_path: Path) -> Table:
     for key, n in FOUR.items():
         new = pa.table({"id": [key], "n": [n], "secret": [f"hush-{key}"]}, schema=schema)
         table = stage.commit(some(stage.append(table, new)))
-    return stage.commit(some(index.build(table, [IndexSpec("secret", IndexKind.BTREE, "secret")])))
+    return stage.commit(some(index.build(table, [IndexSpec("secret", LanceIndexKind.BTREE, "secret")])))
 
 
 def spoken_of(table: Table, text: bytes) -> list[str]:

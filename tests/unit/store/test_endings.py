@@ -14,7 +14,7 @@ import pytest
 from omnigraph.errors import Kind, StorageError
 from omnigraph.store import stage
 from omnigraph.store.durable import NewFile, is_whole, settle
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, create_table, open_dataset
 from omnigraph.store.take import blob_files
@@ -52,9 +52,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Root:
         lambda table: build(
             table,
             [
-                IndexSpec("id", IndexKind.BTREE, "a"),
-                IndexSpec("words", IndexKind.INVERTED, "b"),
-                IndexSpec("vector", IndexKind.VECTOR, "c", {"metric": "cosine"}),
+                IndexSpec("id", LanceIndexKind.BTREE, "a"),
+                IndexSpec("words", LanceIndexKind.INVERTED, "b"),
+                IndexSpec("vector", LanceIndexKind.VECTOR, "c", {"metric": "cosine"}),
             ],
         ),
         lambda table: stage.delete_keys(table, pa.array([f"r{at}" for at in range(0, MANY, 2)])),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import ConflictError
 from omnigraph.store import index, stage
 from omnigraph.store.fold import FOLD, SMALL_ROWS, fold, foldable
-from omnigraph.store.index import IndexKind, IndexSpec
+from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import Table, create_table
 
@@ -100,7 +100,7 @@ def test_any_sequence_of_writes_gives_what_a_dict_gives(
 def test_what_an_index_covers_is_left_alone_and_everything_is_found(tmp_path: Path) -> None:
     """INV-4, X-03: full text and B-tree find rows covered, uncovered, and taken along."""
     table = start(tmp_path, *(f"base{n}" for n in range(20)))
-    built = index.build(table, [IndexSpec("id", IndexKind.BTREE, "id_btree"), IndexSpec("text", IndexKind.INVERTED, "text_fts")])
+    built = index.build(table, [IndexSpec("id", LanceIndexKind.BTREE, "id_btree"), IndexSpec("text", LanceIndexKind.INVERTED, "text_fts")])
     assert built is not None
     table = stage.commit(built)
     covered = {fragment.fragment_id for fragment in table.dataset.get_fragments()}

@@ -12,11 +12,11 @@ import pytest
 from lance.query import MatchQuery
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
-from omnigraph.store import maintain, stage
-from omnigraph.store.index import BuiltIndex, IndexKind, IndexSpec, build, existing, fits, write_index
+from omnigraph.store import stage
+from omnigraph.store.index import BuiltIndex, IndexSpec, LanceIndexKind, build, existing, fits, write_index
 from omnigraph.store.refs import create_ref, write_before_ref
 from omnigraph.store.tables import Table, create_table
-from tests.unit.store.tables import PATH, place, reopened, some
+from tests.unit.store.tables import PATH, compacted, delete_where, place, reopened, some
 
 DIMENSION = 8
 SCHEMA = pa.schema(
@@ -30,10 +30,10 @@ SCHEMA = pa.schema(
 )
 SMALL = {"num_partitions": 1, "metric": "l2"}
 SPECS = (
-    IndexSpec("id", IndexKind.BTREE, "id_idx"),
-    IndexSpec("n", IndexKind.BTREE, "n_idx"),
-    IndexSpec("txt", IndexKind.INVERTED, "txt_idx"),
-    IndexSpec("v", IndexKind.VECTOR, "v_idx", SMALL),
+    IndexSpec("id", LanceIndexKind.BTREE, "id_idx"),
+    IndexSpec("n", LanceIndexKind.BTREE, "n_idx"),
+    IndexSpec("txt", LanceIndexKind.INVERTED, "txt_idx"),
+    IndexSpec("v", LanceIndexKind.VECTOR, "v_idx", SMALL),
 )
 
 
@@ -105,17 +105,17 @@ def assert_coverage_is_what_lance_says(table: Table) -> None:
 def test_all_indexes_of_a_table_are_one_transaction_and_one_version(tmp_path: Path) -> None:
     """X-07: staged, so HEAD does not move; committed, they all work at once, full text too."""
     table = library(tmp_path)
-    staged = some(build(table, [*SPECS, IndexSpec("flag", IndexKind.BITMAP, "flag_idx")], uuid="mine"))
+    staged = some(build(table, [*SPECS, IndexSpec("flag", LanceIndexKind.BITMAP, "flag_idx")], uuid="mine"))
     assert (table.head(), existing(table)) == (table.ref.version, ())
     after = stage.commit(staged)
     assert after.ref.version == table.ref.version + 1
     assert after.dataset.read_transaction(after.ref.version).uuid == "mine"
     assert existing(after) == (
-        BuiltIndex("flag_idx", "flag", IndexKind.BITMAP, 40, 0),
-        BuiltIndex("id_idx", "id", IndexKind.BTREE, 40, 0),
-        BuiltIndex("n_idx", "n", IndexKind.BTREE, 40, 0),
-        BuiltIndex("txt_idx", "txt", IndexKind.INVERTED, 40, 0),
-        BuiltIndex("v_idx", "v", IndexKind.VECTOR, 40, 0),
+        BuiltIndex("flag_idx", "flag", LanceIndexKind.BITMAP, 40, 0),
+        BuiltIndex("id_idx", "id", LanceIndexKind.BTREE, 40, 0),
+        BuiltIndex("n_idx", "n", LanceIndexKind.BTREE, 40, 0),
+        BuiltIndex("txt_idx", "txt", LanceIndexKind.INVERTED, 40, 0),
+        BuiltIndex("v_idx", "v", LanceIndexKind.VECTOR, 40, 0),
     )
     assert "ScalarIndexQuery" in after.dataset.scanner(filter="n = 7").explain_plan()
     for n in (0, 17, 39):
@@ -127,13 +127,13 @@ def test_all_indexes_of_a_table_are_one_transaction_and_one_version(tmp_path: Pa
 def test_full_text_works_right_after_the_commit(tmp_path: Path, covered: bool) -> None:
     """An inverted segment that was not finalised makes every full-text query fail."""
     table = library(tmp_path) if covered else create_table(place(tmp_path), PATH, SCHEMA)
-    table = stage.commit(some(build(table, [IndexSpec("txt", IndexKind.INVERTED, "txt_idx")])))
+    table = stage.commit(some(build(table, [IndexSpec("txt", LanceIndexKind.INVERTED, "txt_idx")])))
     assert by_word(table, 3) == (["k3"] if covered else [])
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     table = stage.commit(some(build(library(tmp_path), SPECS[:1])))
-    for specs in ([IndexSpec("n", IndexKind.BTREE, "id_idx")], [SPECS[1], IndexSpec("txt", IndexKind.INVERTED, "n_idx")]):
+    for specs in ([IndexSpec("n", LanceIndexKind.BTREE, "id_idx")], [SPECS[1], IndexSpec("txt", LanceIndexKind.INVERTED, "n_idx")]):
         with pytest.raises(InvalidInput) as refused:
             build(table, specs)
         assert refused.value.facts["index"] == specs[-1].name
@@ -142,10 +142,10 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        IndexSpec("nothing", IndexKind.BTREE, "x"),
-        IndexSpec("v", IndexKind.BTREE, "x"),
-        IndexSpec("n", IndexKind.INVERTED, "x"),
-        IndexSpec("txt", IndexKind.VECTOR, "x"),
+        IndexSpec("nothing", LanceIndexKind.BTREE, "x"),
+        IndexSpec("v", LanceIndexKind.BTREE, "x"),
+        IndexSpec("n", LanceIndexKind.INVERTED, "x"),
+        IndexSpec("txt", LanceIndexKind.VECTOR, "x"),
     ],
     ids=["no column", "a vector in order", "a number as text", "text as a vector"],
 )
@@ -195,14 +195,14 @@ AFTER_WRITING: dict[str, tuple[Callable[[Table], Table], int]] = {
     "an append": (lambda t: stage.commit(some(stage.append(t, words({"new": 500})))), 1),
     "an update": (lambda t: stage.commit(some(stage.upsert(t, words({"k3": 500})))), 1),
     "a delete": (lambda t: stage.commit(some(stage.delete_keys(t, pa.array(["k3", "k35"])))), 0),
-    "a fragment gone": (lambda t: stage.commit(some(stage.delete_where(t, "n < 30"))), 0),
+    "a fragment gone": (lambda t: stage.commit(some(delete_where(t, "n < 30"))), 0),
     "appends that fold": (
         lambda t: functools.reduce(lambda u, n: stage.commit(some(stage.append(u, words({f"new{n}": 500 + n})))), range(12), t),
         22,
     ),
     "a compaction": (lambda t: _compacted(stage.commit(some(stage.append(t, words({"new": 500}))))), 0),
     "an overwrite": (lambda t: stage.commit(stage.overwrite(t, words({f"k{n}": n + 1000 for n in range(40)}))), 0),
-    "every row gone": (lambda t: stage.commit(some(stage.delete_where(t, "true"))), 0),
+    "every row gone": (lambda t: stage.commit(some(delete_where(t, "true"))), 0),
 }
 
 
@@ -246,7 +246,7 @@ def test_of_two_index_builds_from_one_base_one_lands(tmp_path: Path) -> None:
 
 
 def test_an_index_staged_before_rows_came_is_refused(tmp_path: Path) -> None:
-    """RT-52: Lance would let it pass over them, and HEAD would be a version that nobody shows."""
+    """RT-52: An index staged before newer rows came is refused, although Lance would accept it."""
     table = library(tmp_path)
     staged = some(build(table, SPECS))
     newest = stage.commit(some(stage.upsert(table, words({"k3": 503, "new": 500}))))
@@ -284,8 +284,8 @@ WAYS: dict[str, tuple[Callable[[Table], Table], str, set[int]]] = {
     "insert": (lambda t: stage.commit(some(stage.upsert(t, words({"new": 500})))), "new", set()),
     "update": (lambda t: stage.commit(some(stage.upsert(t, words({"k3": 500})))), "k3", {3}),
     "update in the last fragment": (lambda t: stage.commit(some(stage.upsert(t, words({"k35": 500})))), "k35", {35}),
-    "upsert_and_delete": (
-        lambda t: stage.commit(some(stage.upsert_and_delete(t, words({"k3": 500, "other": 600}), pa.array(["k5", "k36"])))),
+    "update before a delete": (
+        lambda t: stage.commit(some(stage.delete_keys(stage.commit(some(stage.upsert(t, words({"k3": 500})))), pa.array(["k5", "k36"])))),
         "k3",
         {3, 5, 36},
     ),
@@ -295,12 +295,12 @@ WAYS: dict[str, tuple[Callable[[Table], Table], str, set[int]]] = {
         {3},
     ),
     "after the first fragment went": (
-        lambda t: stage.commit(some(stage.append(stage.commit(some(stage.delete_where(t, "n < 30"))), words({"new": 500})))),
+        lambda t: stage.commit(some(stage.append(stage.commit(some(delete_where(t, "n < 30"))), words({"new": 500})))),
         "new",
         {3, 29},
     ),
     "after every row went": (
-        lambda t: stage.commit(some(stage.upsert(stage.commit(some(stage.delete_where(t, "true"))), words({"new": 500})))),
+        lambda t: stage.commit(some(stage.upsert(stage.commit(some(delete_where(t, "true"))), words({"new": 500})))),
         "new",
         {3, 35},
     ),
@@ -317,8 +317,7 @@ def _optimised(table: Table) -> Table:
 
 
 def _compacted(table: Table) -> Table:
-    compaction = maintain.stage_compaction(table)
-    after = table if compaction is None else maintain.commit_compaction(compaction)
+    after = compacted(table)
     # Fragments of different coverage stay apart, and a branch leaves alone what its parent's indexes cover.
     fragments = len(table.dataset.get_fragments())
     assert table.ref.branch is not None or fragments <= 2 or len(after.dataset.get_fragments()) < fragments
@@ -355,17 +354,12 @@ def test_a_row_is_found_by_every_index_however_it_was_written(
 
 
 def test_a_branch_keeps_what_its_parents_indexes_cover_when_it_is_compacted(tmp_path: Path) -> None:
-    """Lance would write the index that follows the rows into the branch, and look for it in the parent ever after."""
     parent = stage.commit(some(build(library(tmp_path), SPECS)))
     child = create_ref(parent, "child")
-    assert maintain.stage_compaction(child) is None
     for n in range(3):
         child = stage.commit(some(stage.upsert(child, words({f"k{n}": 500 + n, f"new{n}": 600 + n}))))
-    compaction = maintain.stage_compaction(child)
-    assert compaction is not None
-    assert (compaction.fragments_before, compaction.fragments_after) == (3, 1)
-    grandchild = create_ref(maintain.commit_compaction(compaction), "grandchild")
-    own = stage.commit(some(build(grandchild, [IndexSpec("flag", IndexKind.BITMAP, "flag_idx")])))
+    grandchild = create_ref(compacted(child), "grandchild")
+    own = stage.commit(some(build(grandchild, [IndexSpec("flag", LanceIndexKind.BITMAP, "flag_idx")])))
     for table in (reopened(grandchild, grandchild.ref.version), own, _optimised(own), _compacted(_optimised(own))):
         for n in range(3):
             assert_found(table, f"k{n}", 500 + n)

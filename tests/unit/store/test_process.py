@@ -18,7 +18,6 @@ from pathlib import Path
 warnings.simplefilter("ignore")
 from omnigraph.errors import OmniGraphError
 from omnigraph.store import stage
-from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 from tests.unit.store.tables import place, rows, two_fragments
@@ -46,13 +45,12 @@ if sys.argv[2] == "before":
     raise SystemExit
 root = place(folder)
 table, ledger = two_fragments(root), begun(root)
-staged, compaction = stage.append(table, rows({"x": 1})), stage_compaction(table)
+staged = stage.append(table, rows({"x": 1}))
 attempts = [
     lambda: open_root(folder),
     lambda: Root(root.objects),
     lambda: Tables(root).open(table.ref),
     lambda: stage.commit(staged),
-    lambda: commit_compaction(compaction),
     lambda: ledger.swap(head("1"), entries(["commit:1"], born=2), uuid="u"),
 ]
 answers = [in_child(attempt) for attempt in attempts]
@@ -71,7 +69,7 @@ def forked(folder: Path, when: str) -> list[str]:
 
 def test_a_forked_child_is_refused_also_with_handles_it_inherited(tmp_path: Path) -> None:
     """It would share its parent's file locks, and Lance's threads are not in it; the parent is not disturbed."""
-    assert forked(tmp_path, "after") == [Kind.FORKED_PROCESS] * 6
+    assert forked(tmp_path, "after") == [Kind.FORKED_PROCESS] * 5
 
 
 def test_a_child_forked_before_the_first_use_works(tmp_path: Path) -> None:

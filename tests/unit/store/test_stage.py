@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import lance
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, StorageError
-from omnigraph.store import index, maintain, stage
-from omnigraph.store.index import IndexKind, IndexSpec
+from omnigraph.faults import Fault, SimulatedCrash, armed
+from omnigraph.store import index, stage
+from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.stage import IN_LIST, Counts
 from omnigraph.store.tables import Table, create_table
@@ -28,6 +28,7 @@ from tests.unit.store.tables import (
     SHAPES,
     added,
     branched,
+    compacted,
     content,
     empty,
     first_gone,
@@ -55,7 +56,10 @@ def data_files(folder: Path) -> set[str]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_staged_change_moves_nothing_and_its_commit_does_exactly_what_was_counted(tmp_path: Path, kind: str, shape: str) -> None:
-    """INV-6, W-08, W-09, W-17, W-24, W-31: any kind on any table; what has no effect is not staged at all."""
+    """W-08: Staging moves no HEAD; the commit has exactly the effect that was counted.
+
+    INV-6, W-09, W-17, W-24, W-31: any kind on any table; what has no effect is not staged at all.
+    """
     base = SHAPES[shape](place(tmp_path))
     before = content(base)
     assert before == ({} if shape in ("empty", "emptied") else FOUR)
@@ -90,14 +94,8 @@ def _with_uuid(kind: str, table: Table, uuid: str) -> stage.Staged | None:
             return stage.append(table, new, uuid=uuid)
         case "insert" | "update" | "upsert":
             return stage.upsert(table, new, uuid=uuid)
-        case "delete_where":
-            return stage.delete_where(table, "n = 3", uuid=uuid)
-        case "delete_all":
-            return stage.delete_where(table, "true", uuid=uuid)
-        case "delete_keys":
+        case "delete_keys" | "delete_all":
             return stage.delete_keys(table, keys, uuid=uuid)
-        case "upsert_and_delete":
-            return stage.upsert_and_delete(table, new, keys, uuid=uuid)
         case "overwrite" | "overwrite_empty":
             return stage.overwrite(table, new, uuid=uuid)
         case _:
@@ -129,29 +127,11 @@ def test_an_empty_change_stages_nothing_and_writes_nothing(tmp_path: Path) -> No
     assert stage.append(table, none) is None
     assert stage.put_files(table, []) is None
     assert stage.upsert(table, none) is None
-    assert stage.delete_where(table, "n > 100") is None
-    assert stage.delete_where(table, "false") is None
     assert stage.delete_keys(table, pa.array(["nobody"])) is None
     assert stage.delete_keys(table, nobody) is None
-    assert stage.upsert_and_delete(table, none, nobody) is None
-    assert stage.upsert_and_delete(table, none, pa.array(["nobody"])) is None
     assert index.build(table, []) is None
     assert files_below(tmp_path) == before
     assert table.head() == table.ref.version
-
-
-def test_an_upsert_beside_a_delete_of_nothing_is_a_plain_upsert(tmp_path: Path) -> None:
-    table = two_fragments(place(tmp_path))
-    staged = some(stage.upsert_and_delete(table, rows({"a": 9}), pa.array(["nobody"])))
-    assert staged.counts == Counts(updated=1)
-    assert content(stage.commit(staged)) == {**FOUR, "a": 9}
-
-
-def test_a_delete_beside_an_upsert_of_nothing_is_a_plain_delete(tmp_path: Path) -> None:
-    table = two_fragments(place(tmp_path))
-    staged = some(stage.upsert_and_delete(table, rows({}), pa.array(["a"])))
-    assert staged.counts == Counts(deleted=1)
-    assert content(stage.commit(staged)) == {"b": 2, "c": 3, "d": 4}
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1], ids=["fewer", "exactly", "more"])
@@ -165,12 +145,6 @@ def test_many_keys_are_looked_up_by_a_pass_over_the_table_with_the_same_result(t
     there = create_ref(table, "there")
     staged = some(stage.delete_keys(there, keys))
     assert content(stage.commit(staged)) == {**FOUR, **{f"k{i}": i for i in range(many, many + 500)}}
-    renewed = {f"k{i}": -i for i in range(250, 250 + many)}
-    gone = pa.chunked_array([["a"], [f"k{i}" for i in range(250)], ["nobody"]])
-    both = some(stage.upsert_and_delete(table, rows(renewed), gone))
-    assert both.counts == Counts(inserted=0, updated=many, deleted=251)
-    kept = {f"k{i}": i for i in range(250 + many, many + 500)}
-    assert content(stage.commit(both)) == {"b": 2, "c": 3, "d": 4, **renewed, **kept}
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1], ids=["fewer", "exactly", "more"])
@@ -194,27 +168,20 @@ def test_a_small_upsert_writes_one_file_also_when_it_takes_small_fragments_along
     assert len(table.dataset.get_fragments()) < 6
 
 
-def test_deletes_take_a_pyarrow_expression_too(tmp_path: Path) -> None:
-    table = two_fragments(place(tmp_path))
-    staged = some(stage.delete_where(table, (pc.field("nickName") == "a-1") | (pc.field("n") > 3)))
-    assert staged.counts == Counts(deleted=2)
-    assert content(stage.commit(staged)) == {"b": 2, "c": 3}
-
-
-def test_a_delete_leaves_rows_alone_for_which_its_filter_is_unknown(tmp_path: Path) -> None:
+def test_a_filter_leaves_out_rows_for_which_it_is_unknown(tmp_path: Path) -> None:
     """A null is neither less nor not less."""
     table = empty(place(tmp_path))
     nothing_known = pa.table({"id": ["u"], "n": [None], "nickName": [None], "tags": [None]}, schema=SCHEMA)
     table = stage.commit(some(stage.append(table, pa.concat_tables([rows(FOUR), nothing_known]))))
-    assert some(stage.delete_where(table, "n < 3")).counts == Counts(deleted=2)
-    assert some(stage.delete_where(table, "NOT (n < 3)")).counts == Counts(deleted=2)
-    assert some(stage.delete_where(table, "(n < 3) IS NOT TRUE")).counts == Counts(deleted=3)
+    assert len(table.addresses("n < 3")) == 2
+    assert len(table.addresses("NOT (n < 3)")) == 2
+    assert len(table.addresses("(n < 3) IS NOT TRUE")) == 3
 
 
 def test_camel_case_columns_keep_their_case_in_filters(tmp_path: Path) -> None:
     """W-46: identifiers are never folded."""
     table = two_fragments(place(tmp_path))
-    assert some(stage.delete_where(table, "nickName = 'a-1'")).counts == Counts(deleted=1)
+    assert len(table.addresses("nickName = 'a-1'")) == 1
 
 
 def test_keys_may_hold_quotes_and_any_letter(tmp_path: Path) -> None:
@@ -233,7 +200,6 @@ def test_keys_may_come_in_any_text_type(tmp_path: Path, kind: pa.DataType) -> No
     table = two_fragments(place(tmp_path))
     keys = pa.array(["a", "nobody"]).cast(kind)
     assert some(stage.delete_keys(table, keys)).counts == Counts(deleted=1)
-    assert some(stage.upsert_and_delete(table, rows({"x": 1}), keys)).counts == Counts(inserted=1, deleted=1)
     typed = rows({"b": 5}).set_column(0, "id", pa.array(["b"]).cast(kind))
     assert content(stage.commit(some(stage.upsert(table, typed)))) == {**FOUR, "b": 5}
 
@@ -244,7 +210,6 @@ def test_a_null_among_the_keys_to_delete_deletes_nothing(tmp_path: Path) -> None
     assert stage.delete_keys(table, pa.array([None, None])) is None
     assert stage.delete_keys(table, pa.array([])) is None
     assert stage.delete_keys(table, pa.array([None] * (IN_LIST + 1), pa.string())) is None
-    assert some(stage.upsert_and_delete(table, rows({"x": 1}), pa.array([]))).counts == Counts(inserted=1)
 
 
 def test_several_files_at_once_become_several_fragments_of_an_empty_table(tmp_path: Path) -> None:
@@ -281,7 +246,7 @@ def test_files_replace_the_rows_of_the_ids_they_bring(tmp_path: Path) -> None:
 
 
 def test_the_table_stays_as_it_was_made_through_every_kind(tmp_path: Path) -> None:
-    """W-51: file format, key and the lack of stable row ids and clean-up settings are for life."""
+    """W-51: A table's file format, key and settings never change: no stable row ids, no automatic clean-up."""
     for kind, change in CHANGES.items():
         table = two_fragments(place(tmp_path / kind))
         dataset = stage.commit(some(change.stage(table))).dataset
@@ -309,15 +274,11 @@ BAD_ROWS = {
 @pytest.mark.parametrize("what", BAD_ROWS)
 @pytest.mark.parametrize("shape", ["empty", "two_fragments", "branched"])
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path, shape: str, what: str) -> None:
-    """W-32: Lance would insert a null key every time, and both of two equal new keys."""
+    """W-32: Null keys and keys that stand twice in one input are refused before anything is written."""
     table = SHAPES[shape](place(tmp_path))
     before = files_below(tmp_path)
     bad = BAD_ROWS[what]
-    keyed: list[Callable[..., object]] = [
-        stage.append,
-        stage.upsert,
-        lambda table, bad: stage.upsert_and_delete(table, bad, pa.array(["d"])),
-    ]
+    keyed: list[Callable[..., object]] = [stage.append, stage.upsert]
     for attempt in keyed if "key" not in what or "column" in what else [*keyed, stage.overwrite]:
         with pytest.raises(InvalidInput) as refused:
             attempt(table, bad)
@@ -330,15 +291,6 @@ def test_a_repeated_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         stage.append(table, rows({"a": 1, "b": 2}).take([0, 1, 1]))
     assert refused.value.facts["id"] == "b"
-
-
-def test_a_key_that_is_upserted_and_deleted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    table = two_fragments(place(tmp_path))
-    before = files_below(tmp_path)
-    with pytest.raises(InvalidInput) as refused:
-        stage.upsert_and_delete(table, rows({"a": 5, "x": 6}), pa.array(["b", "x"]))
-    assert refused.value.facts["id"] == "x"
-    assert files_below(tmp_path) == before
 
 
 def test_numbers_are_no_keys(tmp_path: Path) -> None:
@@ -362,7 +314,7 @@ def test_a_null_in_a_column_that_takes_none_is_refused(tmp_path: Path) -> None:
 def test_a_wrong_filter_is_an_error_of_ours(tmp_path: Path) -> None:
     table = two_fragments(place(tmp_path))
     with pytest.raises(StorageError):
-        stage.delete_where(table, "noSuchColumn = 1")
+        table.addresses("noSuchColumn = 1")
 
 
 # -- two changes from one base
@@ -439,7 +391,7 @@ def test_an_index_built_around_the_graph_is_found_out(tmp_path: Path) -> None:
     """
     base = two_fragments(place(tmp_path))
     staged = some(stage.append(base, rows({"x": 1})))
-    stage.commit(some(index.build(base, [IndexSpec("n", IndexKind.BTREE, "n_idx")])))
+    stage.commit(some(index.build(base, [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])))
     with pytest.raises(OmniGraphError) as found:
         stage.commit(staged)
     assert found.value.kind is Kind.DRIFT
@@ -456,10 +408,7 @@ def test_a_compaction_that_leaves_the_first_fragment_alone_is_found_out(tmp_path
     base = added(base, {f"k{i}": i for i in range(40)})
     base = added(added(base, {"p": 1}), {"q": 2})
     staged = some(stage.append(base, rows({"x": 1})))
-    compaction = maintain.stage_compaction(base, target_rows=30)
-    assert compaction is not None
-    assert (compaction.fragments_before, compaction.fragments_after) == (2, 1)
-    maintain.commit_compaction(compaction)
+    assert len(compacted(base, target_rows=30).dataset.get_fragments()) == 2
     with pytest.raises(OmniGraphError) as found:
         stage.commit(staged)
     assert found.value.kind is Kind.DRIFT
@@ -467,15 +416,24 @@ def test_a_compaction_that_leaves_the_first_fragment_alone_is_found_out(tmp_path
 
 def test_a_compaction_of_the_first_fragment_refuses_what_was_staged_before(tmp_path: Path) -> None:
     base = two_fragments(place(tmp_path))
-    compaction = maintain.stage_compaction(base)
     paused = {kind: some(change.stage(base)) for kind, change in CHANGES.items()}
-    assert compaction is not None
-    after = maintain.commit_compaction(compaction)
+    after = compacted(base)
     for staged in paused.values():
         with pytest.raises(ConflictError):
             stage.commit(staged)
     assert base.head() == after.ref.version
     assert content(after) == FOUR
+
+
+@pytest.mark.parametrize(("point", "moves"), [(Fault.STAGE_BEFORE_COMMIT, 0), (Fault.STAGE_AFTER_COMMIT, 1)])
+def test_a_crash_around_a_commit_leaves_all_of_it_or_nothing(tmp_path: Path, point: Fault, moves: int) -> None:
+    """W-02: the row is either fully old or fully new."""
+    table = two_fragments(place(tmp_path))
+    staged = some(stage.upsert(table, rows({"a": 9})))
+    with armed(point), pytest.raises(SimulatedCrash):
+        stage.commit(staged)
+    assert table.head() == table.ref.version + moves
+    assert content(reopened(table, table.head())) == {**FOUR, "a": 9 if moves else 1}
 
 
 # -- the same, as a law
@@ -486,8 +444,6 @@ VALUES = st.dictionaries(KEYS, st.integers(-99, 99), max_size=4)
 STEPS: st.SearchStrategy[tuple[str, dict[str, int], frozenset[str]]] = st.one_of(
     st.tuples(st.sampled_from(["append", "upsert", "overwrite"]), VALUES, st.just(frozenset())),
     st.tuples(st.just("delete"), st.just({}), st.frozensets(KEYS)),
-    st.tuples(st.just("both"), VALUES, st.frozensets(KEYS)),
-    st.tuples(st.just("where"), st.dictionaries(st.just("a"), st.integers(-99, 99), min_size=1), st.just(frozenset())),
     st.tuples(st.sampled_from(["index", "compact", "fold", "fork"]), st.just({}), st.just(frozenset())),
 )
 
@@ -497,7 +453,10 @@ STEPS: st.SearchStrategy[tuple[str, dict[str, int], frozenset[str]]] = st.one_of
 def test_a_table_equals_a_dict_after_every_commit(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, dict[str, int], frozenset[str]]]
 ) -> None:
-    """W-29, W-30: any kinds in any order, with an index on the key, compactions, index upkeep and forks in between."""
+    """W-30: A table equals a dict after any sequence of changes, with indexes, compactions and forks in between.
+
+    Also W-29.
+    """
     table = empty(place(tmp_path_factory.mktemp("law")))
     model: dict[str, int] = {}
     for kind, values, keys in steps:
@@ -513,21 +472,13 @@ def test_a_table_equals_a_dict_after_every_commit(
             case "delete":
                 staged = stage.delete_keys(table, pa.array(sorted(keys), pa.string()))
                 model = {key: n for key, n in model.items() if key not in keys}
-            case "both":
-                keys = keys - values.keys()
-                staged = stage.upsert_and_delete(table, rows(values), pa.array(sorted(keys), pa.string()))
-                model = {key: n for key, n in {**model, **values}.items() if key not in keys}
-            case "where":
-                staged = stage.delete_where(table, f"n > {values['a']}")
-                model = {key: n for key, n in model.items() if n <= values["a"]}
             case "index":
-                specs = [IndexSpec("id", IndexKind.BTREE, "id_idx"), IndexSpec("n", IndexKind.BTREE, "n_idx")]
+                specs = [IndexSpec("id", LanceIndexKind.BTREE, "id_idx"), IndexSpec("n", LanceIndexKind.BTREE, "n_idx")]
                 staged = index.build(table, specs) if not index.existing(table) else None
             case "fork":
                 table, staged = create_ref(table, fresh_ref("law")), None
             case "compact":
-                compaction, staged = maintain.stage_compaction(table), None
-                table = maintain.commit_compaction(compaction) if compaction is not None else table
+                table, staged = compacted(table), None
             case _:
                 by_hand = lance.dataset(table.root.of(table.ref.home))
                 by_hand.optimize.optimize_indices()

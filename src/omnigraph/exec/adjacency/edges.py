@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, concat, csr, grow, merge
-from omnigraph.exec.adjacency.ids import Ids, alive
 from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.node_ids import Ids, alive
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table
 
@@ -33,9 +33,9 @@ class Adjacency(msgspec.Struct, frozen=True):
 
     out: Csr
     into: Csr
-    edges: Numbers
-    sources: Numbers
-    targets: Numbers
+    edges: Numbering
+    sources: Numbering
+    targets: Numbering
 
     def __len__(self) -> int:
         return len(self.out.edges)
@@ -45,7 +45,7 @@ class AdjacencyInput(msgspec.Struct, frozen=True):
     """The input of an adjacency: an edge table and the ids of the nodes at both ends."""
 
     table: Table
-    numbers: Numbers
+    numbers: Numbering
     sources: Ids
     targets: Ids
     square: bool
@@ -96,7 +96,7 @@ def _only_rows_added(older: Adjacency, input_: AdjacencyInput) -> bool:
     return all(before.moved(after) is None and not before.changed(after) for before, after in now)
 
 
-def _node_moves(older: Numbers, now: Ids) -> Moves:
+def _node_moves(older: Numbering, now: Ids) -> Moves:
     """Return for each older node number the current number, or -1."""
     moves = older.moved(now.numbers)
     if moves is None and not older.changed(now.numbers):
@@ -107,7 +107,7 @@ def _node_moves(older: Numbers, now: Ids) -> Moves:
     return moves
 
 
-def _edge_moves(older: Numbers, input_: AdjacencyInput) -> Moves:
+def _edge_moves(older: Numbering, input_: AdjacencyInput) -> Moves:
     moves, changed = older.moved(input_.numbers), older.changed(input_.numbers)
     if changed:
         moves = np.arange(older.size) if moves is None else moves

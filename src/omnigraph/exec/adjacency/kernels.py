@@ -108,21 +108,6 @@ def reach_counts(csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, r
     return counts if copies is None else counts[copies]
 
 
-def connected(csrs: tuple[Csr, ...], lefts: Ints, rights: Ints, *, low: int, high: int) -> Marks:
-    """Return for each pair whether a search of `low` to `high` hops from the left node emits the right node."""
-    high = _last_hop(csrs, high)
-    if low <= high == 1:
-        found = np.zeros(len(lefts), np.bool_)
-        for csr in csrs:
-            found |= linked(csr.near, lefts, rights)
-        return found
-    starts, copies = _distinct(lefts)
-    origin, reached = reach(csrs, starts, low=low, high=high)
-    bits = _bits(csrs)
-    wanted = ((np.arange(len(starts)) if copies is None else copies) << bits) | rights
-    return _contains((origin << bits) | reached, wanted)
-
-
 def _last_hop(csrs: tuple[Csr, ...], high: int) -> int:
     return high if all(csr.square for csr in csrs) else 1
 
@@ -345,12 +330,3 @@ def _difference(ascending: AnyInts, others: Ints) -> AnyInts:
     stays = np.ones(len(ascending), np.bool_)
     stays[at[ascending[at] == others]] = False
     return ascending[stays]
-
-
-def _contains(ascending: Ints, keys: Ints) -> Marks:
-    """Return which of the keys occur in the ascending array."""
-    if not len(ascending):
-        return np.zeros(len(keys), np.bool_)
-    at = np.searchsorted(ascending, keys)
-    hit: Marks = ascending[np.minimum(at, len(ascending) - 1)] == keys
-    return hit

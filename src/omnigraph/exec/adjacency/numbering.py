@@ -22,7 +22,7 @@ _OFFSET_BITS: Final = np.uint64(32)
 _OFFSET: Final = np.uint64(0xFFFF_FFFF)
 
 
-class Numbers:
+class Numbering:
     """Row number <-> row address (fragment id << 32 | offset), both as whole arrays."""
 
     __slots__ = ("_at", "_bases", "_ids", "_order", "_starts", "fragments", "size")
@@ -39,9 +39,9 @@ class Numbers:
         self._ids: Final = self._starts[self._order]
 
     @staticmethod
-    def of(table: Table) -> Numbers:
+    def of(table: Table) -> Numbering:
         """Read only the metadata of the table."""
-        return Numbers(fragments(table))
+        return Numbering(fragments(table))
 
     def to_addresses(self, numbers: Numbers64) -> Addresses:
         if len(self._bases) == 1:
@@ -65,18 +65,18 @@ class Numbers:
         runs = [np.arange(base, base + part.rows) for part in parts if (base := self.base(part)) is not None]
         return np.concatenate(runs) if runs else np.empty(0, np.int64)
 
-    def changed(self, after: Numbers) -> tuple[Fragment, ...]:
+    def changed(self, after: Numbering) -> tuple[Fragment, ...]:
         """Return the fragments of a later version that have the same rows as a fragment of this one, but different deletions."""
         mine = frozenset(self.fragments)
         return tuple(part for part in after.fragments if part not in mine and self.base(part) is not None)
 
-    def rows_differing(self, after: Numbers) -> int:
+    def rows_differing(self, after: Numbering) -> int:
         """Return the number of rows that are in only one of the two versions."""
         mine, others = {_rows(part): part for part in self.fragments}, {_rows(part): part for part in after.fragments}
         apart = sum(part.rows for one, other in ((mine, others), (others, mine)) for key, part in one.items() if key not in other)
         return apart + sum(abs(_deleted(part) - _deleted(others[key])) for key, part in mine.items() if key in others)
 
-    def moved(self, after: Numbers) -> Numbers64 | None:
+    def moved(self, after: Numbering) -> Numbers64 | None:
         """Return for each number the number of the same row in a later version, or -1 if it is gone. None if no number changed."""
         if all(after.base(part) == base for part, base in zip(self.fragments, self._bases.tolist(), strict=True)):
             return None

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from omnigraph.exec.adjacency.cache import Array
 from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, Neighbours
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.node_ids import Ids
+from omnigraph.exec.adjacency.numbering import Numbering
 
 _RUN: Final = "run."
 Arrays: TypeAlias = Mapping[str, Array]
@@ -28,7 +28,7 @@ def ids_arrays(ids: Ids) -> dict[str, Array]:
     return {"valid": valid, "ends": ends - ends[0], "texts": texts} | {f"{_RUN}{at}": run for at, run in enumerate(ids.runs)}
 
 
-def stored_ids(arrays: Arrays, numbers: Numbers) -> Ids:
+def stored_ids(arrays: Arrays, numbers: Numbering) -> Ids:
     ends = arrays["ends"]
     type_ = pa.large_string() if ends.dtype == np.int64 else pa.string()
     buffers = [pa.py_buffer(arrays[name]) for name in ("valid", "ends", "texts")]
@@ -40,7 +40,7 @@ def adjacency_arrays(adjacency: Adjacency) -> dict[str, Array]:
     return _csr_arrays("out", adjacency.out) | _csr_arrays("into", adjacency.into)
 
 
-def stored_adjacency(arrays: Arrays, edges: Numbers, sources: Numbers, targets: Numbers, *, square: bool) -> Adjacency:
+def stored_adjacency(arrays: Arrays, edges: Numbering, sources: Numbering, targets: Numbering, *, square: bool) -> Adjacency:
     return Adjacency(_stored_csr(arrays, "out", square=square), _stored_csr(arrays, "into", square=square), edges, sources, targets)
 
 

@@ -16,8 +16,8 @@ import msgspec
 
 from omnigraph.exec.adjacency.cache import Array, CacheDirectory, StoredArrays
 from omnigraph.exec.adjacency.edges import Adjacency, AdjacencyInput, build, extend
-from omnigraph.exec.adjacency.ids import Ids, read_ids
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.node_ids import Ids, read_ids
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.adjacency.stored import adjacency_arrays, ids_arrays, stored_adjacency, stored_ids
 from omnigraph.ids import TableId
 from omnigraph.lru import Lru
@@ -82,11 +82,11 @@ class _Name(msgspec.Struct, frozen=True):
     """The name of derived data: its table, and the exact fragments of the tables it was derived from, its own table first."""
 
     prefix: str
-    parts: tuple[Numbers, ...]
+    parts: tuple[Numbering, ...]
     full: str
 
     @property
-    def rows(self) -> Numbers:
+    def rows(self) -> Numbering:
         return self.parts[0]
 
     @property
@@ -94,7 +94,7 @@ class _Name(msgspec.Struct, frozen=True):
         return [part.fragments for part in self.parts]
 
     @staticmethod
-    def of(prefix: str, *parts: Numbers) -> _Name:
+    def of(prefix: str, *parts: Numbering) -> _Name:
         listed = msgspec.json.encode([part.fragments for part in parts])
         return _Name(prefix, parts, f"{prefix}{hashlib.sha256(listed).hexdigest()[:32]}")
 
@@ -117,7 +117,7 @@ class Topology:
     def __init__(self, tables: Tables, directory: Path) -> None:
         self._tables: Final = tables
         self._directory: Final = CacheDirectory(directory)
-        self._numbers: Final[_SingleFlightCache[TableRef, Numbers]] = _SingleFlightCache(VERSIONS)
+        self._numbers: Final[_SingleFlightCache[TableRef, Numbering]] = _SingleFlightCache(VERSIONS)
         self._names: Final[_SingleFlightCache[tuple[TableRef, ...], _Name]] = _SingleFlightCache(VERSIONS)
         self._ids: Final[_SingleFlightCache[str, _Derived[Ids]]] = _SingleFlightCache(COLUMNS_OF_IDS)
         self._adjacencies: Final[_SingleFlightCache[str, _Derived[Adjacency]]] = _SingleFlightCache(ADJACENCIES)
@@ -177,11 +177,11 @@ class Topology:
     def _name(self, prefix: str, *rows: TableRow) -> _Name:
         return self._names.get(tuple(row.ref for row in rows), lambda: _Name.of(prefix, *map(self._numbers_of, rows)))
 
-    def _numbers_of(self, row: TableRow) -> Numbers:
-        return self._numbers.get(row.ref, lambda: Numbers.of(self._tables.open(row.ref)))
+    def _numbers_of(self, row: TableRow) -> Numbering:
+        return self._numbers.get(row.ref, lambda: Numbering.of(self._tables.open(row.ref)))
 
     def _make_ids(self, name: _Name, row: TableRow) -> _Derived[Ids]:
-        def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Ids:
+        def restored(arrays: Mapping[str, Array], parts: tuple[Numbering, ...]) -> Ids:
             return stored_ids(arrays, *parts)
 
         if (stored := self._directory.read(name.full)) is not None:
@@ -193,7 +193,7 @@ class Topology:
     def _make_adjacency(self, name: _Name, edge: TableRow, source: TableRow, target: TableRow) -> _Derived[Adjacency]:
         square = source.id == target.id
 
-        def restored(arrays: Mapping[str, Array], parts: tuple[Numbers, ...]) -> Adjacency:
+        def restored(arrays: Mapping[str, Array], parts: tuple[Numbering, ...]) -> Adjacency:
             return stored_adjacency(arrays, *parts, square=square)
 
         if (stored := self._directory.read(name.full)) is not None:
@@ -207,7 +207,7 @@ class Topology:
         return self._write(name, build(input_), adjacency_arrays, None)
 
     def _closest(
-        self, name: _Name, held: list[_Derived[V]], restored: Callable[[Mapping[str, Array], tuple[Numbers, ...]], V]
+        self, name: _Name, held: list[_Derived[V]], restored: Callable[[Mapping[str, Array], tuple[Numbering, ...]], V]
     ) -> _Derived[V] | None:
         """Return the derived data of the same prefix that shares most rows: from memory, otherwise from a file."""
         if mine := [one for one in held if one.name.prefix == name.prefix and one.is_unchanged()]:
@@ -234,6 +234,6 @@ def _get_unchanged(kept: _SingleFlightCache[str, _Derived[V]], key: str, make: C
     return held
 
 
-def _parts(stored: StoredArrays) -> tuple[Numbers, ...]:
+def _parts(stored: StoredArrays) -> tuple[Numbering, ...]:
     """Return the fragments from which a file was derived, its own table first."""
-    return tuple(map(Numbers, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))
+    return tuple(map(Numbering, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))

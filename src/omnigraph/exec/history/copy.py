@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.engine import Engine
@@ -29,7 +29,7 @@ from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, wr
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind, SchemaText, State, TableRow
 from omnigraph.manifest.publish import Publication, publish
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch, living_branches, read_branch
 from omnigraph.store import alter, stage
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
@@ -64,7 +64,7 @@ def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None
 class _Stop(msgspec.Struct, frozen=True):
     """A snapshot of a branch that the copy must have: where other branches were created from it, or its head."""
 
-    snapshot: Snapshot
+    snapshot: BranchSnapshot
     children: tuple[_Line, ...]
 
 
@@ -122,7 +122,7 @@ class _Copy:
         self._targets = Tables(target)
         self._actor = actor
 
-    def create(self, snapshot: Snapshot) -> Manifest:
+    def create(self, snapshot: BranchSnapshot) -> Manifest:
         """Create the target graph with its first commit."""
         shown = self._entities(snapshot)
         new = [NewTable(row.id, row.alias, row.path.partition("/")[0], table_schema(shown[row.id])) for row in _live(snapshot)]
@@ -150,7 +150,7 @@ class _Copy:
                         raise
                     _leave_out(made, child)
 
-    def _advance(self, made: Manifest, name: BranchName, before: Snapshot, after: Snapshot) -> None:
+    def _advance(self, made: Manifest, name: BranchName, before: BranchSnapshot, after: BranchSnapshot) -> None:
         """Commit to a branch of the copy what the source branch changed between two snapshots."""
         if before.commit == after.commit:
             return
@@ -163,7 +163,9 @@ class _Copy:
         if schema is not None and name == MAIN:
             write_schema_copy(self._target, schema)
 
-    def _changed(self, branch: Branch, state: State, before: Snapshot, after: Snapshot, unpublished: list[Table]) -> Iterator[TableRow]:
+    def _changed(
+        self, branch: Branch, state: State, before: BranchSnapshot, after: BranchSnapshot, unpublished: list[Table]
+    ) -> Iterator[TableRow]:
         """The manifest rows that change in a branch of the copy. New tables and forks are added to `unpublished`."""
         shown = self._entities(after)
         for row in after.state.tables.values():
@@ -217,15 +219,14 @@ class _Copy:
         staged = stage.put_files(table, fragments, whole=True)
         return table if staged is None else stage.commit(staged)
 
-    def _entities(self, snapshot: Snapshot) -> Mapping[TableId, EntityType]:
+    def _entities(self, snapshot: BranchSnapshot) -> Mapping[TableId, EntityType]:
         catalog = self._engine.catalog(snapshot)
-        entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
-        return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in entities}
+        return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in catalog.entities}
 
-    def _schema(self, snapshot: Snapshot) -> SchemaText:
+    def _schema(self, snapshot: BranchSnapshot) -> SchemaText:
         return self._source.schema(snapshot.state.head.schema, branch=snapshot.branch.name)
 
-    def _message(self, snapshot: Snapshot) -> str:
+    def _message(self, snapshot: BranchSnapshot) -> str:
         uri, graph_id = self._source.root.uri, self._source.graph_id
         return f"copied from {uri} (graph {graph_id}), branch {snapshot.branch.name!r} at commit {snapshot.commit}"
 
@@ -239,7 +240,7 @@ def _leave_out(made: Manifest, line: _Line) -> None:
         delete_branch(made, line.name)
 
 
-def _live(snapshot: Snapshot) -> Iterator[TableRow]:
+def _live(snapshot: BranchSnapshot) -> Iterator[TableRow]:
     return (row for row in sorted(snapshot.state.tables.values(), key=lambda row: row.alias) if not row.dropped)
 
 

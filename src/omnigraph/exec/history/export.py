@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.history.json_lines import json_lines
 from omnigraph.manifest.model import TableRow
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.tables import ADDRESS, Table, Tables
 from omnigraph.store.take import blob_sizes, take
 
@@ -34,34 +34,34 @@ MOST_ROWS: Final = 131_072
 T = TypeVar("T")
 
 
-class Rows(NamedTuple):
+class ExportRows(NamedTuple):
     """Some rows of one type, in the order of their ids, with the columns of the table."""
 
     entity: EntityType
     rows: pa.Table
 
 
-def export_lines(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[str]:
+def export_lines(tables: Tables, snapshot: BranchSnapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[str]:
     """Every row as a line of NDJSON, without the newline. `types` selects node and edge types by name."""
     batches = export_batches(tables, snapshot, catalog, types=types)  # not in the generator, so that an unknown type is refused at once
     return (line for entity, rows in _prefetch(batches) for line in json_lines(entity, rows).to_pylist())
 
 
-def export_batches(tables: Tables, snapshot: Snapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[Rows]:
+def export_batches(
+    tables: Tables, snapshot: BranchSnapshot, catalog: Catalog, *, types: Iterable[str] | None = None
+) -> Iterator[ExportRows]:
     """Every row as Arrow, blobs as bytes: all edge types, then all node types, each by name, rows by id."""
     chosen = chosen_types(snapshot, catalog, None if types is None else list(types))
-    return (Rows(entity, part) for entity, row in chosen for part in rows_in_order(tables.open(row.ref), entity))
+    return (ExportRows(entity, part) for entity, row in chosen for part in rows_in_order(tables.open(row.ref), entity))
 
 
-def chosen_types(snapshot: Snapshot, catalog: Catalog, types: list[str] | None) -> list[tuple[EntityType, TableRow]]:
+def chosen_types(snapshot: BranchSnapshot, catalog: Catalog, types: list[str] | None) -> list[tuple[EntityType, TableRow]]:
     """The types to export with their tables: edges, then nodes, each by name."""
-    entities: list[EntityType] = [*catalog.edges, *catalog.nodes]
-    by_alias = {f"{entity.kind}:{entity.name}": entity for entity in entities}
-    names = {entity.name for entity in by_alias.values()}
+    names = {entity.name for entity in catalog.entities}
     for name in types or ():
         if name not in names:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"unknown export type '{name}'", type=name)
-    chosen = [entity for _, entity in sorted(by_alias.items()) if types is None or entity.name in types]
+    chosen = [entity for entity in sorted(catalog.entities, key=lambda entity: entity.alias) if types is None or entity.name in types]
     return [(entity, snapshot.table_of(entity.id, name=entity.name)) for entity in chosen]
 
 

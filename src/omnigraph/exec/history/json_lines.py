@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import BASE64
 from omnigraph.store.arrays import whole

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.exec.problems import Code, Problem
+from omnigraph.exec.problems import Problem, ProblemCode
 
 LINE_LIMIT_BYTES: Final = 32 << 20
 """The maximum length of a line. It bounds the memory that one record takes."""
@@ -21,7 +21,7 @@ _IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(WHITESPACE, np.uint8))
 _SCAN_BYTES: Final = 1 << 20  # compare pieces that fit into the CPU cache
 
 
-class Block(msgspec.Struct, frozen=True):
+class LineBlock(msgspec.Struct, frozen=True):
     """Consecutive lines without the blank ones. Line i is `text[starts[i]:ends[i]]`, newline included."""
 
     text: bytes
@@ -35,7 +35,7 @@ class Block(msgspec.Struct, frozen=True):
         return self.text[self.starts[index] : self.ends[index]]
 
 
-def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True) -> Iterator[Block | Problem]:
+def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True) -> Iterator[LineBlock | Problem]:
     """Cut chunks at newlines. Holds at most the line limit and one chunk in memory, besides the yielded block.
 
     `begins`: the chunks start at the beginning of the source, so the first one may reveal its encoding.
@@ -74,18 +74,18 @@ def blocks(chunks: Iterator[bytes], *, first_line: int = 1, begins: bool = True)
         yield block
 
 
-def too_long(block: Block) -> npt.NDArray[np.bool_]:
+def too_long(block: LineBlock) -> npt.NDArray[np.bool_]:
     """Which lines of a block are over the limit. The first may be, if its end came with the last chunk."""
     return block.ends - block.starts - 1 > LINE_LIMIT_BYTES
 
 
-def long_lines(block: Block) -> list[Problem]:
+def long_lines(block: LineBlock) -> list[Problem]:
     """The problems of the lines that are over the limit."""
     places = np.flatnonzero(too_long(block)).tolist()
     return [long_line(int(block.numbers[place]), int(block.ends[place] - block.starts[place] - 1)) for place in places]
 
 
-def _block(text: bytes, line: int) -> Block:
+def _block(text: bytes, line: int) -> LineBlock:
     """The lines of a text whose first line has the number `line`. Blank lines are removed piece by piece, so they take no memory."""
     data = np.frombuffer(b"" if text[0] in WHITESPACE and not text.strip(WHITESPACE) else text, np.uint8)
     texts: list[npt.NDArray[np.uint8]] = [data[:0]]
@@ -105,7 +105,7 @@ def _block(text: bytes, line: int) -> Block:
         numbers.append(counted)
     ends = np.cumsum(np.concatenate(sizes))
     kept = text if len(ends) and ends[-1] == len(text) else np.concatenate(texts).tobytes()
-    return Block(kept, np.concatenate((np.zeros(min(len(ends), 1), np.int64), ends[:-1])), ends, np.concatenate(numbers))
+    return LineBlock(kept, np.concatenate((np.zeros(min(len(ends), 1), np.int64), ends[:-1])), ends, np.concatenate(numbers))
 
 
 def _full(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
@@ -119,11 +119,11 @@ def _full(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> npt.ND
 
 def long_line(line: int, size: int) -> Problem:
     message = f"line {line} has {size} bytes; at most {LINE_LIMIT_BYTES} are allowed"
-    return Problem(Code.LINE_LIMIT, message, line=line)
+    return Problem(ProblemCode.LINE_LIMIT, message, line=line)
 
 
 def _not_utf_8(chunk: bytes) -> Problem | None:
     """The problem of a UTF-16 text, reported once instead of for every line."""
     if not chunk.startswith(_UTF_16) and 0 not in chunk[:2]:
         return None
-    return Problem(Code.ENCODING, "line 1 is not UTF-8: the data looks like UTF-16; save it as UTF-8", line=1, column=1)
+    return Problem(ProblemCode.ENCODING, "line 1 is not UTF-8: the data looks like UTF-16; save it as UTF-8", line=1, column=1)

@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
-from omnigraph.exec.load.columns import NeedsExactParser, column
-from omnigraph.exec.load.sorting import Places
+from omnigraph.exec.load.json_columns import NeedsExactParser, column
+from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, stored
 from omnigraph.exec.load.strict import loads, plain_type
-from omnigraph.exec.load.values import ARROW_NAMES, InvalidValue, Real, Whole, stored
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
+from omnigraph.plan.values import ARROW_NAMES
+from omnigraph.store.arrays import Places
 from omnigraph.store.membership import is_in
 
 _PER_MILLISECOND: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
@@ -185,7 +186,7 @@ def _from_lists_of_timestamps(property_: Property, values: pa.Array) -> Converte
 
 def _without_finer(property_: Property, converted: ConvertedColumn, finer: Places) -> ConvertedColumn:
     message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds"
-    refused = [(int(row), InvalidValue(Code.TEMPORAL, message)) for row in finer]
+    refused = [(int(row), InvalidValue(ProblemCode.TEMPORAL, message)) for row in finer]
     return ConvertedColumn(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
 
 
@@ -252,7 +253,7 @@ def _from_python(value: object) -> object:
         case list():
             return [_from_python(item) for item in value]
         case _:
-            raise InvalidValue(Code.TYPE, f"a value of type {type(value).__name__} cannot be stored")
+            raise InvalidValue(ProblemCode.TYPE, f"a value of type {type(value).__name__} cannot be stored")
 
 
 def _from_cell(property_: Property, text: str) -> object:
@@ -268,7 +269,7 @@ def _from_cell(property_: Property, text: str) -> object:
                 return loads(text)
             except (ValueError, RecursionError) as error:
                 why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-                raise InvalidValue(Code.JSON, f"property '{property_.name}' expects a JSON array in its cell: {why}") from error
+                raise InvalidValue(ProblemCode.JSON, f"property '{property_.name}' expects a JSON array in its cell: {why}") from error
         case _:
             assert_never(property_.type)
 

@@ -17,18 +17,18 @@ import msgspec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.load.batches import Data, read_batches, rereadable
 from omnigraph.exec.load.mode import LoadMode
-from omnigraph.exec.load.read import Data, read_batches, rereadable
-from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, Target, target_of
+from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
 from omnigraph.exec.validate.delta import CommittedTables, Delta
-from omnigraph.exec.validate.findings import Violation, error, label
+from omnigraph.exec.validate.findings import Violation, error
 from omnigraph.exec.validate.integrity import check_integrity
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Files, Prepared, Request, Written, repeated, write
 from omnigraph.ids import BranchName, CommitId, SchemaHash, TableId
 from omnigraph.manifest.branches import create_branch
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import check_name, read_branch
 from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.refs import fresh_ref
@@ -101,11 +101,11 @@ def run_load(engine: Engine, request: Request, load: Load, *, from_: BranchName 
     return write(engine, request, load.prepare)
 
 
-def _preview_branch(manifest: Manifest, branch: BranchName, from_: BranchName) -> Snapshot:
+def _preview_branch(manifest: Manifest, branch: BranchName, from_: BranchName) -> BranchSnapshot:
     """The snapshot of the branch right after its creation: it inherits every table."""
     base = manifest.snapshot(from_)
     manifest.schema(base.state.head.schema, branch=from_)  # cached by its hash: the branch itself does not exist yet
-    return Snapshot(msgspec.structs.replace(base.branch, name=check_name(branch), native=fresh_ref(branch)), base.version, base.state)
+    return BranchSnapshot(msgspec.structs.replace(base.branch, name=check_name(branch), native=fresh_ref(branch)), base.version, base.state)
 
 
 class Load:
@@ -134,7 +134,7 @@ class Load:
         self._progress = Progress(Stage.READ, 0, 0, None)
         self._prepared: tuple[CommitId, Prepared] | None = None
 
-    def prepare(self, snapshot: Snapshot) -> Prepared:
+    def prepare(self, snapshot: BranchSnapshot) -> Prepared:
         """The changes that add these rows to this snapshot. Raises an error that lists the problems of the rows."""
         if self._prepared is not None and self._prepared[0] == snapshot.commit:  # a commit never changes
             return self._prepared[1]
@@ -158,19 +158,19 @@ class Load:
 
     # -- reading, once
 
-    def _read(self, snapshot: Snapshot) -> Staging:
+    def _read(self, snapshot: BranchSnapshot) -> Staging:
         schema = snapshot.state.head.schema
         if self._staging is None or schema != self._schema:
             self._staging, self._schema = self._read_all(snapshot), schema
         for staged in list(self._staging.types.values()):
             target = target_of(snapshot, staged.entity)
             if target.same_place(staged.target):
-                staged.target = Target(target.row, staged.target.native)
+                staged.target = StagingTarget(target.row, staged.target.native)
             else:
                 self._staging.move(staged, target)
         return self._staging
 
-    def _read_all(self, snapshot: Snapshot) -> Staging:
+    def _read_all(self, snapshot: BranchSnapshot) -> Staging:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
             if not self._intake.rereadable:
@@ -193,7 +193,7 @@ class Load:
 
     # -- checking, for every snapshot
 
-    def _check(self, staging: Staging, snapshot: Snapshot) -> None:
+    def _check(self, staging: Staging, snapshot: BranchSnapshot) -> None:
         catalog = self._engine.catalog(snapshot)
         deltas = [
             Delta(
@@ -228,7 +228,7 @@ class Load:
 
 def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:
     """The types in the order of the schema, so that the report does not depend on the order of the rows."""
-    places = {entity.id: place for place, entity in enumerate((*catalog.nodes, *catalog.edges))}
+    places = {entity.id: place for place, entity in enumerate(catalog.entities)}
     return sorted(staging.types.values(), key=lambda staged: places[staged.entity.id])
 
 
@@ -236,7 +236,7 @@ def _with_origins(found: Sequence[Violation], staging: Staging) -> list[Problem]
     """Problems with the sources and lines of their records. Each type is asked once, because the answer may be remote."""
     origins: dict[tuple[str, int], Origin] = {}
     for staged in staging.types.values():
-        type_ = label(staged.entity)
+        type_ = staged.entity.alias
         rows = sorted({one.row for one in found if one.type == type_ and one.row is not None})
         origins |= {(type_, row): origin for row, origin in zip(rows, staged.places.of(rows), strict=True)}
     places = (origins.get((one.type, one.row)) if one.row is not None else None for one in found)
@@ -244,4 +244,4 @@ def _with_origins(found: Sequence[Violation], staging: Staging) -> list[Problem]
 
 
 def _counts(staging: Staging) -> Mapping[str, int]:
-    return {label(staged.entity): staged.rows for staged in staging.types.values()}
+    return {staged.entity.alias: staged.rows for staged in staging.types.values()}

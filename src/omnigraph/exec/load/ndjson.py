@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.exec.load.blocks import Block, long_lines
-from omnigraph.exec.load.columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
+from omnigraph.exec.load.blocks import LineBlock, long_lines
+from omnigraph.exec.load.json_columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
 from omnigraph.exec.load.pieces import Piece, joined, piece_schema
-from omnigraph.exec.load.sorting import Group, Places, Shape, Sorter
+from omnigraph.exec.load.sorting import Group, LineShape, Sorter
 from omnigraph.exec.load.strict import parse_exactly, written_as_numbers
 from omnigraph.exec.problems import Problem
 from omnigraph.ids import TypeId
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Places, whole
 
 _EXACT_LINES: Final = 64
 """Up to this many lines are not split again: the exact parser is as fast."""
@@ -50,7 +50,7 @@ class Reader:
         self._sorter = Sorter(catalog)
         self._forms: dict[TypeId, Forms] = {}
 
-    def parse(self, block: Block) -> Parsed:
+    def parse(self, block: LineBlock) -> Parsed:
         """The rows of a block, and its problems in line order."""
         try:
             lines = self._sorter.sort(block)
@@ -67,7 +67,7 @@ class Reader:
                     pieces.append(Piece(group.entity, block.numbers[places], rows))
         return self._exactly(block, np.sort(np.concatenate(unread)), pieces)
 
-    def _exactly(self, block: Block, places: Places, pieces: list[Piece]) -> Parsed:
+    def _exactly(self, block: LineBlock, places: Places, pieces: list[Piece]) -> Parsed:
         numbered = ((int(block.numbers[place]), block.line(place)) for place in places)
         exact = parse_exactly(numbered, self._catalog, most=self._most)
         problems = sorted([*long_lines(block), *exact.problems], key=lambda problem: problem.line or 0)
@@ -91,7 +91,7 @@ class Reader:
         forms = self._forms.get(entity.id, {})
         if (rows := self._rows(group, texts, forms)) is not None or not (names := temporal_properties(entity)):
             return rows
-        numbers = written_as_numbers(texts[0].as_py(), enveloped=group.shape is not Shape.DATA)
+        numbers = written_as_numbers(texts[0].as_py(), enveloped=group.shape is not LineShape.DATA)
         other = {name: Form.NUMBER for name in names if name in numbers}
         if other == forms:
             return None
@@ -111,7 +111,7 @@ class Reader:
 
     def _is_of(self, group: Group, record: pa.Table) -> bool:
         """True if every line names the type of its group. Trimmed lines were matched by their type already."""
-        if group.shape is not Shape.WHOLE:
+        if group.shape is not LineShape.WHOLE:
             return True
         edge = isinstance(group.entity, EdgeType)
         said = pc.unique(record.column("edge" if edge else "type")).to_pylist()
@@ -119,13 +119,13 @@ class Reader:
         return all(name is not None and named(name) is group.entity for name in said)
 
 
-def _schema(entity: EntityType, shape: Shape, forms: Forms) -> pa.Schema:
+def _schema(entity: EntityType, shape: LineShape, forms: Forms) -> pa.Schema:
     """The schema that each text must have. The parser fails on any other member."""
     data = [pa.field(ID, pa.string()), *(pa.field(item.name, read_type(item, forms)) for item in entity.properties)]
-    if shape is Shape.DATA:
+    if shape is LineShape.DATA:
         return pa.schema(data)
     names = ("edge", "from", "to") if isinstance(entity, EdgeType) else ("type",)
-    kept = names[1:] if shape is Shape.REST else names
+    kept = names[1:] if shape is LineShape.REST else names
     return pa.schema([*(pa.field(name, pa.string()) for name in kept), pa.field("data", pa.struct(data))])
 
 
@@ -150,7 +150,7 @@ def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
 
 def _properties(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:
     """The explicit ids and the columns of the properties."""
-    if group.shape is Shape.DATA:
+    if group.shape is LineShape.DATA:
         fields = {name: whole(record.column(name)) for name in record.schema.names}
     else:
         data = whole(record.column("data"))

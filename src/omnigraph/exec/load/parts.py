@@ -23,7 +23,7 @@ _WHOLE: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff", b"P
 _STEP_BYTES: Final = 1 << 16
 
 
-class Part(msgspec.Struct, frozen=True):
+class FilePart(msgspec.Struct, frozen=True):
     """The lines of a file whose newline is in `[start, end)`. The last part also has an unterminated last line.
 
     `first_line` is the number of the first line, if known. `name` is the caller's name of the file.
@@ -38,7 +38,7 @@ class Part(msgspec.Struct, frozen=True):
     cuttable: bool = True
 
 
-def parts_of(path: str, *, part_bytes: int = PART_BYTES) -> list[Part]:
+def parts_of(path: str, *, part_bytes: int = PART_BYTES) -> list[FilePart]:
     """Cut a file into parts of about `part_bytes`. A compressed file is one part, because it can only be read from the beginning."""
     found = existing_file(path)
     if not found.is_file():
@@ -49,16 +49,16 @@ def parts_of(path: str, *, part_bytes: int = PART_BYTES) -> list[Part]:
         file.seek(0)
         begins = file.read(6)
     if begins.startswith(_WHOLE) or 0 in begins[:2] or not size:
-        return [Part(place, 0, max(size, 1), size, path, cuttable=False)]
+        return [FilePart(place, 0, max(size, 1), size, path, cuttable=False)]
     if part_bytes >= CHUNK_BYTES:
         bounds = [*range(0, size, part_bytes // CHUNK_BYTES * CHUNK_BYTES), size]
     else:
         blocks = range(0, size, CHUNK_BYTES)
         bounds = [*(at for block in blocks for at in range(block, min(block + CHUNK_BYTES, size), part_bytes)), size]
-    return [Part(place, start, end, size, path) for start, end in pairwise(bounds)]
+    return [FilePart(place, start, end, size, path) for start, end in pairwise(bounds)]
 
 
-def blocks_of(part: Part) -> list[Part]:
+def blocks_of(part: FilePart) -> list[FilePart]:
     """The blocks of a part as a reader of the whole file would cut them, or the one block that contains the part."""
     if not part.cuttable:
         return [part]
@@ -68,12 +68,12 @@ def blocks_of(part: Part) -> list[Part]:
     ]
 
 
-def pieces_of(part: Part) -> list[Part]:
+def pieces_of(part: FilePart) -> list[FilePart]:
     """Cut a part into its blocks. A part no longer than a block is not cut."""
     return blocks_of(part) if part.end - part.start > CHUNK_BYTES else [part]
 
 
-def read_part(part: Part) -> Iterator[bytes]:
+def read_part(part: FilePart) -> Iterator[bytes]:
     """The text of a part, in chunks with the same boundaries as those of the whole file."""
     with open_file(part.path, name=part.name) as file:
         begin = _after_newline(file, part.start, floor=0)
@@ -88,7 +88,7 @@ def read_part(part: Part) -> Iterator[bytes]:
             at += len(text)
 
 
-def count_lines(part: Part) -> int:
+def count_lines(part: FilePart) -> int:
     """The number of newlines in a part. An unterminated last line is not counted: no line follows it."""
     with open_file(part.path, name=part.name) as file:
         file.seek(part.start)

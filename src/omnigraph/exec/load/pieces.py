@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import ID, table_schema
 from omnigraph.ids import TypeId
 
 

@@ -17,12 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, Block, too_long
-from omnigraph.exec.load.columns import NeedsExactParser
+from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, LineBlock, too_long
+from omnigraph.exec.load.json_columns import NeedsExactParser
 from omnigraph.exec.load.strict import STRUCTURE_LIMIT, structural
-
-Places: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of lines in a block, from 0, ascending."""
+from omnigraph.store.arrays import Places
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -36,7 +34,7 @@ _UNKNOWN: Final = -1
 _OPEN, _CLOSE, _RETURN, _SPACE = b"{}\r "
 
 
-class Shape(StrEnum):
+class LineShape(StrEnum):
     """The part of a line that is passed to the parser."""
 
     WHOLE = "whole"
@@ -46,14 +44,14 @@ class Shape(StrEnum):
     """The data of a node."""
 
 
-class Head(NamedTuple):
+class LineHead(NamedTuple):
     """The start of lines of a type. The parser gets the text from the last character of the head on.
 
     Known heads are ordered by length, longest first, because a head without data is a prefix of one with data.
     """
 
     entity: EntityType
-    shape: Shape
+    shape: LineShape
     size_bytes: int
 
 
@@ -61,7 +59,7 @@ class Group(NamedTuple):
     """Lines that appear to be of one type, and their contiguous texts. Parsing confirms the type."""
 
     entity: EntityType
-    shape: Shape
+    shape: LineShape
     places: Places
     texts: pa.Array
 
@@ -78,9 +76,9 @@ class Sorter:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._heads: Mapping[str, Head] = {}
+        self._heads: Mapping[str, LineHead] = {}
 
-    def sort(self, block: Block) -> SortedLines:
+    def sort(self, block: LineBlock) -> SortedLines:
         """Group the lines of a block. Raises `NeedsExactParser` if the block is not UTF-8."""
         lines = _lines(block)
         last = _last(np.frombuffer(block.text, np.uint8), block.ends)
@@ -98,21 +96,21 @@ class Sorter:
         if len(left):
             new, left = self._match(_spans(block.text, block.starts[left], block.ends[left]), _ANYWHERE, left)
             # The match may be inside a property's value. Parsing the whole line decides.
-            found += [(Head(head.entity, Shape.WHOLE, 0), places) for _, head, places in new]
+            found += [(LineHead(head.entity, LineShape.WHOLE, 0), places) for _, head, places in new]
         return SortedLines(_groups(block, last, found), np.concatenate((odd, left)))
 
-    def _by_pattern(self, block: Block, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
+    def _by_pattern(self, block: LineBlock, places: Places) -> tuple[list[tuple[str, LineHead, Places]], Places]:
         starts = block.starts[places]
         return self._match(_spans(block.text, starts, np.minimum(starts + _PREFIX_BYTES, block.ends[places])), _HEAD, places)
 
-    def _match(self, texts: pa.Array, pattern: str, places: Places) -> tuple[list[tuple[str, Head, Places]], Places]:
+    def _match(self, texts: pa.Array, pattern: str, places: Places) -> tuple[list[tuple[str, LineHead, Places]], Places]:
         """Lines by the head that the pattern finds, and the lines without a type of the catalog."""
         parts = pc.extract_regex(texts, pattern)
         said = pc.if_else(parts.is_valid(), parts.field("head"), None).dictionary_encode()
         codes = np.asarray(pc.fill_null(said.indices, _UNKNOWN))
         distinct, firsts = np.unique(codes, return_index=True)
         nodes, edges = (parts.field(name).take(pa.array(firsts)).to_pylist() for name in ("node", "edge"))
-        found: list[tuple[str, Head, Places]] = []
+        found: list[tuple[str, LineHead, Places]] = []
         sorted_ = np.zeros(len(places), bool)
         for code, node, edge in zip(distinct.tolist(), nodes, edges, strict=True):
             entity = None if code == _UNKNOWN else self._named(node, edge)
@@ -126,15 +124,15 @@ class Sorter:
     def _named(self, node: str, edge: str) -> EntityType | None:
         return self._catalog.node(node) if node else self._catalog.edge(edge)
 
-    def _learn(self, found: list[tuple[str, Head, Places]]) -> None:
+    def _learn(self, found: list[tuple[str, LineHead, Places]]) -> None:
         heads = {**self._heads, **{text: head for text, head, _ in found}}
         # Replaced as a whole, because other threads read it.
         self._heads = dict(sorted(heads.items(), key=lambda item: -len(item[0])))
 
 
-def _by_heads(lines: pa.Array, places: Places, heads: Mapping[str, Head]) -> tuple[list[tuple[Head, Places]], Places]:
+def _by_heads(lines: pa.Array, places: Places, heads: Mapping[str, LineHead]) -> tuple[list[tuple[LineHead, Places]], Places]:
     """Lines by known head, and the lines without a known head."""
-    found: list[tuple[Head, Places]] = []
+    found: list[tuple[LineHead, Places]] = []
     if not len(places) or len(heads) > _MOST_HEADS:
         return found, places
     first = lines[int(places[0])].as_py()
@@ -151,15 +149,15 @@ def _by_heads(lines: pa.Array, places: Places, heads: Mapping[str, Head]) -> tup
     return found, places
 
 
-def _head(entity: EntityType, text: str) -> Head:
+def _head(entity: EntityType, text: str) -> LineHead:
     if isinstance(entity, EdgeType):
-        shape = Shape.REST if text.endswith(",") else Shape.WHOLE
+        shape = LineShape.REST if text.endswith(",") else LineShape.WHOLE
     else:
-        shape = Shape.DATA if text.endswith("{") else Shape.WHOLE
-    return Head(entity, shape, len(text.encode()))
+        shape = LineShape.DATA if text.endswith("{") else LineShape.WHOLE
+    return LineHead(entity, shape, len(text.encode()))
 
 
-def _lines(block: Block) -> pa.Array:
+def _lines(block: LineBlock) -> pa.Array:
     """The lines as strings that share the bytes of the block."""
     offsets = np.zeros(len(block.ends) + 1, np.int32)
     offsets[1:] = block.ends
@@ -182,7 +180,7 @@ def _spans(text: bytes | Bytes, begins: Places, ends: Places) -> pa.Array:
     return with_gaps.take(pa.array(np.arange(0, len(offsets), 2, dtype=np.int32)))
 
 
-def _usual(block: Block, last: Places) -> tuple[Places, Places]:
+def _usual(block: LineBlock, last: Places) -> tuple[Places, Places]:
     """The lines that start with `{` and end with `}`, and the others.
 
     Such a line ends where its object ends, or pyarrow fails: after a `}` that closes only an inner object, no `{` can follow.
@@ -205,26 +203,26 @@ def _last(text: Bytes, ends: Places) -> Places:
     return np.maximum(last - returned, 0) if returned.any() else last
 
 
-def _groups(block: Block, last: Places, found: list[tuple[Head, Places]]) -> list[Group]:
+def _groups(block: LineBlock, last: Places, found: list[tuple[LineHead, Places]]) -> list[Group]:
     """Trim the lines to the text for the parser. Characters at the cuts are changed in a copy of the block."""
     text = np.array(np.frombuffer(block.text, np.uint8))
     groups: list[Group] = []
     for head, places in found:
         kept = places
-        if head.shape is Shape.DATA:
+        if head.shape is LineShape.DATA:
             # The data ends one brace before the line does. A line that ends otherwise is not trimmed.
             closed = text[last[places] - 1] == _CLOSE
             kept, others = places[closed], places[~closed]
             text[last[kept]] = _SPACE
-            groups += _group(Head(head.entity, Shape.WHOLE, 0), others, text, block)
-        elif head.shape is Shape.REST:
+            groups += _group(LineHead(head.entity, LineShape.WHOLE, 0), others, text, block)
+        elif head.shape is LineShape.REST:
             text[block.starts[places] + head.size_bytes - 1] = _OPEN
         groups += _group(head, kept, text, block)
     return groups
 
 
-def _group(head: Head, places: Places, text: Bytes, block: Block) -> list[Group]:
+def _group(head: LineHead, places: Places, text: Bytes, block: LineBlock) -> list[Group]:
     if not len(places):
         return []
-    skipped = 0 if head.shape is Shape.WHOLE else head.size_bytes - 1
+    skipped = 0 if head.shape is LineShape.WHOLE else head.size_bytes - 1
     return [Group(head.entity, head.shape, places, _spans(text, block.starts[places] + skipped, block.ends[places]))]

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.compressed import decompressed
-from omnigraph.exec.load.parts import CHUNK_BYTES, Part, existing_file, open_file, read_part
+from omnigraph.exec.load.parts import CHUNK_BYTES, FilePart, existing_file, open_file, read_part
 from omnigraph.exec.load.tablefiles import TablePart
 
 Records: TypeAlias = (
     str
     | os.PathLike[str]
-    | Part
+    | FilePart
     | bytes
     | bytearray
     | memoryview
@@ -48,7 +48,7 @@ class Stream:
         *,
         total_bytes: int | None = None,
         counts_records: bool = False,
-        part: Part | None = None,
+        part: FilePart | None = None,
     ) -> None:
         self.name = name
         self.first_line = 1 if part is None else part.first_line
@@ -82,7 +82,7 @@ def open_stream(data: Records) -> Stream:
     """Open `data` as a stream. Raises `NotFound` or `InvalidInput` if it cannot be read at all."""
     if isinstance(data, str | os.PathLike):
         return _open_path(os.fspath(data))
-    if isinstance(data, Part):
+    if isinstance(data, FilePart):
         return Stream(data.name, read_part(data), total_bytes=data.end - data.start, part=data)
     if isinstance(data, bytes | bytearray | memoryview):
         whole = bytes(data)
@@ -98,7 +98,7 @@ def open_stream(data: Records) -> Stream:
 
 def rereadable(data: object) -> bool:
     """True if the same rows can be read from `data` again. Open files and iterators can be read only once."""
-    if isinstance(data, str | os.PathLike | Part | TablePart | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
+    if isinstance(data, str | os.PathLike | FilePart | TablePart | bytes | bytearray | memoryview | pa.Table | pa.RecordBatch):
         return True
     if isinstance(data, Mapping):
         return all(map(rereadable, data.values()))

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.exec.load.read import Batch, Unit
+from omnigraph.exec.load.batches import Batch, Unit
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
-from omnigraph.manifest.read import Snapshot
-from omnigraph.store.files import Shelf
+from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.store.data_files import Shelf
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
 
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
     record: int | None
 
 
-class Places(Protocol):
+class RowOrigins(Protocol):
     """The origins of the rows of one type."""
 
     def of(self, rows: Sequence[int]) -> list[Origin]:
@@ -73,32 +73,32 @@ class BatchPlaces:
         return Origin(source, number, None) if unit is Unit.LINE else Origin(source, None, number)
 
 
-class Target(msgspec.Struct, frozen=True):
+class StagingTarget(msgspec.Struct, frozen=True):
     """The location of the files of one type: beside the table's own files, or in `native`, a native branch to be created for them."""
 
     row: TableRow
     native: str | None = None
 
-    def same_place(self, other: Target) -> bool:
+    def same_place(self, other: StagingTarget) -> bool:
         """True if a commit to this target finds files written for the other. Names of native branches to be created do not matter."""
         mine, theirs = self.row, other.row
         return (mine.id, mine.native, mine.owner) == (theirs.id, theirs.native, theirs.owner) and bool(self.native) == bool(other.native)
 
 
-def target_of(snapshot: Snapshot, entity: EntityType) -> Target:
+def target_of(snapshot: BranchSnapshot, entity: EntityType) -> StagingTarget:
     """The target for the rows of a type on this snapshot's branch. A table that another branch owns is forked first."""
     row = snapshot.table_of(entity.id, name=entity.name)
-    return Target(row, fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None)
+    return StagingTarget(row, fresh_ref(snapshot.branch.name) if row.owner != snapshot.branch.native else None)
 
 
 class StagedType:
     """All rows of one type so far. `shelf` has the written files, or is None if nothing is written; `keys` has the key columns."""
 
-    def __init__(self, entity: EntityType, target: Target, shelf: Shelf | None) -> None:
+    def __init__(self, entity: EntityType, target: StagingTarget, shelf: Shelf | None) -> None:
         self.entity: Final = entity
         self.target = target
         self.shelf = shelf
-        self.places: Places = BatchPlaces()
+        self.places: RowOrigins = BatchPlaces()
         self.rows = 0
         self.minted = True
         self.waiting: list[pa.Table] = []
@@ -140,10 +140,10 @@ class StagedType:
 class Staging:
     """The rows of one load, by type."""
 
-    def __init__(self, tables: Tables, target: Callable[[EntityType], Target], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
+    def __init__(self, tables: Tables, target: Callable[[EntityType], StagingTarget], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
         self._tables = tables
         self._target_for = target
-        self._targets: dict[TypeId, Target] = {}
+        self._targets: dict[TypeId, StagingTarget] = {}
         self._write = write
         self._key_bytes = key_bytes
         self.types: Final[dict[TypeId, StagedType]] = {}
@@ -165,11 +165,11 @@ class Staging:
             self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
         return self.types[entity.id]
 
-    def target_of(self, entity: EntityType) -> Target:
+    def target_of(self, entity: EntityType) -> StagingTarget:
         """The target of a type's files. It is chosen once."""
         return self._targets.setdefault(entity.id, self._target_for(entity))
 
-    def aim(self, entity: EntityType, target: Target) -> StagedType:
+    def aim(self, entity: EntityType, target: StagingTarget) -> StagedType:
         """The staged rows of a type whose files were written for a target chosen earlier."""
         self._targets[entity.id] = target
         return self.of(entity)
@@ -179,7 +179,7 @@ class Staging:
         for staged in self.types.values():
             staged.flush()
 
-    def move(self, staged: StagedType, target: Target) -> None:
+    def move(self, staged: StagedType, target: StagingTarget) -> None:
         """Move the files to another target: another writer forked the table for this branch before us."""
         if staged.shelf is not None:
             new = self._shelf(target)
@@ -194,7 +194,7 @@ class Staging:
             if staged.shelf is not None:
                 staged.shelf.clear()
 
-    def _shelf(self, target: Target) -> Shelf:
+    def _shelf(self, target: StagingTarget) -> Shelf:
         return Shelf(self._tables.open(target.row.ref), native=target.native)
 
     def _release_keys(self) -> None:

@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.exec.load.blocks import WHITESPACE
+from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, shown, stored
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.load.values import InvalidValue, Real, Whole, shown, stored
-from omnigraph.exec.problems import Code, Problem
+from omnigraph.exec.problems import Problem, ProblemCode
 
 STRUCTURE_LIMIT: Final = 131_072
 """The maximum number of structural characters per line. Only a line longer than this can have more."""
@@ -81,7 +81,7 @@ def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _R
         entity = _entity(record, catalog)
         data = record.get("data", {})
         if not isinstance(data, dict):
-            raise InvalidValue(Code.ENVELOPE, f"field 'data' must be an object, got {shown(data)}")
+            raise InvalidValue(ProblemCode.ENVELOPE, f"field 'data' must be an object, got {shown(data)}")
     except _TextProblem as error:
         return [error.problem]
     except InvalidValue as error:
@@ -93,17 +93,19 @@ def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _R
 
 def _convert(entity: EntityType, data: dict[str, object], values: dict[str, object]) -> Iterable[tuple[str, InvalidValue]]:
     """Put the columns of a record into `values`. Yields problems, unknown members first, then by property."""
-    label = f"{entity.kind}:{entity.name}"
     for name in data:
         if name in _RESERVED:
-            yield name, InvalidValue(Code.UNKNOWN_FIELD, f"field '{name}' is reserved physical state")
+            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"field '{name}' is reserved physical state")
         elif isinstance(entity, EdgeType) and name in (SOURCE, TARGET):
-            yield name, InvalidValue(Code.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; use 'from' and 'to' for an edge")
+            yield (
+                name,
+                InvalidValue(ProblemCode.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; use 'from' and 'to' for an edge"),
+            )
         elif name != ID and entity.property(name) is None:
-            yield name, InvalidValue(Code.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'")
+            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{entity.alias}'")
     id_ = data.get(ID)
     if id_ is not None and type(id_) is not str:
-        yield ID, InvalidValue(Code.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
+        yield ID, InvalidValue(ProblemCode.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
     values[ID] = id_
     for property_ in entity.properties:
         try:
@@ -143,13 +145,15 @@ class _TextProblem(Exception):
 
 def _decoded(line: int, raw: bytes) -> str:
     if (count := structural(raw)) > STRUCTURE_LIMIT:
-        raise InvalidValue(Code.LINE_LIMIT, f"line {line} has {count} structural JSON characters; at most {STRUCTURE_LIMIT} are allowed")
+        raise InvalidValue(
+            ProblemCode.LINE_LIMIT, f"line {line} has {count} structural JSON characters; at most {STRUCTURE_LIMIT} are allowed"
+        )
     try:
         return raw.decode("utf-8").rstrip(WHITESPACE.decode())
     except UnicodeDecodeError as error:
         column = len(raw[: error.start].decode("utf-8", "replace")) + 1
         message = f"line {line} is not UTF-8: byte 0x{raw[error.start]:02x} at column {column}; save the data as UTF-8"
-        raise _TextProblem(Problem(Code.ENCODING, message, line=line, column=column)) from error
+        raise _TextProblem(Problem(ProblemCode.ENCODING, message, line=line, column=column)) from error
 
 
 def structural(raw: bytes) -> int:
@@ -165,18 +169,18 @@ def _count(text: bytes) -> int:
 def _object(line: int, text: str) -> dict[str, object]:
     if text.startswith(_BOM):  # Python's message would be misleading
         message = f"invalid strict JSON at line {line}: it begins with a byte order mark; save the data as UTF-8 without one"
-        raise _TextProblem(Problem(Code.ENCODING, message, line=line, column=1))
+        raise _TextProblem(Problem(ProblemCode.ENCODING, message, line=line, column=1))
     try:
         record = loads(text)
     except json.JSONDecodeError as error:
         message = f"invalid strict JSON at line {line}: {error.msg} at column {error.pos + 1}"
-        raise _TextProblem(Problem(Code.JSON, message, line=line, column=error.pos + 1)) from error
+        raise _TextProblem(Problem(ProblemCode.JSON, message, line=line, column=error.pos + 1)) from error
     except RecursionError as error:
-        raise InvalidValue(Code.JSON, f"invalid strict JSON at line {line}: it is nested too deeply") from error
+        raise InvalidValue(ProblemCode.JSON, f"invalid strict JSON at line {line}: it is nested too deeply") from error
     except InvalidValue as error:
         raise InvalidValue(error.code, f"invalid strict JSON at line {line}: {error.message}") from error
     if not isinstance(record, dict):
-        raise InvalidValue(Code.ENVELOPE, f"a line must be a JSON object, got {shown(record)}")
+        raise InvalidValue(ProblemCode.ENVELOPE, f"a line must be a JSON object, got {shown(record)}")
     return record
 
 
@@ -192,12 +196,12 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise InvalidValue(Code.DUPLICATE_MEMBER, f"duplicate JSON member '{twice}'")
+        raise InvalidValue(ProblemCode.DUPLICATE_MEMBER, f"duplicate JSON member '{twice}'")
     return members
 
 
 def _constant(name: str) -> NoReturn:
-    raise InvalidValue(Code.JSON, f"{name} is not JSON")
+    raise InvalidValue(ProblemCode.JSON, f"{name} is not JSON")
 
 
 def _refuse_surrogates(value: object) -> None:
@@ -205,7 +209,7 @@ def _refuse_surrogates(value: object) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise InvalidValue(Code.JSON, f"\\u{ord(error.object[error.start]):04x} is half of a surrogate pair") from error
+        raise InvalidValue(ProblemCode.JSON, f"\\u{ord(error.object[error.start]):04x} is half of a surrogate pair") from error
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=Whole, parse_float=Real, parse_constant=_constant)
@@ -218,27 +222,27 @@ def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
     """The type of a record. Raises `InvalidValue` for an invalid envelope."""
     kinds = [kind for kind in _MEMBERS if kind in record]
     if len(kinds) != 1:
-        raise InvalidValue(Code.ENVELOPE, "a record must have exactly one of 'type' or 'edge'")
+        raise InvalidValue(ProblemCode.ENVELOPE, "a record must have exactly one of 'type' or 'edge'")
     kind = kinds[0]
     for name in record:
         if name in _RESERVED:
-            raise InvalidValue(Code.ENVELOPE, f"field '{name}' is reserved physical state")
+            raise InvalidValue(ProblemCode.ENVELOPE, f"field '{name}' is reserved physical state")
         if name not in _MEMBERS[kind]:
-            raise InvalidValue(Code.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
+            raise InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
     for name in ("type",) if kind == "type" else ("edge", "from", "to"):
         if name not in record:
-            raise InvalidValue(Code.ENVELOPE, f"edge missing '{name}'")
+            raise InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{name}'")
         if type(record[name]) is not str:
-            raise InvalidValue(Code.ENVELOPE, f"field '{name}' must be a string, got {shown(record[name])}")
+            raise InvalidValue(ProblemCode.ENVELOPE, f"field '{name}' must be a string, got {shown(record[name])}")
     written = str(record[kind])
     entity: NodeType | EdgeType | None = catalog.node(written) if kind == "type" else catalog.edge(written)
     if entity is None:
-        raise InvalidValue(Code.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
+        raise InvalidValue(ProblemCode.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
     return entity
 
 
 def _problem(entity: EntityType, line: int, text: str, name: str, error: InvalidValue) -> Problem:
-    return Problem(error.code, error.message, type=f"{entity.kind}:{entity.name}", property=name, line=line, column=_column_of(text, name))
+    return Problem(error.code, error.message, type=entity.alias, property=name, line=line, column=_column_of(text, name))
 
 
 def _column_of(text: str, name: str) -> int | None:

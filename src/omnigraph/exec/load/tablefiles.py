@@ -56,7 +56,7 @@ class OpenTable(NamedTuple):
     first_record: int = 1
 
 
-class _Run(NamedTuple):
+class _RowGroups(NamedTuple):
     """Row groups that are read together, and their number of rows."""
 
     groups: range
@@ -115,17 +115,17 @@ def _parquet_slices(file: pq.ParquetFile, part: TablePart, end: int) -> Iterator
         yield from file.iter_batches(batch_size=part.slice_rows, row_groups=list(run.groups))
 
 
-def _runs(metadata: pq.FileMetaData, start: int, end: int, slice_rows: int) -> Iterator[_Run]:
+def _runs(metadata: pq.FileMetaData, start: int, end: int, slice_rows: int) -> Iterator[_RowGroups]:
     """Combine small row groups up to the rows of a slice. Starting at any run gives the same following runs."""
     first, rows = start, 0
     for group in range(start, end):
         more = metadata.row_group(group).num_rows
         if group > first and rows + more > slice_rows:
-            yield _Run(range(first, group), rows)
+            yield _RowGroups(range(first, group), rows)
             first, rows = group, 0
         rows += more
     if first < end:
-        yield _Run(range(first, end), rows)
+        yield _RowGroups(range(first, end), rows)
 
 
 def _cut(whole: TablePart, metadata: pq.FileMetaData, part_bytes: int) -> Iterator[TablePart]:

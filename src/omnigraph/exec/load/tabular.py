@@ -14,18 +14,18 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
 from omnigraph.catalog.types import Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
+from omnigraph.exec.load.json_values import InvalidValue
 from omnigraph.exec.load.pieces import Piece, piece_schema
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
-from omnigraph.exec.load.values import InvalidValue
-from omnigraph.exec.problems import Code, Problem
+from omnigraph.exec.problems import Problem, ProblemCode
 from omnigraph.lang.tree import Scalar
 
-Table: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
+TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
 """The rows of one type: an Arrow table or stream, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
 
 _ENDS: Final = {"from": SOURCE, "to": TARGET}
@@ -41,7 +41,7 @@ class Slice(msgspec.Struct, frozen=True):
     """The number of problems that are counted but not described."""
 
 
-def read_tables(tables: Mapping[str, Table], catalog: Catalog, *, most: int) -> Iterator[Slice]:
+def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int) -> Iterator[Slice]:
     """The tables in the order given, each in slices. A table without rows is one empty slice, which still names the type.
 
     All tables are opened before the first is read, so that a wrong path is reported at once.
@@ -89,7 +89,7 @@ def _opened(name: str, table: object) -> OpenTable:
 
 def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
-    label = f"{entity.kind}:{entity.name}"
+    alias = entity.alias
     schema = piece_schema(entity)
     convert = from_text if opened.text else from_arrow
     done: list[pa.Array] = []
@@ -103,7 +103,7 @@ def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record:
         done.append(converted.values)
         good[[row for row, _ in converted.refused]] = False
         problems += [
-            Problem(error.code, error.message, label, field.name, source=opened.source, record=record + row)
+            Problem(error.code, error.message, alias, field.name, source=opened.source, record=record + row)
             for row, error in converted.refused[:most]
         ]
         more += max(len(converted.refused) - most, 0)
@@ -122,33 +122,33 @@ def _named(entity: EntityType, column: str) -> str:
 
 def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
     """Problems that make the whole table unusable: columns that are unknown, repeated, missing or of an unsuitable type."""
-    label = f"{entity.kind}:{entity.name}"
+    alias = entity.alias
     ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()
     seen: set[str] = set()
     for field in schema:
         name = _named(entity, field.name)
         property_ = entity.property(name)
         if name in seen:
-            yield Problem(Code.DUPLICATE_MEMBER, f"there are two columns for '{name}'", label, name)
+            yield Problem(ProblemCode.DUPLICATE_MEMBER, f"there are two columns for '{name}'", alias, name)
         elif property_ is None and name not in (ID, *ends):
-            yield Problem(Code.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'", label, name)
+            yield Problem(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{alias}'", alias, name)
         elif property_ is None and not suits(Plain(Scalar.STRING), field.type):
-            yield Problem(Code.ID, f"column '{field.name}' must hold strings, not {field.type}", label, name)
+            yield Problem(ProblemCode.ID, f"column '{field.name}' must hold strings, not {field.type}", alias, name)
         elif property_ is not None and not text and not suits(property_.type, field.type):
             message = f"strict property '{name}' expects {expected(property_.type)}, got a column of {field.type}"
-            yield Problem(Code.TYPE, message, label, name)
+            yield Problem(ProblemCode.TYPE, message, alias, name)
         seen.add(name)
     for name, end in zip(ends, _ENDS, strict=False):
         if name not in seen:
-            yield Problem(Code.ENVELOPE, f"edge missing '{end}'", label, name)
+            yield Problem(ProblemCode.ENVELOPE, f"edge missing '{end}'", alias, name)
     for property_ in entity.properties:
         if not property_.nullable and property_.name not in seen:
-            yield Problem(Code.REQUIRED, f"no column for the non-nullable property '{property_.name}'", label, property_.name)
+            yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", alias, property_.name)
 
 
 def _identity(name: str, values: pa.Array) -> ConvertedColumn:
     ids = texts(values)
     if name == ID or not ids.null_count:
         return ConvertedColumn(ids, [])
-    refused = InvalidValue(Code.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
+    refused = InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
     return ConvertedColumn(ids, [(int(row), refused) for row in np.flatnonzero(np.asarray(ids.is_null()))])

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import ListOf, VectorOf, arrow_type
-from omnigraph.exec.read.rows import Numbers64, Rows
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.rows import Rows
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Field

@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, Unsupported
-from omnigraph.exec.read.rows import Mask
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field, Value
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Mask, whole
 from omnigraph.store.membership import is_in
 
-Reader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
+ColumnReader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
 """Field -> its column, with one value per row."""
 
 _ARROW: Final = {
@@ -53,7 +52,7 @@ _FLIPPED: Final = {
 _TEXT: Final = np.dtypes.StringDType()
 
 
-def filter_mask(where: Sequence[ir.Predicate], count: int, read: Reader) -> Mask:
+def filter_mask(where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
     """Return for each of `count` rows whether every predicate holds."""
     mask = np.ones(count, np.bool_)
     for predicate in where:
@@ -73,7 +72,7 @@ def _plain(value: Value) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _holds(predicate: ir.Predicate, count: int, read: Reader) -> Mask:
+def _holds(predicate: ir.Predicate, count: int, read: ColumnReader) -> Mask:
     match predicate:
         case ir.Compare(left, operator, right):
             return compare(_column(left, count, read), operator, _column(right, count, read))
@@ -95,7 +94,7 @@ def _holds(predicate: ir.Predicate, count: int, read: Reader) -> Mask:
             assert_never(predicate)
 
 
-def _column(expr: ir.Expr, count: int, read: Reader) -> pa.Array:
+def _column(expr: ir.Expr, count: int, read: ColumnReader) -> pa.Array:
     match expr:
         case Field():
             return whole(read(expr))
@@ -194,7 +193,7 @@ def _contained(
     text: ir.Expr,
     part: ir.Expr,
     count: int,
-    read: Reader,
+    read: ColumnReader,
     by_pattern: Callable[..., pa.Array],
     by_pair: Callable[[Any, Any], Any],
 ) -> Mask:

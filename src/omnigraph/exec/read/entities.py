@@ -9,17 +9,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.columns import ColumnCache
-from omnigraph.exec.adjacency.ids import FEW_IDS, Ids, alive
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.column_cache import ColumnCache
+from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
+from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
 from omnigraph.exec.read.conditions import filter_mask
 from omnigraph.exec.read.predicate import exact_sql
-from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, distinct
-from omnigraph.exec.read.statistics import usable_columns
+from omnigraph.exec.read.rows import BATCH, distinct
+from omnigraph.exec.read.table_statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.arrays import Column, Mask, joined, whole
 from omnigraph.store.index import existing
 from omnigraph.store.intact import passed_by
 from omnigraph.store.membership import Members
@@ -46,7 +46,7 @@ class Entities:
     def __init__(self, table: Table, *, cache: ColumnCache | None = None, known: KnownIds = lambda: None, key: str | None = None) -> None:
         """`key` is the column with the same values as `id`, if there is one. `known` returns the ids if they are available."""
         self.table: Final = table
-        self.numbers: Final = Numbers.of(table)
+        self.numbers: Final = Numbering.of(table)
         self.size: Final = self.numbers.size
         self._cache: Final = cache
         self._known: Final = known

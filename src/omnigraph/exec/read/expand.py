@@ -12,11 +12,13 @@ from typing import Final
 
 import numpy as np
 
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, distinct, expand_ranges
-from omnigraph.exec.read.walk import EdgeFinder, Hops, Reach
+from omnigraph.exec.read.rows import BATCH, Rows, distinct, expand_ranges
+from omnigraph.exec.read.walk import EdgeFinder, FoundEdges, Reach
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
+from omnigraph.store.arrays import Mask
 
 PART_ROWS: Final = 16 * BATCH
 """Output above this many rows is returned in parts."""
@@ -36,12 +38,12 @@ class LinkAccess:
         self.finder: Final = finder
         self.watch: Final = watch
 
-    def find(self, nodes: Numbers64, *, from_right: bool) -> Hops:
+    def find(self, nodes: Numbers64, *, from_right: bool) -> FoundEdges:
         """Return the nodes linked with the given nodes, by origin. `edge` is meaningful only if the link binds an edge."""
         reach = Reach(self.link.direction, self.link.low, self.link.high, from_right)
         if self.link.edge_binding is None:
             pairs = self.finder.pairs(reach, nodes)
-            return Hops(pairs.origin, pairs.reached, pairs.reached)
+            return FoundEdges(pairs.origin, pairs.reached, pairs.reached)
         return self.finder.hops(reach.walked, nodes)
 
     def counts(self, nodes: Numbers64, *, from_right: bool) -> Numbers64:
@@ -143,7 +145,7 @@ def _cut(batches: Iterator[Rows], link: ir.Link) -> Iterator[Rows]:
             yield rows.slice(start, SEARCH_ROWS)
 
 
-def _join(rows: Rows, place: Numbers64, found: Hops, node_count: int) -> Iterator[tuple[Rows, Numbers64]]:
+def _join(rows: Rows, place: Numbers64, found: FoundEdges, node_count: int) -> Iterator[tuple[Rows, Numbers64]]:
     """Yield every row once for each pair of its node, with the positions of the pairs, in parts of bounded size."""
     counts = np.bincount(found.origin, minlength=node_count).astype(np.int64)
     starts = np.cumsum(counts) - counts

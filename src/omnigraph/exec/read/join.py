@@ -8,9 +8,10 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.read.rows import BATCH, Mask, Numbers64, Rows, expand_ranges
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.rows import BATCH, Rows, expand_ranges
 from omnigraph.plan.expr import Field
-from omnigraph.store.arrays import Column, whole
+from omnigraph.store.arrays import Column, Mask, whole
 from omnigraph.store.membership import Members
 
 FieldOf: TypeAlias = Callable[[Rows, Field], Column]

@@ -9,32 +9,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import normalize_zero
-from omnigraph.exec.read.rows import Mask, Numbers64
-from omnigraph.store.arrays import Column, whole
+from omnigraph.store.arrays import Column, Mask, whole
 
 
-class Key(NamedTuple):
+class OrderColumn(NamedTuple):
     """One column to order by."""
 
     column: Column
     descending: bool
 
 
-def places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+def places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
     """Return the positions of the first `limit` rows, in order. `ties(positions)` returns the ids of some rows, one column per variable.
 
     Ids are read only for rows with equal keys, and, with a limit, only if they can affect the result.
     """
-    keys = [Key(_plain(key.column), key.descending) for key in keys]
+    keys = [OrderColumn(_plain(key.column), key.descending) for key in keys]
     if limit is not None and (few := _candidates(keys[0], limit)) is not None:
         some = pa.array(few)
-        keys = [Key(key.column.take(some), key.descending) for key in keys]
+        keys = [OrderColumn(key.column.take(some), key.descending) for key in keys]
         return few[_places(keys, limit=limit, ties=lambda at: ties(few[at]))]
     return _places(keys, limit=limit, ties=ties)
 
 
-def _candidates(key: Key, limit: int) -> Numbers64 | None:
+def _candidates(key: OrderColumn, limit: int) -> Numbers64 | None:
     """Return the rows that may be among the first `limit` by the first key, or None if the key excludes too few rows."""
     column = key.column
     values = len(column) - column.null_count
@@ -52,7 +52,7 @@ def _candidates(key: Key, limit: int) -> Numbers64 | None:
     return np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
 
 
-def _places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+def _places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
     by_keys = _sorted(keys)
     starts = _run_starts([key.column for key in keys], by_keys)
     if limit is not None and limit < len(by_keys):
@@ -63,7 +63,7 @@ def _places(keys: Sequence[Key], *, limit: int | None, ties: Callable[[Numbers64
     return _break_ties(by_keys, starts, ties)[:limit]
 
 
-def _sorted(keys: Sequence[Key]) -> Numbers64:
+def _sorted(keys: Sequence[OrderColumn]) -> Numbers64:
     order = {name: ("descending", "at_end") if key.descending else ("ascending", "at_start") for name, key in _named(keys)}
     if len(keys) == 1:  # sorting a single array takes half the time of sorting a table with one column
         return np.asarray(pc.sort_indices(keys[0].column, sort_keys=[("", *order["0"])]).to_numpy(), np.int64)
@@ -71,7 +71,7 @@ def _sorted(keys: Sequence[Key]) -> Numbers64:
     return np.asarray(pc.sort_indices(table, sort_keys=[(name, *how) for name, how in order.items()]).to_numpy(), np.int64)
 
 
-def _named(keys: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+def _named(keys: Sequence[OrderColumn]) -> Iterator[tuple[str, OrderColumn]]:
     return ((str(at), key) for at, key in enumerate(keys))
 
 

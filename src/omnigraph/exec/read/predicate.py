@@ -9,24 +9,14 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from omnigraph.catalog.types import FLOATS, ListOf, Plain, ValueType, scalar_of
+from omnigraph.catalog.types import FLOATS, NUMBERS, ListOf, Plain, ValueType, scalar_of
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import STRING, Constant, Field, Value
+from omnigraph.plan.values import ARROW_NAMES
 
 NOTHING: Final = "false"
-
-_ARROW: Final = {
-    Scalar.I32: "Int32",
-    Scalar.I64: "Int64",
-    Scalar.U32: "UInt32",
-    Scalar.U64: "UInt64",
-    Scalar.F32: "Float32",
-    Scalar.F64: "Float64",
-    Scalar.DATE: "Date32",
-    Scalar.DATETIME: "Date64",
-}
 
 
 def sql(predicate: ir.Predicate) -> str:
@@ -91,9 +81,9 @@ def literal(value: Value, type_: ValueType) -> str:
             return "true" if value else "false"
         case str():
             return "'" + value.replace("'", "''") + "'"
-        case int() | float() if scalar in _ARROW:
+        case int() | float() if scalar in NUMBERS or scalar in (Scalar.DATE, Scalar.DATETIME):
             # Days and milliseconds are cast from numbers, all else from text: only text can represent the smallest I64.
             plain = str(value) if scalar in (Scalar.DATE, Scalar.DATETIME) else f"'{value!r}'"
-            return f"arrow_cast({plain}, '{_ARROW[scalar]}')"
+            return f"arrow_cast({plain}, '{ARROW_NAMES[scalar]}')"
         case _:
             raise Unsupported(Kind.UNSUPPORTED, f"{value!r} cannot be compared with a column")

@@ -15,15 +15,15 @@ from typing import Final, assert_never
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.tables import SOURCE, TARGET
+from omnigraph.catalog.layout import SOURCE, TARGET
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.measure import Tally
 from omnigraph.exec.read.predicate import exact_sql
-from omnigraph.exec.read.rows import Numbers64
 from omnigraph.exec.read.view import View
-from omnigraph.exec.read.walk import Hops, Pairs, Reach, neighbours, search
+from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, neighbours, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 from omnigraph.plan.cost import lookup_ms, lookup_route
@@ -42,15 +42,15 @@ class AdjacencyLookup:
     def __init__(self, adjacency: Adjacency) -> None:
         self._adjacency: Final = adjacency
 
-    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
-        first, *others = (Hops(*hop(csr, nodes)) for csr in self._csrs(direction))
+    def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
+        first, *others = (FoundEdges(*hop(csr, nodes)) for csr in self._csrs(direction))
         if not others:
             return first
         (back,) = others
         back = back.keep(back.reached != nodes[back.origin])
-        both = Hops(*(np.concatenate(parts) for parts in zip(first, back, strict=True)))
+        both = FoundEdges(*(np.concatenate(parts) for parts in zip(first, back, strict=True)))
         order = np.argsort(both.origin, kind="stable")
-        return Hops(*(part[order] for part in both))
+        return FoundEdges(*(part[order] for part in both))
 
     def pairs(self, spec: Reach, nodes: Numbers64) -> Pairs:
         return Pairs(*reach(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
@@ -70,7 +70,7 @@ class AdjacencyLookup:
                 assert_never(direction)
 
 
-_NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
+_NOTHING: Final = FoundEdges(*(np.zeros(0, np.int64),) * 3)
 
 
 class TableLookup:
@@ -83,7 +83,7 @@ class TableLookup:
         self._where: Final = where
         self._watch: Final = watch
 
-    def hops(self, direction: Direction, nodes: Numbers64, *, whole: bool = False) -> Hops:
+    def hops(self, direction: Direction, nodes: Numbers64, *, whole: bool = False) -> FoundEdges:
         """See `walk.EdgeFinder`. With `whole` all edges are read in one pass, otherwise only those of the nodes are looked up."""
         match direction:
             case Direction.OUT | Direction.IN:
@@ -91,13 +91,13 @@ class TableLookup:
             case Direction.BOTH:
                 out, in_ = (self._hop(nodes, outgoing=outgoing, whole=whole) for outgoing in (True, False))
                 in_ = in_.keep(in_.reached != nodes[in_.origin])
-                both = Hops(*(np.concatenate(parts) for parts in zip(out, in_, strict=True)))
+                both = FoundEdges(*(np.concatenate(parts) for parts in zip(out, in_, strict=True)))
                 order = np.argsort(both.origin, kind="stable")
-                return Hops(*(part[order] for part in both))
+                return FoundEdges(*(part[order] for part in both))
             case _:
                 assert_never(direction)
 
-    def _hop(self, nodes: Numbers64, *, outgoing: bool, whole: bool) -> Hops:
+    def _hop(self, nodes: Numbers64, *, outgoing: bool, whole: bool) -> FoundEdges:
         near, far = (self._sources, self._targets) if outgoing else (self._targets, self._sources)
         near_end, far_end = (SOURCE, TARGET) if outgoing else (TARGET, SOURCE)
         if not len(nodes):
@@ -111,9 +111,9 @@ class TableLookup:
         origin = known.find(found.column(near_end))
         reached = far.find(arrays.whole(found.column(far_end)), check=self._watch.check)
         edge = self._edges.numbers.from_addresses(found.column(ADDRESS).to_numpy())
-        found_hops = Hops(origin, reached, edge).keep(reached >= 0)
+        found_hops = FoundEdges(origin, reached, edge).keep(reached >= 0)
         order = np.argsort(found_hops.origin, kind="stable")
-        return Hops(*(part[order] for part in found_hops))
+        return FoundEdges(*(part[order] for part in found_hops))
 
 
 UNEXPECTED_SHARE: Final = 0.1
@@ -150,7 +150,7 @@ class LinkRouter:
         where = " AND ".join(f"({text})" for text in texts if text) or None
         self._lookup: Final = TableLookup(self._edges, self._sources, self._targets, where=where, watch=watch)
 
-    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
+    def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
         if self._uses_adjacency(len(nodes), hops=1):
             adjacent = self._adjacency()
             with self._measure(Route.ADJACENCY, len(nodes)):
@@ -196,7 +196,7 @@ class LinkRouter:
             self._tally.ready_ms += (time.perf_counter() - began) * 1e3
         return self._adjacent
 
-    def _filter(self, found_hops: Hops, where: tuple[ir.Predicate, ...]) -> Hops:
+    def _filter(self, found_hops: FoundEdges, where: tuple[ir.Predicate, ...]) -> FoundEdges:
         """Keep the edges for which the given predicates hold. These are the ones that the route has not applied."""
         return found_hops.keep(self._edges.satisfying(found_hops.edge, where, check=self._watch.check)) if where else found_hops
 

@@ -7,13 +7,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.store.arrays import Column, joined
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.store.arrays import Column, Mask, joined
 
-Numbers64: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 ColumnKey: TypeAlias = tuple[int, str]
 """A binding and a column name of its entity."""
 

@@ -16,15 +16,16 @@ import pyarrow as pa
 
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
+from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import Grouping, only_counts
 from omnigraph.exec.read.conditions import filter_mask, repeat
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
 from omnigraph.exec.read.join import anti_join, equi_join, product
 from omnigraph.exec.read.measure import Recorder, Tally
-from omnigraph.exec.read.order import Key, places
+from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.routes import LinkRouter
-from omnigraph.exec.read.rows import BATCH, Numbers64, Rows, concat, rebatch
+from omnigraph.exec.read.rows import BATCH, Rows, concat, rebatch
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
@@ -277,7 +278,7 @@ class _Run:
             yield from (rows.slice(start, BATCH) for start in range(0, rows.count, BATCH))
 
     def _order(self, op: ops.Sort, rows: Rows) -> Rows:
-        keys = [Key(self._value(_expr(key), rows), key.descending) for key in op.keys]
+        keys = [OrderColumn(self._value(_expr(key), rows), key.descending) for key in op.keys]
 
         def ties(at: Numbers64) -> list[Column]:
             some = Rows(len(at), {binding: rows.bindings[binding][at] for binding in op.ties})
@@ -403,7 +404,7 @@ def bindings_of(op: ops.Op) -> frozenset[int]:
 
 
 def _sorted_cells(columns: list[Column], keys: tuple[ir.SortKey, ...], limit: int | None) -> list[Column]:
-    cells = [Key(columns[key.key.index], key.descending) for key in keys if isinstance(key.key, ir.Cell)]
+    cells = [OrderColumn(columns[key.key.index], key.descending) for key in keys if isinstance(key.key, ir.Cell)]
     at = pa.array(places(cells, limit=limit, ties=lambda tied: [pa.array(tied)]))
     return [column.take(at) for column in columns]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import Plain
-from omnigraph.exec.adjacency.columns import ColumnCache
+from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities
@@ -14,7 +14,7 @@ from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
 from omnigraph.lru import Lru
 from omnigraph.manifest.model import TableRow
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.expr import TypeRef
 from omnigraph.plan.statistics import Availability
 from omnigraph.store.tables import HANDLES, TableRef, Tables
@@ -41,7 +41,7 @@ class OpenTables:
 class View:
     """The tables of one snapshot as queries see them. A snapshot never changes, so opened tables are kept."""
 
-    def __init__(self, snapshot: Snapshot, catalog: Catalog, open_tables: OpenTables, topology: Topology) -> None:
+    def __init__(self, snapshot: BranchSnapshot, catalog: Catalog, open_tables: OpenTables, topology: Topology) -> None:
         self.snapshot: Final = snapshot
         self._catalog: Final = catalog
         self._open_tables: Final = open_tables

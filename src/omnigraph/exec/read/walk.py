@@ -10,20 +10,22 @@ from typing import NamedTuple, Protocol, assert_never
 import numpy as np
 
 from omnigraph.exec.adjacency.kernels import sorted_once
-from omnigraph.exec.read.rows import Mask, Numbers64, distinct, expand_ranges
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.rows import distinct, expand_ranges
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan.typed import Direction
+from omnigraph.store.arrays import Mask
 
 
-class Hops(NamedTuple):
+class FoundEdges(NamedTuple):
     """Edges found. `origin` is the position of the start node in the input, `reached` the number of the other end, `edge` the edge's."""
 
     origin: Numbers64
     reached: Numbers64
     edge: Numbers64
 
-    def keep(self, mask: Mask) -> Hops:
-        return Hops(self.origin[mask], self.reached[mask], self.edge[mask])
+    def keep(self, mask: Mask) -> FoundEdges:
+        return FoundEdges(self.origin[mask], self.reached[mask], self.edge[mask])
 
 
 class Pairs(NamedTuple):
@@ -51,7 +53,7 @@ class Reach(NamedTuple):
 class EdgeFinder(Protocol):
     """Finds the edges of one type. An edge with a missing end is ignored. The given nodes are distinct."""
 
-    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
+    def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
         """Return one row per edge and orientation, by origin. An edge from a node to itself has only one."""
         ...
 

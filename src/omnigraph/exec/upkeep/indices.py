@@ -14,18 +14,17 @@ from typing import Final, assert_never
 import msgspec
 import numpy as np
 
+from omnigraph.catalog.layout import IndexIntent, IndexKind, index_intents
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import IndexIntent, index_intents
-from omnigraph.catalog.tables import IndexKind as Wanted
 from omnigraph.catalog.types import VectorOf
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.predicate import column as quoted
-from omnigraph.exec.read.statistics import FEW_ROWS, covers_nearly_all, live_tables
+from omnigraph.exec.read.table_statistics import FEW_ROWS, covers_nearly_all, live_tables
 from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
-from omnigraph.manifest.read import Snapshot
-from omnigraph.store.index import IndexKind, IndexSpec, Segment, existing, write_index
+from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.store.index import IndexSpec, LanceIndexKind, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables
 
@@ -73,7 +72,7 @@ class ColumnIndex(msgspec.Struct, frozen=True):
 
     table: str
     column: str
-    kind: Wanted
+    kind: IndexKind
     state: IndexState
     reason: Pending | None = None
     uncovered_rows: int = 0
@@ -136,7 +135,7 @@ def ensure_indices(
         return Indexes(branch, _all_indexes(plans), None)
     ahead = dict(_write_ahead(before, plans, tables, on_progress))
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         nonlocal plans
         plans = list(_plan(snapshot, engine.catalog(snapshot), tables, ahead))
         changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_segments(plan, ahead))) for plan in plans if plan.specs}
@@ -149,10 +148,9 @@ def ensure_indices(
 # -- missing indexes
 
 
-def _plan(snapshot: Snapshot, catalog: Catalog, tables: Tables, ahead: Written | None = None) -> Iterator[_TablePlan]:
+def _plan(snapshot: BranchSnapshot, catalog: Catalog, tables: Tables, ahead: Written | None = None) -> Iterator[_TablePlan]:
     shown = live_tables(snapshot.state)
-    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
-    for entity in entities:
+    for entity in catalog.entities:
         row = shown[entity.id]
         states = list(_states(entity, row, tables.open(row.ref), ahead or {}))
         missing = (_spec(intent) for intent, index in states if index.state is IndexState.BUILT)
@@ -170,7 +168,7 @@ def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> 
             yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=current.uncovered_rows)
             continue
         # A damaged index is replaced even where a new one would not pay yet: until then it is in the way.
-        replaced = damage is not None and intent.kind is not Wanted.VECTOR
+        replaced = damage is not None and intent.kind is not IndexKind.VECTOR
         reason = None if replaced else _obstacle(entity, intent, row, table, ahead)
         state = IndexState.BUILT if reason is None else IndexState.PENDING
         yield intent, ColumnIndex(row.alias, intent.column, intent.kind, state, reason, damage=damage)
@@ -178,13 +176,13 @@ def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> 
 
 def _flat_rows(entity: EntityType, intent: IndexIntent) -> int:
     """A scan of this many rows is as fast as an index lookup."""
-    return FLAT_NUMBERS // _dimension(entity, intent) if intent.kind is Wanted.VECTOR else FEW_ROWS
+    return FLAT_NUMBERS // _dimension(entity, intent) if intent.kind is IndexKind.VECTOR else FEW_ROWS
 
 
 def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Table, ahead: Written) -> Pending | None:
     if not row.rows:
         return Pending.NO_ROWS
-    if intent.kind is not Wanted.VECTOR:
+    if intent.kind is not IndexKind.VECTOR:
         return None
     key = row.id, _name(intent)
     if key in ahead:
@@ -219,20 +217,20 @@ def _name(intent: IndexIntent) -> str:
     return f"{intent.kind}_{intent.property or intent.column}"
 
 
-def _lance_kind(kind: Wanted) -> IndexKind:
+def _lance_kind(kind: IndexKind) -> LanceIndexKind:
     match kind:
-        case Wanted.BTREE:
-            return IndexKind.BTREE
-        case Wanted.FULL_TEXT:
-            return IndexKind.INVERTED
-        case Wanted.VECTOR:
-            return IndexKind.VECTOR
+        case IndexKind.BTREE:
+            return LanceIndexKind.BTREE
+        case IndexKind.FULL_TEXT:
+            return LanceIndexKind.INVERTED
+        case IndexKind.VECTOR:
+            return LanceIndexKind.VECTOR
         case _:
             assert_never(kind)
 
 
-def _options(kind: Wanted) -> Mapping[str, str]:
-    return {"metric": "cosine"} if kind is Wanted.VECTOR else {}
+def _options(kind: IndexKind) -> Mapping[str, str]:
+    return {"metric": "cosine"} if kind is IndexKind.VECTOR else {}
 
 
 def _all_indexes(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:
@@ -243,7 +241,7 @@ def _all_indexes(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:
 
 
 def _write_ahead(
-    snapshot: Snapshot, plans: Iterable[_TablePlan], tables: Tables, on_progress: OnIndexProgress | None
+    snapshot: BranchSnapshot, plans: Iterable[_TablePlan], tables: Tables, on_progress: OnIndexProgress | None
 ) -> Iterator[tuple[tuple[TableId, str], Segment | None]]:
     """Write the indexes of tables that the branch owns. An inherited table is indexed on its fork, which is created later."""
     to_do = sorted((plan for plan in plans if plan.specs), key=lambda plan: (plan.row.owner != snapshot.branch.native, plan.row.alias))

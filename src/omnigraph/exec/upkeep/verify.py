@@ -12,17 +12,17 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import EdgeType, EntityType
-from omnigraph.catalog.tables import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.errors import Kind, OmniGraphError
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.read.statistics import live_tables
-from omnigraph.exec.upkeep.files import Damage, Files
+from omnigraph.exec.read.table_statistics import live_tables
+from omnigraph.exec.upkeep.file_damage import Damage, GraphFiles
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
 from omnigraph.manifest.model import COMMIT, TableRow, read_commits
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch, list_branches, read_branch
 from omnigraph.store.arrays import joined
 from omnigraph.store.fingerprints import fingerprints
@@ -62,7 +62,7 @@ class _Check(msgspec.Struct, frozen=True):
     """The context of one verification."""
 
     engine: Engine
-    files: Files
+    files: GraphFiles
     begin: Callable[[str], None]
 
 
@@ -77,7 +77,7 @@ def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress 
                 branches.append(branch)
         except OmniGraphError as error:
             findings.append(Finding(Severity.ERROR, error.kind.value, error.message, name))
-    check = _Check(engine, Files(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
+    check = _Check(engine, GraphFiles(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
     for branch in branches:
         found = list(_branch(check, branch))
         if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
@@ -110,7 +110,7 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
                 where,
             )
     except OmniGraphError as error:
-        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.FOLDER)
+        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.DIRECTORY)
 
 
 def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
@@ -127,7 +127,7 @@ def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
         check.begin(f"{name}:{row.alias}")
         yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
-        yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.engine.tables, snapshot, edge, ids))
+        yield from _guarded(f"{name}:{edge.alias}", _edges(check.engine.tables, snapshot, edge, ids))
 
 
 def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
@@ -155,8 +155,8 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
         return  # the unreadable branch is a finding already, and it may use any of these
     used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
     homes = {row.ref.home for row in shown} | intended
-    for folder in ("nodes", "edges"):
-        for path in (entry.rstrip("/") for entry in objects.list(folder)):
+    for directory in ("nodes", "edges"):
+        for path in (entry.rstrip("/") for entry in objects.list(directory)):
             if path not in used:
                 yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path)
                 continue
@@ -174,7 +174,7 @@ def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where)
 
 
-def _table(check: _Check, snapshot: Snapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Damage]:
+def _table(check: _Check, snapshot: BranchSnapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Damage]:
     table = check.engine.tables.open(row.ref)
     if (head := table.head()) != row.version and _uncovered(check.engine.manifest, snapshot, row, head):
         yield Damage(Kind.DRIFT.value, f"HEAD is version {head}, but the graph shows version {row.version}")
@@ -223,7 +223,7 @@ def _type_text(field: pa.Field) -> str:
     return f"{field.type}{'' if field.nullable else ' not null'}"
 
 
-def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int) -> bool:
+def _uncovered(manifest: Manifest, snapshot: BranchSnapshot, row: TableRow, head: int) -> bool:
     """True if nothing explains a HEAD that the snapshot does not show: not the table's owner, nor a dead or an active writer."""
     if row.owner != snapshot.branch.native:
         return False  # inherited: the owner may commit to it
@@ -236,10 +236,9 @@ def _uncovered(manifest: Manifest, snapshot: Snapshot, row: TableRow, head: int)
     return newest is None or newest.version < head
 
 
-def _edges(tables: Tables, snapshot: Snapshot, edge: EdgeType, ids: dict[str, KeySet]) -> Iterator[Damage]:
-    alias = f"edge:{edge.name}"
-    row = snapshot.state.table(alias)
-    if row is None or alias not in ids:
+def _edges(tables: Tables, snapshot: BranchSnapshot, edge: EdgeType, ids: dict[str, KeySet]) -> Iterator[Damage]:
+    row = snapshot.state.table(edge.alias)
+    if row is None or edge.alias not in ids:
         return
     table = tables.open(row.ref)
     for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.store.arrays import Column, joined, whole
-from omnigraph.store.membership import Mask, is_in
-
-Numbers: TypeAlias = npt.NDArray[np.int64]
+from omnigraph.store.arrays import Column, Mask, Places, joined, whole
+from omnigraph.store.membership import is_in
 
 
 class Distinct(NamedTuple):
     """Distinct texts. Input text `i` is `texts[places[i]]`, and it first occurs at `first[places[i]]`."""
 
     texts: pa.Array
-    places: Numbers
-    first: Numbers
+    places: Places
+    first: Places
 
-    def repeats(self) -> Numbers:
+    def repeats(self) -> Places:
         """The positions of texts that occur earlier too."""
         if len(self.texts) == len(self.places):
             return np.zeros(0, np.int64)
@@ -42,7 +39,7 @@ def distinct(texts: pa.Array) -> Distinct:
     return Distinct(encoded.dictionary, places, first)
 
 
-def true_at(mask: Column) -> Numbers:
+def true_at(mask: Column) -> Places:
     """The positions where a mask is true. Null counts as false."""
     return np.flatnonzero(np.asarray(pc.fill_null(mask, fill_value=False))).astype(np.int64)
 
@@ -57,6 +54,6 @@ def joined_texts(columns: Iterable[Column]) -> pa.Array:
     return whole(joined(columns, pa.string()))
 
 
-def at(texts: pa.Array, places: Numbers) -> pa.Array:
+def at(texts: pa.Array, places: Places) -> pa.Array:
     """The texts at these positions."""
     return texts.take(pa.array(places))

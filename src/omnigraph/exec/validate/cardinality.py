@@ -13,16 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, SOURCE
 from omnigraph.catalog.model import Cardinality, EdgeType
-from omnigraph.catalog.tables import ID, SOURCE
-from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Numbers, among, at, distinct, joined_texts
+from omnigraph.exec.problems import ProblemCode
+from omnigraph.exec.validate.arrays import among, at, distinct, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, added_among, ids_at
 from omnigraph.exec.validate.delta import Delta
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
-from omnigraph.exec.validate.keys import Part, holding_texts, in_part, pick
-from omnigraph.store.arrays import whole
-from omnigraph.store.membership import Mask
+from omnigraph.exec.validate.keys import KeyPartition, holding_texts, in_part, pick
+from omnigraph.store.arrays import Mask, Places, whole
 
 UNBOUNDED = np.iinfo(np.int64).max
 NO_ROW = -1
@@ -32,8 +31,8 @@ class _Counted(NamedTuple):
     """Touched sources: the number of edges each will have, and the last added row that starts there, or NO_ROW."""
 
     sources: pa.Array
-    edges: Numbers
-    rows: Numbers
+    edges: Places
+    rows: Places
 
 
 def check_cardinality(context: IntegrityContext, edges: Delta) -> Findings:
@@ -65,7 +64,7 @@ def _removed(context: IntegrityContext, edges: Delta, entity: EdgeType) -> Itera
             yield holders.rows.column(SOURCE)
 
 
-def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed: pa.Array, part: Part) -> Findings:
+def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed: pa.Array, part: KeyPartition) -> Findings:
     counted = _count(context, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
     low, high = entity.cardinality.low, entity.cardinality.high
     wrong = np.flatnonzero((counted.edges < low) | (counted.edges > (UNBOUNDED if high is None else high)))
@@ -78,10 +77,10 @@ def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed:
     messages = [f"{head} '{source}' has {count} edges ({f'min {low}' if count < low else f'max {high}'})" for source, count in facts]
     ids = [*(None for row in rows if row == NO_ROW), *ids_at(edges, rows[rows != NO_ROW])]
     numbers = [None if row == NO_ROW else row for row in rows.tolist()]
-    return rule_findings(Code.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)
+    return rule_findings(ProblemCode.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)
 
 
-def _count(context: IntegrityContext, edges: Delta, removed: pa.Array, part: Part) -> _Counted:
+def _count(context: IntegrityContext, edges: Delta, removed: pa.Array, part: KeyPartition) -> _Counted:
     """Count the edges of each touched source: committed, minus removed, plus added."""
     picked = None if edges.added is None else pick(edges.added, [SOURCE], by=[SOURCE], part=part)
     added = pa.array([], pa.string()) if picked is None else whole(picked.table.column(SOURCE))

@@ -8,13 +8,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID
-from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
+from omnigraph.exec.validate.arrays import among, joined_texts
 from omnigraph.exec.validate.delta import Added, Committed, Delta
-from omnigraph.exec.validate.keys import Part, parts
+from omnigraph.exec.validate.keys import KeyPartition, parts
 from omnigraph.ids import TypeId
-from omnigraph.store.membership import Mask, Members, matching
+from omnigraph.store.arrays import Mask, Places
+from omnigraph.store.membership import Members, matching
 
 
 class IntegrityContext(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class IntegrityContext(msgspec.Struct, frozen=True):
         """The change of a type. It is empty for an untouched type."""
         return self.deltas.get(entity.id) or Delta(entity)
 
-    def parts(self, *sizes: tuple[Added | None, Sequence[str]]) -> tuple[Part, ...]:
+    def parts(self, *sizes: tuple[Added | None, Sequence[str]]) -> tuple[KeyPartition, ...]:
         return parts(sizes, budget_bytes=self.budget_bytes)
 
     def remaining(self, delta: Delta) -> int:
@@ -53,7 +54,7 @@ def added_among(delta: Delta, ids: pa.Array) -> pa.Array:
     return joined_texts(batch.column(ID) for batch in matching(Members(ids), delta.added.read([ID]), on=ID))
 
 
-def ids_at(delta: Delta, rows: Numbers) -> list[str | None]:
+def ids_at(delta: Delta, rows: Places) -> list[str | None]:
     """The ids of some added rows, in the order of their numbers. None for minted ids, which the caller does not know."""
     if delta.added is None or delta.minted or not len(rows):
         return [None] * len(rows)

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import Column
 from omnigraph.store.tables import Tables
 
@@ -69,7 +69,7 @@ class Committed(Protocol):
 class CommittedTables:
     """The committed rows of a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, tables: Tables) -> None:
+    def __init__(self, snapshot: BranchSnapshot, tables: Tables) -> None:
         self._snapshot = snapshot
         self._tables = tables
 

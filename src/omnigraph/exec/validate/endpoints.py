@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET
-from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Numbers, among, joined_texts
+from omnigraph.exec.problems import ProblemCode
+from omnigraph.exec.validate.arrays import among, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext, ids_at, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
-from omnigraph.exec.validate.keys import Part, Selection, holding_texts, in_part, pick
-from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.exec.validate.keys import KeyPartition, Selection, holding_texts, in_part, pick
+from omnigraph.store.arrays import Column, Places, joined, whole
 
 
-class _End(NamedTuple):
+class _EdgeEnd(NamedTuple):
     """One end of an edge type. `column` is also its name in messages."""
 
     edge: EdgeType
@@ -36,7 +36,7 @@ def check_endpoints(context: IntegrityContext) -> Iterator[Findings]:
     return (merge_by_row(findings, limit=context.limit) for findings in found.values())
 
 
-def _check_node(context: IntegrityContext, node: NodeType) -> Iterator[tuple[_End, Findings]]:
+def _check_node(context: IntegrityContext, node: NodeType) -> Iterator[tuple[_EdgeEnd, Findings]]:
     """Check all edge types that have this node type at an end. The nodes are looked up together."""
     nodes = context.of(node)
     ends = [end for edge in context.catalog.edges_of(node.name) for end in _ends(edge, node)]
@@ -52,11 +52,11 @@ def _check_node(context: IntegrityContext, node: NodeType) -> Iterator[tuple[_En
             yield from ((end, _check_remaining(context, node, end, lost)) for end in remaining_ends)
 
 
-def _ends(edge: EdgeType, node: NodeType) -> Iterator[_End]:
+def _ends(edge: EdgeType, node: NodeType) -> Iterator[_EdgeEnd]:
     if edge.source == node.name:
-        yield _End(edge, SOURCE)
+        yield _EdgeEnd(edge, SOURCE)
     if edge.target == node.name:
-        yield _End(edge, TARGET)
+        yield _EdgeEnd(edge, TARGET)
 
 
 def _removes_nodes(nodes: Delta) -> bool:
@@ -67,8 +67,8 @@ def _removes_nodes(nodes: Delta) -> bool:
 
 
 def _check_added(
-    context: IntegrityContext, nodes: Delta, present: pa.Array, added_ends: list[tuple[_End, Added]], part: Part
-) -> Iterator[tuple[_End, Findings]]:
+    context: IntegrityContext, nodes: Delta, present: pa.Array, added_ends: list[tuple[_EdgeEnd, Added]], part: KeyPartition
+) -> Iterator[tuple[_EdgeEnd, Findings]]:
     picked = [pick(added, [end.column], by=[end.column], part=part) for end, added in added_ends]
     columns = [one.table.column(end.column) for one, (end, _) in zip(picked, added_ends, strict=True)]
     # One call for all ends: the table of nodes is built once.
@@ -81,7 +81,7 @@ def _check_added(
             yield end, _describe(context, nodes, end, one, mine)
 
 
-def _missing(context: IntegrityContext, nodes: Delta, present: pa.Array, ends: pa.ChunkedArray, part: Part) -> Numbers:
+def _missing(context: IntegrityContext, nodes: Delta, present: pa.Array, ends: pa.ChunkedArray, part: KeyPartition) -> Places:
     """The positions of ends that are neither added nodes nor remaining committed nodes."""
     rows = context.remaining(nodes)
     if rows and len(ends) >= rows:  # at least as many ends as nodes: one full read of the node ids is cheaper than lookups
@@ -95,7 +95,7 @@ def _missing(context: IntegrityContext, nodes: Delta, present: pa.Array, ends: p
     return missing[~among(sought, _without(found, nodes.deleted))]
 
 
-def _committed_ids(context: IntegrityContext, nodes: Delta, part: Part) -> pa.Array:
+def _committed_ids(context: IntegrityContext, nodes: Delta, part: KeyPartition) -> pa.Array:
     """The ids of committed nodes in the partition that are not deleted."""
     ids = (batch.column(ID) for batch in context.committed.scan(nodes.entity, [ID]))
     mine = (column if part.of == 1 else column.filter(pa.array(in_part(column, part))) for column in ids)
@@ -106,26 +106,26 @@ def _without(ids: pa.Array, gone: Column | None) -> pa.Array:
     return ids if gone is None else ids.filter(pa.array(~among(ids, gone)))
 
 
-def _describe(context: IntegrityContext, nodes: Delta, end: _End, picked: Selection, places: Numbers) -> Findings:
+def _describe(context: IntegrityContext, nodes: Delta, end: _EdgeEnd, picked: Selection, places: Places) -> Findings:
     first = places[: context.limit]
     rows = picked.rows(first)
     names = picked.table.column(end.column).take(pa.array(first)).to_pylist()
     messages = [f"{end.column} '{name}' not found in {nodes.entity.name}" for name in names]
     ids = ids_at(context.of(end.edge), rows)
-    return rule_findings(Code.ENDPOINT, end.edge, rows.tolist(), messages, ids, total=len(places), property_=end.column)
+    return rule_findings(ProblemCode.ENDPOINT, end.edge, rows.tolist(), messages, ids, total=len(places), property_=end.column)
 
 
 # -- remaining edges
 
 
-def _removed_nodes(context: IntegrityContext, nodes: Delta, present: pa.Array, part: Part) -> Column:
+def _removed_nodes(context: IntegrityContext, nodes: Delta, present: pa.Array, part: KeyPartition) -> Column:
     """The committed nodes of the partition that the change deletes or does not overwrite with the same id."""
     if nodes.whole:
         return _without(_committed_ids(context, nodes, part), present)
     return nodes.deleted if part.of == 1 else pc.filter(nodes.deleted, pa.array(in_part(nodes.deleted, part)))
 
 
-def _check_remaining(context: IntegrityContext, node: NodeType, end: _End, lost: Column) -> Findings:
+def _check_remaining(context: IntegrityContext, node: NodeType, end: _EdgeEnd, lost: Column) -> Findings:
     """Remaining edges at removed nodes. They are committed, so the problem names no record of the change."""
     edges, total = context.of(end.edge), 0
     ids: list[str] = []
@@ -137,4 +137,4 @@ def _check_remaining(context: IntegrityContext, node: NodeType, end: _End, lost:
         ids += shown.column(ID).to_pylist()
         names += shown.column(end.column).to_pylist()
     messages = [f"{end.column} '{name}' not found in {node.name}" for name in names]
-    return rule_findings(Code.ENDPOINT, end.edge, [None] * len(ids), messages, ids, total=total, property_=end.column)
+    return rule_findings(ProblemCode.ENDPOINT, end.edge, [None] * len(ids), messages, ids, total=total, property_=end.column)

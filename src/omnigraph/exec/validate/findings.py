@@ -9,13 +9,13 @@ import msgspec
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, KeyConflict, Kind
-from omnigraph.exec.problems import Code, Problem, refusal
+from omnigraph.exec.problems import Problem, ProblemCode, refusal
 
 
 class Violation(msgspec.Struct, frozen=True):
     """One rule that one row breaks."""
 
-    code: Code
+    code: ProblemCode
     message: str
     type: str
     """The type of the row, for example `node:Film`."""
@@ -44,7 +44,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def rule_findings(
-    code: Code,
+    code: ProblemCode,
     entity: EntityType,
     rows: Iterable[int | None],
     messages: Iterable[str],
@@ -55,7 +55,7 @@ def rule_findings(
 ) -> Findings:
     """The findings for one rule: the first of `total` rows that break it, each with its number, message and id."""
     one_by_one = zip(rows, messages, ids, strict=True)
-    found = tuple(Violation(code, message, label(entity), row, property_, id_) for row, message, id_ in one_by_one)
+    found = tuple(Violation(code, message, entity.alias, row, property_, id_) for row, message, id_ in one_by_one)
     return Findings(found, total - len(found))
 
 
@@ -77,14 +77,9 @@ def _row(found: Violation) -> int:
     return -1 if found.row is None else found.row
 
 
-def label(entity: EntityType) -> str:
-    """The name of a type in problems, for example `node:Film`."""
-    return f"{entity.kind}:{entity.name}"
-
-
 def error(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput | KeyConflict:
     """The error for a write with at least one problem: `KeyConflict` if the first one is an existing id, else `InvalidInput`."""
     refused = refusal(problems, more=more)
-    if problems[0].code is not Code.KEY_CONFLICT:
+    if problems[0].code is not ProblemCode.KEY_CONFLICT:
         return refused
     return KeyConflict(Kind.KEY_CONFLICT, refused.message, **refused.facts)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import EntityType, NodeType
-from omnigraph.catalog.tables import ID
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import among, at, joined_texts
 from omnigraph.exec.validate.context import IntegrityContext
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
-from omnigraph.exec.validate.keys import Part, holding_texts, pick
+from omnigraph.exec.validate.keys import KeyPartition, holding_texts, pick
 from omnigraph.exec.validate.uniqueness import violation_message
 from omnigraph.store.arrays import whole
 from omnigraph.store.membership import repeated
@@ -31,7 +31,7 @@ def check_identity(context: IntegrityContext, delta: Delta) -> Findings:
     return merge_by_row(found, limit=context.limit)
 
 
-def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: Part, *, appends: bool) -> Iterator[Findings]:
+def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: KeyPartition, *, appends: bool) -> Iterator[Findings]:
     picked = pick(added, [ID], by=[ID], part=part)
     again = repeated(picked.table.column(ID))
     if not len(again) and not appends:
@@ -41,7 +41,7 @@ def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: Part, 
         first = again[: context.limit]
         named = at(ids, first).to_pylist()
         messages = [_repeated(delta.entity, id_) for id_ in named]
-        yield rule_findings(Code.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
+        yield rule_findings(ProblemCode.DUPLICATE_ID, delta.entity, picked.rows(first).tolist(), messages, named, total=len(again))
     if appends:
         keys = pc.unique(ids) if len(again) else ids
         present = joined_texts(
@@ -51,7 +51,7 @@ def _in_part(context: IntegrityContext, delta: Delta, added: Added, part: Part, 
         first = conflicts[: context.limit]
         named = at(ids, first).to_pylist()
         messages = [f"{delta.entity.kind} type '{delta.entity.name}' already has this id: '{id_}'" for id_ in named]
-        yield rule_findings(Code.KEY_CONFLICT, delta.entity, picked.rows(first).tolist(), messages, named, total=len(conflicts))
+        yield rule_findings(ProblemCode.KEY_CONFLICT, delta.entity, picked.rows(first).tolist(), messages, named, total=len(conflicts))
 
 
 def _repeated(entity: EntityType, id_: str) -> str:

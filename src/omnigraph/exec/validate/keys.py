@@ -14,13 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import Rows, spell_tuples
+from omnigraph.catalog.keys import KeyRows, spell_tuples
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.read.predicate import column as quoted
 from omnigraph.exec.read.predicate import literal
-from omnigraph.exec.validate.arrays import Numbers
 from omnigraph.exec.validate.delta import Added, Committed
-from omnigraph.store.arrays import Column, whole
+from omnigraph.store.arrays import Column, Places, whole
 from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import Members
 from omnigraph.store.tables import one_of
@@ -34,7 +33,7 @@ FEW_KEYS: Final = 16
 GROUPED_ROWS: Final = 1 << 16
 
 
-class Part(NamedTuple):
+class KeyPartition(NamedTuple):
     """Partition number `at` of `of`."""
 
     at: int
@@ -45,17 +44,17 @@ class Selection(NamedTuple):
     """Columns of some added rows, and the number of each row among all of its type. `numbers` is None if these are all rows."""
 
     table: pa.Table
-    numbers: Numbers | None
+    numbers: Places | None
 
-    def rows(self, places: Numbers) -> Numbers:
+    def rows(self, places: Places) -> Places:
         return places if self.numbers is None else self.numbers[places]
 
 
-def parts(sizes: Iterable[tuple[Added | None, Sequence[str]]], *, budget_bytes: int) -> tuple[Part, ...]:
+def parts(sizes: Iterable[tuple[Added | None, Sequence[str]]], *, budget_bytes: int) -> tuple[KeyPartition, ...]:
     """The partitions that are needed so that the key columns of one partition fit the budget."""
     total = sum(_bytes(added, columns) for added, columns in sizes if added is not None)
     of = max(1, -(-int(total) // budget_bytes))
-    return tuple(Part(at, of) for at in range(of))
+    return tuple(KeyPartition(at, of) for at in range(of))
 
 
 def _bytes(added: Added, columns: Sequence[str]) -> float:
@@ -64,12 +63,12 @@ def _bytes(added: Added, columns: Sequence[str]) -> float:
     return float(first.nbytes / max(1, first.num_rows) * added.rows)
 
 
-def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part) -> Selection:
+def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: KeyPartition) -> Selection:
     """Columns of the added rows whose key, the values of `by`, is in the partition."""
     if part.of == 1:
         return Selection(pa.Table.from_batches(list(added.read(columns))), None)
     kept: list[pa.RecordBatch] = []
-    numbers: list[Numbers] = []
+    numbers: list[Places] = []
     before = 0
     for batch in added.read(columns):
         mine = in_part(spell_tuples(by, batch), part)
@@ -79,7 +78,7 @@ def pick(added: Added, columns: Sequence[str], *, by: Sequence[str], part: Part)
     return Selection(pa.Table.from_batches(kept), np.concatenate(numbers))
 
 
-def in_part(texts: Column, part: Part) -> npt.NDArray[np.bool_]:
+def in_part(texts: Column, part: KeyPartition) -> npt.NDArray[np.bool_]:
     """Which texts are in the partition. A null is in an arbitrary one."""
     mine: npt.NDArray[np.bool_] = fingerprints(whole(texts)) % np.uint64(part.of) == part.at
     return mine
@@ -92,10 +91,10 @@ class Holders(NamedTuple):
     """Committed rows, and for each the position of its key among the wanted keys."""
 
     rows: pa.Table
-    places: Numbers
+    places: Places
 
 
-def holding(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: Sequence[str], wanted: Rows) -> Iterator[Holders]:
+def holding(committed: Committed, entity: EntityType, columns: Sequence[str], *, by: Sequence[str], wanted: KeyRows) -> Iterator[Holders]:
     """Committed rows whose values of `by` are one of the `wanted` tuples.
 
     Few keys are looked up in the indexes. Many keys are found by one scan of the columns.
@@ -118,7 +117,7 @@ def holding_texts(committed: Committed, entity: EntityType, columns: Sequence[st
     return holding(committed, entity, columns, by=(by,), wanted=pa.table({by: keys}))
 
 
-def _probes(entity: EntityType, by: Sequence[str], wanted: Rows) -> Iterator[str]:
+def _probes(entity: EntityType, by: Sequence[str], wanted: KeyRows) -> Iterator[str]:
     for start in range(0, wanted.num_rows, PROBED_KEYS):
         chunk = wanted.slice(start, PROBED_KEYS)
         yield " AND ".join(_one_of(entity, name, whole(pc.unique(chunk.column(name)))) for name in by)

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import spell, spell_tuples
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import EntityType, NodeType, Unique
-from omnigraph.catalog.tables import ID
 from omnigraph.errors import InvalidInput
-from omnigraph.exec.problems import Code
-from omnigraph.exec.validate.arrays import Distinct, Numbers, at, distinct, joined_texts, true_at
+from omnigraph.exec.problems import ProblemCode
+from omnigraph.exec.validate.arrays import Distinct, at, distinct, joined_texts, true_at
 from omnigraph.exec.validate.context import IntegrityContext, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
-from omnigraph.exec.validate.findings import Findings, Violation, label, merge_by_row, rule_findings
+from omnigraph.exec.validate.findings import Findings, Violation, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import Selection, holding, pick
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Places, whole
 
 
 def check_uniques(context: IntegrityContext, delta: Delta) -> Iterator[Findings]:
@@ -48,7 +48,7 @@ def _check(context: IntegrityContext, delta: Delta, added: Added, unique: Unique
         found = (_in_part(context, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
         return merge_by_row(found, limit=context.limit)
     except InvalidInput as error:  # a list or a vector has no encoding: such a constraint can be declared, but no row satisfies it
-        return Findings((Violation(Code.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
+        return Findings((Violation(ProblemCode.UNIQUE, error.message, delta.entity.alias, property=unique.columns[0]),))
 
 
 def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Selection) -> Findings:
@@ -75,7 +75,7 @@ class _Holders(NamedTuple):
     """The committed row that has a tuple is `ids[slots[place]]`. The slot is -1 if no committed row has it."""
 
     ids: pa.Array
-    slots: Numbers
+    slots: Places
 
 
 def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Holders:
@@ -89,7 +89,7 @@ def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows:
     return _Holders(joined_texts(holders.rows.column(ID) for holders in found), slots)
 
 
-def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) -> Numbers:
+def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) -> Places:
     """The added rows whose tuple another remaining row has."""
     slots = held.slots[tuples.places]
     met = np.flatnonzero(slots >= 0)
@@ -97,8 +97,8 @@ def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) ->
     return met[~not_remaining(delta, at(held.ids, slots[met]))]
 
 
-def _describe(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Numbers, *, total: int) -> Findings:
+def _describe(entity: EntityType, unique: Unique, rows: pa.Table, holders: list[str], numbers: Places, *, total: int) -> Findings:
     ids = rows.column(ID).to_pylist()
     values = zip(*(spell(name, rows).to_pylist() for name in unique.columns), strict=True)
     messages = [violation_message(entity, unique.columns, *one) for one in zip(values, holders, ids, strict=True)]
-    return rule_findings(Code.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])
+    return rule_findings(ProblemCode.UNIQUE, entity, numbers.tolist(), messages, ids, total=total, property_=unique.columns[0])

@@ -13,8 +13,8 @@ import msgspec
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.evolve import Evolution, SchemaPlan, plan_schema
 from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
 from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, write
@@ -25,7 +25,7 @@ from omnigraph.manifest.birth import NewTable, new_table_id, write_schema_copy
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import list_branches, withdraw_all
 from omnigraph.store.reclaim import remove_versions, versions_below
 from omnigraph.store.tables import TableRef
@@ -84,7 +84,7 @@ def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | No
     """Make the wanted schema the accepted schema of a branch and change its tables to match, in one commit."""
     steps: tuple[Step, ...] = ()
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         nonlocal steps  # planned again on every snapshot: the accepted schema is the one of the snapshot (S-10)
         accepted = engine.catalog(snapshot)
         evolution = evolve(wanted, accepted)
@@ -117,7 +117,7 @@ def _refuse_unsupported(plan: SchemaPlan) -> None:
             raise Unsupported(Kind.UNSUPPORTED, step.message, entity=step.entity, code=step.code)
 
 
-def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, snapshot: Snapshot) -> Prepared:
+def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, snapshot: BranchSnapshot) -> Prepared:
     """The write of a supported plan. It is empty if the schema does not change (S-01).
 
     Most steps change only the schema and no table. They are a commit all the same, so that a write prepared before it detects
@@ -136,7 +136,7 @@ def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, s
         schema=SchemaText(wanted.source.text, encode(after).decode()),
         creates=tuple(new_table(entity) for entity in _entities(after) if accepted.by_id(entity.id) is None),
         drops=frozenset(row.id for row in dropped),
-        renames={row.id: alias_of(new) for _, new, row in kept if row.alias != alias_of(new)},
+        renames={row.id: new.alias for _, new, row in kept if row.alias != new.alias},
     )
 
 
@@ -159,15 +159,10 @@ def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
 
 def new_table(entity: EntityType) -> NewTable:
     """The table of a new type, at an unused path."""
-    return NewTable(new_table_id(entity.id), alias_of(entity), f"{entity.kind}s", table_schema(entity))
+    return NewTable(new_table_id(entity.id), entity.alias, f"{entity.kind}s", table_schema(entity))
 
 
-def alias_of(entity: EntityType) -> str:
-    """The readable name of a type's table."""
-    return f"{entity.kind}:{entity.name}"
-
-
-def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, snapshot: Snapshot) -> Change | None:
+def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, snapshot: BranchSnapshot) -> Change | None:
     """The change of a type's table for its new columns. None if they are the same.
 
     A hard drop rewrites the rows, because their files also hold the dropped values. An inherited table is not rewritten: it is
@@ -180,7 +175,7 @@ def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, sna
     return GiveUp(columns) if lost and wanted.allow_data_loss and _owns(snapshot, row) else Alter(columns)
 
 
-def _owns(snapshot: Snapshot, row: TableRow) -> bool:
+def _owns(snapshot: BranchSnapshot, row: TableRow) -> bool:
     return row.owner == snapshot.branch.native
 
 
@@ -189,5 +184,5 @@ def _entities(catalog: Catalog) -> Iterator[EntityType]:
     yield from catalog.edges
 
 
-def _row(snapshot: Snapshot, entity: EntityType) -> TableRow:
+def _row(snapshot: BranchSnapshot, entity: EntityType) -> TableRow:
     return snapshot.table_of(entity.id, name=entity.name)

@@ -13,22 +13,22 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.keys import derive_ids
+from omnigraph.catalog.layout import ID, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
-from omnigraph.catalog.tables import ID, SOURCE, TARGET, table_schema
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
-from omnigraph.exec.compiled import Call
+from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.problems import REPORTED, Code, Problem
+from omnigraph.exec.problems import REPORTED, Problem, ProblemCode
 from omnigraph.exec.read.predicate import sql
 from omnigraph.exec.validate.findings import error, merge_in_order
 from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
 from omnigraph.ids import TableId, TypeId, new_ulid
 from omnigraph.lang import located
 from omnigraph.manifest.model import TableRow
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write, plan_mutation
@@ -41,11 +41,11 @@ NODES: Final = "affected_nodes"
 EDGES: Final = "affected_edges"
 
 
-def mutate(engine: Engine, call: Call, request: Request) -> Written:
+def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     """Run one mutation as one commit."""
     engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
 
-    def prepare(snapshot: Snapshot) -> Prepared:
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
         mutation = engine.compiled_mutation(call.source, call.name, snapshot)
         with located(call.source):
             plan = plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
@@ -54,9 +54,9 @@ def mutate(engine: Engine, call: Call, request: Request) -> Written:
     return write(engine, request, prepare)
 
 
-def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> Prepared:
+def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> Prepared:
     """Run every statement against the snapshot. The result has at most one change per table."""
-    run = _Run(catalog, snapshot, tables)
+    run = _MutationRun(catalog, snapshot, tables)
     for statement in plan.statements:
         run.apply(statement)
     run.check()
@@ -126,10 +126,10 @@ class _Image:
         return Append(rows) if self.all_new else Upsert(rows)
 
 
-class _Run:
+class _MutationRun:
     """The state of a running mutation: an image of each table it has touched."""
 
-    def __init__(self, catalog: Catalog, snapshot: Snapshot, tables: Tables) -> None:
+    def __init__(self, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> None:
         self._catalog = catalog
         self._snapshot = snapshot
         self._tables = tables
@@ -251,7 +251,7 @@ class _Run:
         for end in self._ends:
             image = self._node(end)
             if end.id in image.inserted and not self._tables.open(image.row.ref).count(one_of(ID, pa.array([end.id]))):
-                raise error([Problem(Code.ENDPOINT, f"{end.column} '{end.id}' not found in {end.type}", property=end.column)])
+                raise error([Problem(ProblemCode.ENDPOINT, f"{end.column} '{end.id}' not found in {end.type}", property=end.column)])
 
     def _node(self, end: _End) -> _Image:
         node = self._catalog.node(end.type)

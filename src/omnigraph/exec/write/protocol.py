@@ -37,7 +37,7 @@ from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
 from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
-from omnigraph.manifest.read import Manifest, Snapshot
+from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
 from omnigraph.store import alter, index, stage
 from omnigraph.store.arrays import Column
@@ -152,14 +152,14 @@ class Written(msgspec.Struct, frozen=True):
     counts: Mapping[str, int]
 
 
-Prepare = Callable[[Snapshot], Prepared]
+Prepare = Callable[[BranchSnapshot], Prepared]
 """Prepares a write on a snapshot. It may run twice, so its only side effect must be unreferenced files."""
 
 
 class _Staged(msgspec.Struct, frozen=True):
     """The result of step 3: the change of each table, and what of it was staged before the lock."""
 
-    snapshot: Snapshot
+    snapshot: BranchSnapshot
     prepared: Prepared
     tables: tuple[_TableStage, ...]
 
@@ -207,7 +207,7 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
     return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
 
 
-def _stage(tables: Tables, snapshot: Snapshot, table: TableId, change: Change) -> _TableStage | None:
+def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Change) -> _TableStage | None:
     before = snapshot.state.tables[table]
     if before.owner != snapshot.branch.native:
         written_for = change.native if isinstance(change, Files) else None
@@ -238,13 +238,13 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             assert_never(change)
 
 
-def _same_authority(manifest: Manifest, snapshot: Snapshot) -> bool:
+def _same_authority(manifest: Manifest, snapshot: BranchSnapshot) -> bool:
     now_ = manifest.snapshot(snapshot.branch.name)
     was, is_ = snapshot.state.head, now_.state.head
     return now_.branch == snapshot.branch and (was.commit, was.schema) == (is_.commit, is_.schema)
 
 
-def _check_condition(request: Request, snapshot: Snapshot) -> None:
+def _check_condition(request: Request, snapshot: BranchSnapshot) -> None:
     if request.if_commit is not None and request.if_commit != snapshot.commit:
         raise PreconditionFailed(
             Kind.PRECONDITION_FAILED,

@@ -130,7 +130,7 @@ class Cursor:
         if self.kind != lexer.STRING:
             raise self.unexpected(what)
         value = lexer.unescape(self.text, self.start)
-        if isinstance(value, lexer.Problem):
+        if isinstance(value, lexer.LexerProblem):
             raise self._error(value.message, value.span, hint=value.hint)
         self.advance()
         return value

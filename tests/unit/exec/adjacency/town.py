@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, hop
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.node_ids import Ids
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.ids import TableId
 from omnigraph.manifest.model import TableRow
 from omnigraph.store import stage
-from omnigraph.store.maintain import commit_compaction, stage_compaction
 from omnigraph.store.refs import create_ref
 from omnigraph.store.tables import ADDRESS, Table, Tables, create_table
-from tests.unit.store.tables import place
+from tests.unit.store.tables import compacted, place
 
 PEOPLE, FILMS = "nodes/aaaaaaaaaaaaaaaa-0000000000000001", "nodes/bbbbbbbbbbbbbbbb-0000000000000001"
 KNOWS = "edges/cccccccccccccccc-0000000000000001"
@@ -117,15 +116,10 @@ def removed(table: Table, ids: Iterable[str]) -> Table:
     return stage.commit(staged) if staged is not None else table
 
 
-def compacted(table: Table) -> Table:
-    staged = stage_compaction(table)
-    return commit_compaction(staged) if staged is not None else table
-
-
 def texts(table: Table) -> dict[int, str]:
     """Number -> id of every row."""
     rows = table.scan(["id"], addresses=True).read_all()
-    numbers = Numbers.of(table).from_addresses(rows.column(ADDRESS).to_numpy())
+    numbers = Numbering.of(table).from_addresses(rows.column(ADDRESS).to_numpy())
     return dict(zip(numbers.tolist(), rows.column("id").to_pylist(), strict=True))
 
 

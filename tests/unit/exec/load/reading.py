@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
-from omnigraph.exec.load.read import Batch, Data, read_batches
+from omnigraph.exec.load.batches import Batch, Data, read_batches
 from omnigraph.exec.problems import Problem, Report
 from tests.unit.catalog.schemas import CINEMA, catalog_of
 

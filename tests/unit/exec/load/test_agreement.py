@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.load.blocks import Block, blocks
+from omnigraph.exec.load.blocks import LineBlock, blocks
 from omnigraph.exec.load.ndjson import Parsed, Reader
 from omnigraph.exec.load.strict import parse_exactly
 from tests.samples import sample
@@ -170,9 +170,9 @@ def lines(draw: st.DrawFn) -> bytes:
     return line.replace(b"\n", b"")
 
 
-def one_block(data: bytes) -> Block:
+def one_block(data: bytes) -> LineBlock:
     (block,) = blocks(iter([data]))
-    assert isinstance(block, Block)
+    assert isinstance(block, LineBlock)
     return block
 
 

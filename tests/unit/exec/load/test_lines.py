@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, Block, blocks
+from omnigraph.exec.load.blocks import LINE_LIMIT_BYTES, LineBlock, blocks
 from omnigraph.exec.load.strict import STRUCTURE_LIMIT
-from omnigraph.exec.problems import Code, Problem
+from omnigraph.exec.problems import Problem, ProblemCode
 from tests.unit.exec.load.reading import all_types, cinema, read, rows
 
 GOOD = b'{"type":"Person","data":{"name":"Ada"}}\n'
@@ -24,7 +24,7 @@ def test_lines_are_the_same_wherever_a_stream_is_cut(chunks: list[bytes]) -> Non
         return
     found: list[tuple[int, bytes]] = []
     for block in blocks(chunk for chunk in chunks if chunk):
-        assert isinstance(block, Block)
+        assert isinstance(block, LineBlock)
         assert len(block.ends)
         found += [(int(block.numbers[place]), block.line(place)) for place in range(len(block.ends))]
     lines = enumerate(whole.split(b"\n"), start=1)
@@ -42,7 +42,7 @@ def long_stream(size: int, *, ended: bool) -> Iterator[bytes]:
 def test_a_line_over_the_limit_is_a_problem_and_the_others_are_read() -> None:
     for ended, lines in ((True, [1, 3]), (False, [1])):
         batches, problems = read(long_stream(48 << 20, ended=ended), cinema())
-        assert [(problem.code, problem.line) for problem in problems] == [(Code.LINE_LIMIT, 2)]
+        assert [(problem.code, problem.line) for problem in problems] == [(ProblemCode.LINE_LIMIT, 2)]
         assert str(48 << 20) in problems[0].message
         assert [line for batch in batches for line in batch.lines.to_pylist()] == lines
 
@@ -52,7 +52,7 @@ def test_a_line_over_the_limit_is_not_held() -> None:
     found = list(blocks(long_stream(200 << 20, ended=True)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [type(block) for block in found] == [Block, Problem, Block]
+    assert [type(block) for block in found] == [LineBlock, Problem, LineBlock]
     assert peak < 2 * LINE_LIMIT_BYTES
 
 
@@ -60,7 +60,7 @@ def test_a_line_just_over_the_limit_is_refused_too() -> None:
     """Its end comes with the chunk in which it passes the limit."""
     record = b'{"type":"Person","data":{"name":"' + b"x" * LINE_LIMIT_BYTES + b'"}}\n'
     batches, problems = read(GOOD + record + GOOD, cinema())
-    assert [(problem.code, problem.line) for problem in problems] == [(Code.LINE_LIMIT, 2)]
+    assert [(problem.code, problem.line) for problem in problems] == [(ProblemCode.LINE_LIMIT, 2)]
     assert sum(len(batch.lines) for batch in batches) == 2
 
 
@@ -71,7 +71,7 @@ def test_a_line_has_a_limit_of_structure() -> None:
     most = STRUCTURE_LIMIT - sum(map(line(1).count, b"{}[]:,")) + 1
     assert len(rows(line(most), all_types())["Every"][0]["smalls"]) == most
     _, problems = read(line(most + 1), all_types())
-    assert [problem.code for problem in problems] == [Code.LINE_LIMIT]
+    assert [problem.code for problem in problems] == [ProblemCode.LINE_LIMIT]
 
 
 def test_structure_inside_strings_does_not_count() -> None:
@@ -82,7 +82,7 @@ def test_structure_inside_strings_does_not_count() -> None:
 def test_deep_nesting_is_a_problem_and_no_crash() -> None:
     for value in (b"[" * 100_000, b'{"a":' * 20_000, b"[" * 60_000 + b"]" * 60_000):
         _, problems = read(b'{"type":"Person","data":{"name":' + value + b"}}\n", cinema())
-        assert [(problem.code, problem.line) for problem in problems] == [(Code.JSON, 1)]
+        assert [(problem.code, problem.line) for problem in problems] == [(ProblemCode.JSON, 1)]
 
 
 def test_many_short_lines_fit_in_a_block() -> None:

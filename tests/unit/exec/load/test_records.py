@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.load.read import Unit
-from omnigraph.exec.problems import Code
+from omnigraph.catalog.layout import table_schema
+from omnigraph.exec.load.batches import Unit
+from omnigraph.exec.problems import ProblemCode
 from tests.unit.exec.load.reading import all_types, cinema, messages, read, rows, text
 
 ALIEN = {
@@ -75,7 +75,7 @@ def test_ids_are_derived_kept_or_minted() -> None:
     assert rows(text({"type": "Person", "data": {"name": "Q", "id": "Q"}}), cinema())["Person"][0]["id"] == "Q"
     (wrong,) = read(text({"type": "Note", "data": {"text": "x"}}, {"type": "Person", "data": {"name": "Q", "id": "R"}}), cinema())[1]
     assert wrong.message == "node 'Person' explicit id 'R' does not match its canonical @key id 'Q'"
-    assert (wrong.code, wrong.line, wrong.type, wrong.property, wrong.id) == (Code.ID, 2, "node:Person", "id", "R")
+    assert (wrong.code, wrong.line, wrong.type, wrong.property, wrong.id) == (ProblemCode.ID, 2, "node:Person", "id", "R")
 
 
 def test_a_batch_says_whether_all_its_ids_were_minted() -> None:
@@ -94,80 +94,100 @@ def test_a_batch_says_whether_all_its_ids_were_minted() -> None:
     [
         (
             '{"type":"Film","data":{"slug":"x","title":"t","year":"1999","status":"draft"}}',
-            Code.TYPE,
+            ProblemCode.TYPE,
             "strict property 'year' expects Int32, got \"1999\"",
         ),
-        ('{"type":"Person","data":{"name":"Q","age":3}}', Code.UNKNOWN_FIELD, "unknown input field 'age' for 'node:Person'"),
-        ('{"type":"Person","data":{"name":"Q","born":2147483648}}', Code.OVERFLOW, "property 'born' value 2147483648 exceeds Int32 range"),
-        ('{"type":"Person","data":{"name":"Q","born":1.0}}', Code.TYPE, "strict property 'born' expects Int32, got 1.0"),
-        ('{"type":"Person","data":{"name":"Q","born":true}}', Code.TYPE, "strict property 'born' expects Int32, got true"),
-        ('{"type":"Person","data":{"name":null}}', Code.REQUIRED, "non-nullable property 'name' has null or invalid values"),
-        ('{"type":"Person"}', Code.REQUIRED, "non-nullable property 'name' has null or invalid values"),
-        ('{"type":"Person","data":{"name":"Q","id":3}}', Code.ID, "node 'Person' field 'id' must be a string, got 3"),
-        ('{"type":"Person","data":null}', Code.ENVELOPE, "field 'data' must be an object, got null"),
-        ('{"edge":"Directed","from":"a","to":"b","data":null}', Code.ENVELOPE, "field 'data' must be an object, got null"),
-        ('{"type":"Person","data":[]}', Code.ENVELOPE, "field 'data' must be an object, got []"),
-        ('{"type":"Person","data":{"name":"Q"},"x":1}', Code.UNKNOWN_FIELD, "unknown top-level graph batch field 'x'"),
-        ('{"type":"Person","from":"a"}', Code.UNKNOWN_FIELD, "unknown top-level graph batch field 'from'"),
-        ('{"type":"Person","_rowid":1}', Code.ENVELOPE, "field '_rowid' is reserved physical state"),
-        ('{"type":"Person","edge":"Directed"}', Code.ENVELOPE, "a record must have exactly one of 'type' or 'edge'"),
-        ('{"data":{}}', Code.ENVELOPE, "a record must have exactly one of 'type' or 'edge'"),
-        ('{"type":3}', Code.ENVELOPE, "field 'type' must be a string, got 3"),
-        ('{"type":"Actor"}', Code.UNKNOWN_TYPE, "unknown node type 'Actor'"),
-        ('{"edge":"Film","from":"a","to":"b"}', Code.UNKNOWN_TYPE, "unknown edge type 'Film'"),
-        ('{"edge":"Directed","from":"a"}', Code.ENVELOPE, "edge missing 'to'"),
-        ('{"edge":"Directed","from":"a","to":null}', Code.ENVELOPE, "field 'to' must be a string, got null"),
+        ('{"type":"Person","data":{"name":"Q","age":3}}', ProblemCode.UNKNOWN_FIELD, "unknown input field 'age' for 'node:Person'"),
+        (
+            '{"type":"Person","data":{"name":"Q","born":2147483648}}',
+            ProblemCode.OVERFLOW,
+            "property 'born' value 2147483648 exceeds Int32 range",
+        ),
+        ('{"type":"Person","data":{"name":"Q","born":1.0}}', ProblemCode.TYPE, "strict property 'born' expects Int32, got 1.0"),
+        ('{"type":"Person","data":{"name":"Q","born":true}}', ProblemCode.TYPE, "strict property 'born' expects Int32, got true"),
+        ('{"type":"Person","data":{"name":null}}', ProblemCode.REQUIRED, "non-nullable property 'name' has null or invalid values"),
+        ('{"type":"Person"}', ProblemCode.REQUIRED, "non-nullable property 'name' has null or invalid values"),
+        ('{"type":"Person","data":{"name":"Q","id":3}}', ProblemCode.ID, "node 'Person' field 'id' must be a string, got 3"),
+        ('{"type":"Person","data":null}', ProblemCode.ENVELOPE, "field 'data' must be an object, got null"),
+        ('{"edge":"Directed","from":"a","to":"b","data":null}', ProblemCode.ENVELOPE, "field 'data' must be an object, got null"),
+        ('{"type":"Person","data":[]}', ProblemCode.ENVELOPE, "field 'data' must be an object, got []"),
+        ('{"type":"Person","data":{"name":"Q"},"x":1}', ProblemCode.UNKNOWN_FIELD, "unknown top-level graph batch field 'x'"),
+        ('{"type":"Person","from":"a"}', ProblemCode.UNKNOWN_FIELD, "unknown top-level graph batch field 'from'"),
+        ('{"type":"Person","_rowid":1}', ProblemCode.ENVELOPE, "field '_rowid' is reserved physical state"),
+        ('{"type":"Person","edge":"Directed"}', ProblemCode.ENVELOPE, "a record must have exactly one of 'type' or 'edge'"),
+        ('{"data":{}}', ProblemCode.ENVELOPE, "a record must have exactly one of 'type' or 'edge'"),
+        ('{"type":3}', ProblemCode.ENVELOPE, "field 'type' must be a string, got 3"),
+        ('{"type":"Actor"}', ProblemCode.UNKNOWN_TYPE, "unknown node type 'Actor'"),
+        ('{"edge":"Film","from":"a","to":"b"}', ProblemCode.UNKNOWN_TYPE, "unknown edge type 'Film'"),
+        ('{"edge":"Directed","from":"a"}', ProblemCode.ENVELOPE, "edge missing 'to'"),
+        ('{"edge":"Directed","from":"a","to":null}', ProblemCode.ENVELOPE, "field 'to' must be a string, got null"),
         (
             '{"edge":"Directed","from":"a","to":"b","data":{"src":"a"}}',
-            Code.UNKNOWN_FIELD,
+            ProblemCode.UNKNOWN_FIELD,
             "field 'src' is reserved structural state; use 'from' and 'to' for an edge",
         ),
-        ("[1, 2]", Code.ENVELOPE, "a line must be a JSON object, got [1, 2]"),
+        ("[1, 2]", ProblemCode.ENVELOPE, "a line must be a JSON object, got [1, 2]"),
         (
             '{"edge":"Influenced","from":"a","to":"b","data":{"strength":1e39}}',
-            Code.OVERFLOW,
+            ProblemCode.OVERFLOW,
             "property 'strength' value 1e39 exceeds Float32 range",
         ),
-        (film('"votes":-1'), Code.OVERFLOW, "property 'votes' value -1 exceeds UInt64 range"),
-        (film('"vec":[1,2]'), Code.VECTOR, "vector property 'vec' expects 3 dimensions, got 2"),
-        (film('"vec":[1,2,"3"]'), Code.VECTOR, "vector property 'vec' elements must be numeric, got \"3\""),
-        (film('"vec":[1,2,null]'), Code.VECTOR, "vector property 'vec' elements must be numeric, got null"),
-        (film('"genres":"a"'), Code.LIST, "list property 'genres' expects a JSON array, got \"a\""),
-        (film('"genres":["a",null]'), Code.LIST, "strict list property 'genres' contains a null or invalid item"),
-        (film('"released":"2023-02-29"'), Code.TEMPORAL, "invalid Date literal '2023-02-29'"),
-        (film('"added_at":"2024-03-01T12:30Z"'), Code.TEMPORAL, "invalid DateTime literal '2024-03-01T12:30Z'"),
-        (film('"released":2147483648'), Code.OVERFLOW, "property 'released' value 2147483648 exceeds Date32 range"),
-        ('{"type":"Script","data":{"code":"s","body":"base64:cmVlbA="}}', Code.BLOB, "invalid base64 blob data: Incorrect padding"),
-        ('{"type":"Script","data":{"code":"s","body":3}}', Code.BLOB, "blob property 'body' must be a URI string or base64: prefixed data"),
+        (film('"votes":-1'), ProblemCode.OVERFLOW, "property 'votes' value -1 exceeds UInt64 range"),
+        (film('"vec":[1,2]'), ProblemCode.VECTOR, "vector property 'vec' expects 3 dimensions, got 2"),
+        (film('"vec":[1,2,"3"]'), ProblemCode.VECTOR, "vector property 'vec' elements must be numeric, got \"3\""),
+        (film('"vec":[1,2,null]'), ProblemCode.VECTOR, "vector property 'vec' elements must be numeric, got null"),
+        (film('"genres":"a"'), ProblemCode.LIST, "list property 'genres' expects a JSON array, got \"a\""),
+        (film('"genres":["a",null]'), ProblemCode.LIST, "strict list property 'genres' contains a null or invalid item"),
+        (film('"released":"2023-02-29"'), ProblemCode.TEMPORAL, "invalid Date literal '2023-02-29'"),
+        (film('"added_at":"2024-03-01T12:30Z"'), ProblemCode.TEMPORAL, "invalid DateTime literal '2024-03-01T12:30Z'"),
+        (film('"released":2147483648'), ProblemCode.OVERFLOW, "property 'released' value 2147483648 exceeds Date32 range"),
+        ('{"type":"Script","data":{"code":"s","body":"base64:cmVlbA="}}', ProblemCode.BLOB, "invalid base64 blob data: Incorrect padding"),
+        (
+            '{"type":"Script","data":{"code":"s","body":3}}',
+            ProblemCode.BLOB,
+            "blob property 'body' must be a URI string or base64: prefixed data",
+        ),
         (
             '{"type":"Person","data":{"name":"Q","name":"R"}}',
-            Code.DUPLICATE_MEMBER,
+            ProblemCode.DUPLICATE_MEMBER,
             "invalid strict JSON at line 2: duplicate JSON member 'name'",
         ),
         (
             '{"type":"Person","type":"Person","data":{"name":"Q"}}',
-            Code.DUPLICATE_MEMBER,
+            ProblemCode.DUPLICATE_MEMBER,
             "invalid strict JSON at line 2: duplicate JSON member 'type'",
         ),
         (
             '{"type":"Person","data":{"name":"Q"},"data":{"name":"Q"}}',
-            Code.DUPLICATE_MEMBER,
+            ProblemCode.DUPLICATE_MEMBER,
             "invalid strict JSON at line 2: duplicate JSON member 'data'",
         ),
-        ('{"type":"Film","data":{"rating":NaN}}', Code.JSON, "invalid strict JSON at line 2: NaN is not JSON"),
-        ('{"type":"Person","data":{"name":"\\ud800"}}', Code.JSON, "invalid strict JSON at line 2: \\ud800 is half of a surrogate pair"),
-        ('{"type":"Person","data":{"name":"Q"}', Code.JSON, "invalid strict JSON at line 2: Expecting ',' delimiter at column 37"),
-        ('{"type":"Person","data":{"name":"Q"}}}', Code.JSON, "invalid strict JSON at line 2: Extra data at column 38"),
-        ('{"type":"Person","data":{"name":"Q"}} {"type":"Person"}', Code.JSON, "invalid strict JSON at line 2: Extra data at column 39"),
-        ('{"type":"Person","data":{"name":"a\tb"}}', Code.JSON, "invalid strict JSON at line 2: Invalid control character at at column 35"),
-        ('{"type":"Person","data":{"name":"Q",}}', Code.JSON, None),
-        ("{'type':'Person'}", Code.JSON, None),
-        ('{"type":"Person","data":{"born":01}}', Code.JSON, None),
-        ('{"type":"Person","data":{"born":+1}}', Code.JSON, None),
-        ('{"type":"Film","data":{"rating":1.}}', Code.JSON, None),
+        ('{"type":"Film","data":{"rating":NaN}}', ProblemCode.JSON, "invalid strict JSON at line 2: NaN is not JSON"),
+        (
+            '{"type":"Person","data":{"name":"\\ud800"}}',
+            ProblemCode.JSON,
+            "invalid strict JSON at line 2: \\ud800 is half of a surrogate pair",
+        ),
+        ('{"type":"Person","data":{"name":"Q"}', ProblemCode.JSON, "invalid strict JSON at line 2: Expecting ',' delimiter at column 37"),
+        ('{"type":"Person","data":{"name":"Q"}}}', ProblemCode.JSON, "invalid strict JSON at line 2: Extra data at column 38"),
+        (
+            '{"type":"Person","data":{"name":"Q"}} {"type":"Person"}',
+            ProblemCode.JSON,
+            "invalid strict JSON at line 2: Extra data at column 39",
+        ),
+        (
+            '{"type":"Person","data":{"name":"a\tb"}}',
+            ProblemCode.JSON,
+            "invalid strict JSON at line 2: Invalid control character at at column 35",
+        ),
+        ('{"type":"Person","data":{"name":"Q",}}', ProblemCode.JSON, None),
+        ("{'type':'Person'}", ProblemCode.JSON, None),
+        ('{"type":"Person","data":{"born":01}}', ProblemCode.JSON, None),
+        ('{"type":"Person","data":{"born":+1}}', ProblemCode.JSON, None),
+        ('{"type":"Film","data":{"rating":1.}}', ProblemCode.JSON, None),
     ],
 )
-def test_a_bad_record_is_refused_in_these_words(line: str, code: Code, message: str | None) -> None:
+def test_a_bad_record_is_refused_in_these_words(line: str, code: ProblemCode, message: str | None) -> None:
     """V-01, V-02, E96, E97: and the records around it are read."""
     good = {"type": "Person", "data": {"name": "Ada"}}
     batches, problems = read(text(good, line, good), cinema())

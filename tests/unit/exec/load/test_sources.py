@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
-from omnigraph.exec.load.read import read_batches, rereadable
-from omnigraph.exec.problems import Code, Report
+from omnigraph.exec.load.batches import read_batches, rereadable
+from omnigraph.exec.problems import ProblemCode, Report
 from tests.unit.exec.load.reading import all_types, cinema, read, rows, text
 
 NAMES = [f"é{number}" for number in range(30)]
@@ -91,24 +91,24 @@ def test_what_cannot_be_a_source_is_refused_by_what_it_is(tmp_path: Path) -> Non
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_utf_16_is_one_problem(encoding: str) -> None:
     _, problems = read(DATA.decode().encode(encoding), cinema())
-    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(Code.ENCODING, 1, 1)]
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(ProblemCode.ENCODING, 1, 1)]
 
 
 def test_another_encoding_is_a_problem_with_its_place() -> None:
     good = b'{"type":"Person","data":{"name":"Ada"}}\n'
     batches, problems = read(good + '{"type":"Person","data":{"name":"José"}}\n'.encode("latin-1") + good, cinema())
-    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(Code.ENCODING, 2, 37)]
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(ProblemCode.ENCODING, 2, 37)]
     assert batches[0].lines.to_pylist() == [1, 3]
 
 
 def test_a_byte_order_mark_is_refused() -> None:
     _, problems = read(b"\xef\xbb\xbf" + DATA, cinema())
-    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(Code.ENCODING, 1, 1)]
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(ProblemCode.ENCODING, 1, 1)]
 
 
 def test_text_that_no_file_could_hold_is_refused() -> None:
     _, problems = read(['{"type":"Person","data":{"name":"\ud800"}}'], cinema())
-    assert [problem.code for problem in problems] == [Code.ENCODING]
+    assert [problem.code for problem in problems] == [ProblemCode.ENCODING]
 
 
 def test_records_may_hold_what_python_has_for_each_type() -> None:
@@ -132,7 +132,7 @@ def test_records_with_values_that_have_no_form_are_refused() -> None:
     with pytest.raises(InvalidInput, match="record 2 cannot be loaded"):
         read(records, cinema())
     _, problems = read([{"type": "Film", "data": {"rating": float("nan")}}], cinema())
-    assert [(problem.code, problem.record) for problem in problems] == [(Code.JSON, 1)]
+    assert [(problem.code, problem.record) for problem in problems] == [(ProblemCode.JSON, 1)]
 
 
 def test_a_source_says_whether_it_can_be_read_again(tmp_path: Path) -> None:

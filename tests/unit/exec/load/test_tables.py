@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import InvalidInput, NotFound
-from omnigraph.exec.load.read import Unit
-from omnigraph.exec.problems import Code
+from omnigraph.exec.load.batches import Unit
+from omnigraph.exec.problems import ProblemCode
 from tests.unit.exec.load.reading import all_types, cinema, messages, plain, read, rows
 
 DAY = date(1979, 5, 25)
@@ -25,7 +25,7 @@ def column(name: str, values: Any) -> Any:
     return [row[name] for row in rows({"Every": table}, all_types())["Every"]]
 
 
-def refusals(name: str, values: pa.Array) -> list[tuple[int | None, Code]]:
+def refusals(name: str, values: pa.Array) -> list[tuple[int | None, ProblemCode]]:
     table = pa.table({"key": [str(row) for row in range(len(values))], name: values})
     return [(problem.record, problem.code) for problem in read({"Every": table}, all_types())[1]]
 
@@ -54,10 +54,10 @@ def test_numbers_change_their_width_when_nothing_is_lost() -> None:
     assert column("huge", pa.array([1, 5], pa.int8())) == [1, 5]
     assert column("real", pa.array([1, 5], pa.int64())) == [1.0, 5.0]
     assert column("half", pa.array([0.5], pa.float64())) == [0.5]
-    assert refusals("small", pa.array([1, 2**31], pa.int64())) == [(2, Code.OVERFLOW)]
-    assert refusals("huge", pa.array([-1, 1], pa.int64())) == [(1, Code.OVERFLOW)]
-    assert refusals("half", pa.array([1e39, 1.0])) == [(1, Code.OVERFLOW)]
-    assert refusals("real", pa.array([1.0, float("nan"), float("inf")])) == [(2, Code.TYPE), (3, Code.TYPE)]
+    assert refusals("small", pa.array([1, 2**31], pa.int64())) == [(2, ProblemCode.OVERFLOW)]
+    assert refusals("huge", pa.array([-1, 1], pa.int64())) == [(1, ProblemCode.OVERFLOW)]
+    assert refusals("half", pa.array([1e39, 1.0])) == [(1, ProblemCode.OVERFLOW)]
+    assert refusals("real", pa.array([1.0, float("nan"), float("inf")])) == [(2, ProblemCode.TYPE), (3, ProblemCode.TYPE)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_numbers_change_their_width_when_nothing_is_lost() -> None:
 def test_a_column_of_another_type_is_one_problem(name: str, type_: pa.DataType) -> None:
     table = pa.schema([("key", pa.string()), (name, type_)]).empty_table()
     (problem,) = read({"Every": table}, all_types())[1]
-    assert (problem.code, problem.property, problem.source, problem.record) == (Code.TYPE, name, "<Every>", None)
+    assert (problem.code, problem.property, problem.source, problem.record) == (ProblemCode.TYPE, name, "<Every>", None)
     assert f"got a column of {type_}" in problem.message
 
 
@@ -96,16 +96,16 @@ def test_dates_and_times_come_in_every_type_that_means_one() -> None:
 
 
 def test_a_time_finer_than_a_millisecond_is_refused() -> None:
-    assert refusals("at", pa.array([1000, 1001, None], pa.timestamp("us"))) == [(2, Code.TEMPORAL)]
+    assert refusals("at", pa.array([1000, 1001, None], pa.timestamp("us"))) == [(2, ProblemCode.TEMPORAL)]
     lists = pa.array([[1000], None, [2000, 1001, 3001], []], pa.list_(pa.timestamp("us")))
-    assert refusals("times", lists[2:]) == [(1, Code.TEMPORAL)]
+    assert refusals("times", lists[2:]) == [(1, ProblemCode.TEMPORAL)]
     assert column("times", lists[:2]) == [[1], None]
 
 
 def test_whole_decimals_are_integers() -> None:
     """What engines without unsigned integers keep a U64 in."""
     assert column("huge", pa.array([2**64 - 1, None, 0], pa.decimal128(20, 0))) == [2**64 - 1, None, 0]
-    assert refusals("huge", pa.array([1, 2**64, -1], pa.decimal128(21, 0))) == [(2, Code.OVERFLOW), (3, Code.OVERFLOW)]
+    assert refusals("huge", pa.array([1, 2**64, -1], pa.decimal128(21, 0))) == [(2, ProblemCode.OVERFLOW), (3, ProblemCode.OVERFLOW)]
 
 
 def test_lists_and_vectors_come_in_every_kind_of_list() -> None:
@@ -117,13 +117,13 @@ def test_lists_and_vectors_come_in_every_kind_of_list() -> None:
 
 
 def test_a_bad_vector_or_list_is_refused_and_never_mended() -> None:
-    """V-02."""
+    """V-02: A vector or list with a bad item, or a vector of another length, is refused and never corrected."""
     assert refusals("vec", pa.array([[1.0, 2.0], [1.0], [1.0, None], [1.0, float("nan")]])) == [
-        (2, Code.VECTOR),
-        (3, Code.VECTOR),
-        (4, Code.TYPE),
+        (2, ProblemCode.VECTOR),
+        (3, ProblemCode.VECTOR),
+        (4, ProblemCode.TYPE),
     ]
-    assert refusals("texts", pa.array([["a"], [None]])) == [(2, Code.LIST)]
+    assert refusals("texts", pa.array([["a"], [None]])) == [(2, ProblemCode.LIST)]
 
 
 def test_text_and_bytes_come_in_every_arrow_form() -> None:
@@ -135,7 +135,7 @@ def test_text_and_bytes_come_in_every_arrow_form() -> None:
         assert column("text", values) == ["a", None]
     assert column("body", [b"reel", None]) == [b"reel", None]
     assert column("body", ["base64:cmVlbA=="]) == [b"reel"]
-    assert refusals("body", pa.array(["file:///x"])) == [(1, Code.BLOB)]
+    assert refusals("body", pa.array(["file:///x"])) == [(1, ProblemCode.BLOB)]
 
 
 def test_required_values_are_missed_record_by_record() -> None:
@@ -146,7 +146,7 @@ def test_required_values_are_missed_record_by_record() -> None:
     records = [good, *({**good, name: None} for name in good)]
     batches, problems = read({"Must": pa.Table.from_pylist(records, schema=schema)}, all_types())
     assert [(problem.record, problem.property, problem.code) for problem in problems] == [
-        (row, name, Code.REQUIRED) for row, name in enumerate(good, start=2)
+        (row, name, ProblemCode.REQUIRED) for row, name in enumerate(good, start=2)
     ]
     assert batches[0].lines.to_pylist() == [1]
 
@@ -167,7 +167,7 @@ def test_columns_that_are_unknown_missing_or_double_are_named() -> None:
 def test_a_given_id_must_be_the_one_that_the_key_says() -> None:
     """E98."""
     (problem,) = read({"Person": pa.table({"id": ["Ada", "x"], "name": ["Ada", "Ben"]})}, cinema())[1]
-    assert (problem.code, problem.record) == (Code.ID, 2)
+    assert (problem.code, problem.record) == (ProblemCode.ID, 2)
 
 
 def test_an_empty_table_still_names_its_type() -> None:

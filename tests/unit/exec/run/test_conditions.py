@@ -18,7 +18,7 @@ from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import STRING, Constant, Field
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.root import open_root
 from omnigraph.store.stage import append, commit
 from omnigraph.store.tables import Table, create_table
@@ -78,7 +78,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     filled = commit(staged)
     if request.param == "scanned":
         return filled
-    indexes = [IndexSpec(name, IndexKind.BTREE, f"{name}_idx") for name, type_ in TYPES.items() if not isinstance(type_, ListOf)]
+    indexes = [IndexSpec(name, LanceIndexKind.BTREE, f"{name}_idx") for name, type_ in TYPES.items() if not isinstance(type_, ListOf)]
     built = build(filled, indexes)
     assert built is not None
     return commit(built)
@@ -140,7 +140,7 @@ def test_columns_of_two_numeric_types_are_compared_by_value(table: Table, left: 
 
 @pytest.mark.parametrize("part", ["", "a", "%", "_", "it's", "ë", "A"])
 def test_substrings_and_prefixes_are_plain_text(table: Table, part: str) -> None:
-    """X-10: case counts, `%` and `_` are letters, null never matches; and either side may be the column."""
+    """X-10: `contains` and `starts_with` compare plain text: case counts, `%` and `_` are letters, null never matches."""
     texts = VALUES["text"]
     constant = Constant(STRING, part)
     check(table, ir.Substring(field("text"), constant), [text is not None and part in text for text in texts])

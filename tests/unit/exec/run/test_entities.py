@@ -15,7 +15,7 @@ from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import STRING, Constant, Field
-from omnigraph.store.index import IndexKind, IndexSpec, build
+from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.root import open_root
 from omnigraph.store.stage import append, commit, delete_keys
 from omnigraph.store.tables import Table, create_table
@@ -108,7 +108,7 @@ def test_a_limit_stops_a_scan_also_where_a_predicate_is_judged_after_it(entities
 
 def test_long_lists_of_texts_go_to_an_index_in_parts(make: Callable[[int], Table], tmp_path: Path) -> None:
     table = make(SMALL_TABLE_ROWS)
-    built = build(table, [IndexSpec("id", IndexKind.BTREE, "id_idx")])
+    built = build(table, [IndexSpec("id", LanceIndexKind.BTREE, "id_idx")])
     assert built is not None
     plain, indexed = Entities(table), Entities(commit(built))
     assert (plain.indexed, indexed.indexed) == (frozenset(), frozenset({"id"}))

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read.order import Key, places
-from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.order import OrderColumn, places
 
 NUMBERS = st.none() | st.sampled_from([0.0, -0.0, 1.5, -2.5])
 TEXTS = st.none() | st.sampled_from(["", "a", "b", "é", "z"])
@@ -44,7 +44,7 @@ def test_the_order_is_total_and_a_limit_cuts_it(given_: Any, limit: int | None) 
     def ties(at: Numbers64) -> list[pa.Array]:
         return [pa.array([ids[place] for place in at.tolist()], pa.string())]
 
-    found = places([Key(pa.array(values, type_), descending) for values, type_, descending in keys], limit=limit, ties=ties)
+    found = places([OrderColumn(pa.array(values, type_), descending) for values, type_, descending in keys], limit=limit, ties=ties)
     assert found.tolist() == by_the_rules(keys, ids)[:limit]
 
 
@@ -55,6 +55,6 @@ def test_ids_are_only_asked_for_where_keys_are_equal() -> None:
         asked.extend(at.tolist())
         return [pa.array([str(place) for place in at.tolist()])]
 
-    key = Key(pa.array([5, 1, 1, 7, 7, 7, 7, 7]), descending=False)
+    key = OrderColumn(pa.array([5, 1, 1, 7, 7, 7, 7, 7]), descending=False)
     assert places([key], limit=2, ties=ties).tolist() == [1, 2]
     assert sorted(asked) == [1, 2]

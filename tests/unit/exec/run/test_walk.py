@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read.rows import Numbers64
-from omnigraph.exec.read.walk import Hops, Pairs, Reach, search
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
@@ -29,7 +29,7 @@ class Listed:
     def __init__(self, edges: list[Edge]) -> None:
         self.edges = edges
 
-    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
+    def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
         found = [
             (place, other, at)
             for place, node in enumerate(nodes.tolist())
@@ -37,7 +37,7 @@ class Listed:
             for other in _others(edge, node, direction)
         ]
         columns = np.array(sorted(found), np.int64).reshape(-1, 3)
-        return Hops(columns[:, 0], columns[:, 1], columns[:, 2])
+        return FoundEdges(columns[:, 0], columns[:, 1], columns[:, 2])
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         raise AssertionError("a search asks for hops only")

@@ -8,10 +8,10 @@ from datetime import date
 from typing import Any, NamedTuple, TypeAlias
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 
 Row: TypeAlias = Mapping[str, Any]
-Told: TypeAlias = tuple[Code, str, int | None, str]
+Told: TypeAlias = tuple[ProblemCode, str, int | None, str]
 
 
 class Change(NamedTuple):
@@ -75,7 +75,7 @@ def problems(world: World) -> Counter[Told]:
     return found
 
 
-def _ids(world: World, entity: EntityType) -> Iterator[tuple[Code, int, str]]:
+def _ids(world: World, entity: EntityType) -> Iterator[tuple[ProblemCode, int, str]]:
     change = world.change(entity)
     seen: set[str] = set()
     there = {row["id"] for row in world.rows.get(entity.name, ())} if not change.whole else set()
@@ -83,13 +83,13 @@ def _ids(world: World, entity: EntityType) -> Iterator[tuple[Code, int, str]]:
         if row["id"] in seen:
             key = entity.key if isinstance(entity, NodeType) else None
             words = f"@unique violation on {entity.name}.{key.columns[0]}: value '{row['id']}'" if key else "twice"
-            yield Code.DUPLICATE_ID, at, words
+            yield ProblemCode.DUPLICATE_ID, at, words
         if not change.replaces and row["id"] in there:
-            yield Code.KEY_CONFLICT, at, f"{entity.kind} type '{entity.name}' already has this id: '{row['id']}'"
+            yield ProblemCode.KEY_CONFLICT, at, f"{entity.kind} type '{entity.name}' already has this id: '{row['id']}'"
         seen.add(row["id"])
 
 
-def _uniques(world: World, entity: EntityType) -> Iterator[tuple[Code, int, str]]:
+def _uniques(world: World, entity: EntityType) -> Iterator[tuple[ProblemCode, int, str]]:
     change = world.change(entity)
     for unique in entity.uniques:
         first: dict[tuple[object, ...], str] = {}
@@ -103,7 +103,7 @@ def _uniques(world: World, entity: EntityType) -> Iterator[tuple[Code, int, str]
                 shown = [_shown(row[name]) for name in unique.columns]
                 named = unique.columns[0] if len(shown) == 1 else f"({', '.join(unique.columns)})"
                 words = shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
-                yield Code.UNIQUE, at, f"@unique violation on {entity.name}.{named}: value '{words}'"
+                yield ProblemCode.UNIQUE, at, f"@unique violation on {entity.name}.{named}: value '{words}'"
 
 
 def _tuple(row: Row, columns: Sequence[str]) -> tuple[object, ...]:
@@ -116,7 +116,7 @@ def _shown(value: object) -> str:
     return str(value + 0.0).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def _ends(world: World, edge: EdgeType) -> Iterator[tuple[Code, int | None, str]]:
+def _ends(world: World, edge: EdgeType) -> Iterator[tuple[ProblemCode, int | None, str]]:
     for column, name in (("src", edge.source), ("dst", edge.target)):
         node = world.catalog.node(name)
         assert node is not None
@@ -124,10 +124,10 @@ def _ends(world: World, edge: EdgeType) -> Iterator[tuple[Code, int | None, str]
         numbered = [*((None, row) for row in world.kept(edge)), *enumerate(world.change(edge).added)]
         for at, row in numbered:
             if row[column] not in there:
-                yield Code.ENDPOINT, at, f"{column} '{row[column]}' not found in {name}"
+                yield ProblemCode.ENDPOINT, at, f"{column} '{row[column]}' not found in {name}"
 
 
-def _cardinality(world: World, edge: EdgeType) -> Iterator[tuple[Code, int | None, str]]:
+def _cardinality(world: World, edge: EdgeType) -> Iterator[tuple[ProblemCode, int | None, str]]:
     node = world.catalog.node(edge.source)
     assert node is not None
     change = world.change(edge)
@@ -140,4 +140,4 @@ def _cardinality(world: World, edge: EdgeType) -> Iterator[tuple[Code, int | Non
         bound = f"min {low}" if count < low else f"max {high}" if high is not None and count > high else None
         if bound is not None and source not in world.lost(node):
             words = f"@card violation on edge {edge.name}: source '{source}' has {count} edges ({bound})"
-            yield Code.CARDINALITY, last.get(source), words
+            yield ProblemCode.CARDINALITY, last.get(source), words

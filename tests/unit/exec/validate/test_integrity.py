@@ -11,9 +11,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Findings
 from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity
 from omnigraph.store.tables import matching
@@ -72,9 +72,9 @@ def said(findings: Findings) -> Counter[Told]:
     return Counter((one.code, one.type, one.row, _words(one.code, one.message)) for one in findings.found)
 
 
-def _words(code: Code, message: str) -> str:
+def _words(code: ProblemCode, message: str) -> str:
     words = message.split(" held by ")[0]
-    return "twice" if code is Code.DUPLICATE_ID and "held by" not in message else words
+    return "twice" if code is ProblemCode.DUPLICATE_ID and "held by" not in message else words
 
 
 # -- random graphs and changes
@@ -148,7 +148,10 @@ law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_
 @law
 @given(worlds())
 def test_the_evaluator_says_what_the_rules_say(world: World) -> None:
-    """V-03, V-04, V-05, V-07, V-08, V-10, V-11, V-12, V-13, V-14."""
+    """V-08: An edge whose source or target is missing is refused, in every mode.
+
+    Also V-03, V-04, V-05, V-07, V-10, V-11, V-12, V-13, V-14.
+    """
     findings = judge(world, limit=10_000)
     assert said(findings) == problems(world)
     assert findings.more == 0

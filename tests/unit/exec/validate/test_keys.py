@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.validate.arrays import distinct
 from omnigraph.exec.validate.integrity import Delta, RowsInMemory, check_integrity
-from omnigraph.exec.validate.keys import FEW_KEYS, PROBED_KEYS, ROWS_PER_PROBE, Part, pick
+from omnigraph.exec.validate.keys import FEW_KEYS, PROBED_KEYS, ROWS_PER_PROBE, KeyPartition, pick
 from omnigraph.store.fingerprints import LONG_BYTES, fingerprints
 from omnigraph.store.membership import repeated
 from tests.unit.exec.validate.test_integrity import CATALOG, ENTITIES, InMemory, filler, table
@@ -49,7 +49,7 @@ def test_nulls_fall_somewhere_and_texts_spread_over_the_partitions() -> None:
 def test_partitions_hold_every_row_once_under_its_own_number() -> None:
     rows = table("P", [filler("P", at) for at in range(20)])
     held = RowsInMemory(pa.Table.from_batches(rows.to_batches(max_chunksize=3)))
-    picked = [pick(held, ["id"], by=["id"], part=Part(at, 4)) for at in range(4)]
+    picked = [pick(held, ["id"], by=["id"], part=KeyPartition(at, 4)) for at in range(4)]
     numbered = {
         row: id_ for one in picked for row, id_ in zip(one.rows(np.arange(len(one.table))), one.table["id"].to_pylist(), strict=True)
     }
@@ -73,7 +73,10 @@ def _asked(rows: int, committed: int) -> list[str | None]:
 
 
 def test_a_change_makes_as_many_scans_for_many_rows_as_for_few() -> None:
-    """K-11, V-16: by key while the change is small beside the table, in one pass when it is not."""
+    """K-11: A check against committed rows is one scan: by key for a small change, one pass for a large one.
+
+    Also V-16.
+    """
     (few,) = _asked(4, 8)
     (more,) = _asked(FEW_KEYS, 8)
     (many,) = _asked(64, 8)
@@ -86,7 +89,7 @@ def test_a_change_makes_as_many_scans_for_many_rows_as_for_few() -> None:
 
 
 def test_keys_are_asked_for_in_bounded_lists() -> None:
-    """V-16."""
+    """V-16: Committed keys are looked up in lists of bounded length."""
 
     class Vast(InMemory):
         def rows(self, entity: object) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import Racing, build_indexes, edges, rows, run, values
@@ -66,57 +66,62 @@ ENUM = "invalid enum value 'gone' for Film.status (expected: archived, draft, re
 @pytest.mark.parametrize(
     ("text", "params", "code", "message"),
     [
-        ('insert Film { slug: "n", year: 1700, status: "draft" }', {}, Code.RANGE, RANGE),
-        ('update Film set { year: 1700 } where slug = "heat"', {}, Code.RANGE, RANGE),
-        ('($s: String) insert Film { slug: "n", year: 2000, status: $s }', {"s": "gone"}, Code.ENUM, ENUM),
-        ('($s: String) update Film set { status: $s } where slug = "heat"', {"s": "gone"}, Code.ENUM, ENUM),
+        ('insert Film { slug: "n", year: 1700, status: "draft" }', {}, ProblemCode.RANGE, RANGE),
+        ('update Film set { year: 1700 } where slug = "heat"', {}, ProblemCode.RANGE, RANGE),
+        ('($s: String) insert Film { slug: "n", year: 2000, status: $s }', {"s": "gone"}, ProblemCode.ENUM, ENUM),
+        ('($s: String) update Film set { status: $s } where slug = "heat"', {"s": "gone"}, ProblemCode.ENUM, ENUM),
         (
             'insert Film { slug: "Bad Slug", year: 2000, status: "draft" }',
             {},
-            Code.CHECK,
+            ProblemCode.CHECK,
             "@check violation on Film.slug: value 'Bad Slug' does not match pattern '^[a-z0-9-]+$'",
         ),
         (
             'insert Person { name: "Eve", email: "ada@x" }',
             {},
-            Code.UNIQUE,
+            ProblemCode.UNIQUE,
             "@unique violation on Person.email: value 'ada@x' held by 'Ada' and 'Eve'",
         ),
         (
             'update Person set { email: "cy@x" } where name = "Ben"',
             {},
-            Code.UNIQUE,
+            ProblemCode.UNIQUE,
             "@unique violation on Person.email: value 'cy@x' held by 'Cy' and 'Ben'",
         ),
         (
             'insert Person { name: "Eve", email: "e@x" } insert Person { name: "Fay", email: "e@x" }',
             {},
-            Code.UNIQUE,
+            ProblemCode.UNIQUE,
             "@unique violation on Person.email: value 'e@x' held by 'Eve' and 'Fay'",
         ),
         (
             'insert Directed { from: "Cy", to: "heat" } insert Directed { from: "Cy", to: "dune" }',
             {},
-            Code.CARDINALITY,
+            ProblemCode.CARDINALITY,
             "@card violation on edge Directed: source 'Cy' has 3 edges (max 2)",
         ),
         (
             'delete WorksFor where from = "Ada"',
             {},
-            Code.CARDINALITY,
+            ProblemCode.CARDINALITY,
             "@card violation on edge WorksFor: source 'Ada' has 0 edges (min 1)",
         ),
         (
             'delete Studio where name = "Fox"',
             {},
-            Code.CARDINALITY,
+            ProblemCode.CARDINALITY,
             "@card violation on edge WorksFor: source 'Ada' has 0 edges (min 1)",
         ),
-        ('insert ActedIn { from: "Ada", to: "nope" }', {}, Code.ENDPOINT, "dst 'nope' not found in Film"),
+        ('insert ActedIn { from: "Ada", to: "nope" }', {}, ProblemCode.ENDPOINT, "dst 'nope' not found in Film"),
     ],
 )
-def test_a_mutation_that_breaks_a_rule_is_refused(graph: Graph, text: str, params: dict[str, object], code: Code, message: str) -> None:
-    """V-01, V-03, V-04, V-08, V-11, V-14."""
+def test_a_mutation_that_breaks_a_rule_is_refused(
+    graph: Graph, text: str, params: dict[str, object], code: ProblemCode, message: str
+) -> None:
+    """V-01: Enum, range, required and vector rules refuse the same values in loads, inserts and updates.
+
+    Also V-03, V-04, V-08, V-11, V-14.
+    """
     error = refused(graph, text, params)
     assert (error.facts["code"], error.message) == (code.value, message)
     assert len(error.facts["problems"]) == 1  # type: ignore[arg-type]  # a tuple of problems
@@ -129,20 +134,20 @@ def test_the_tuple_of_an_edge_is_named_by_its_columns_in_order(graph: Graph) -> 
 
 
 def test_a_violation_takes_its_clean_siblings_along(graph: Graph) -> None:
-    """V-04."""
+    """V-04: A `@unique` value that another row holds is refused, and no row of the change is kept."""
     refused(graph, 'insert Person { name: "Eve" } insert Studio { name: "new" } insert Person { name: "Fay", email: "ada@x" }')
     assert "Eve" not in rows(graph, "node:Person")
 
 
 def test_a_row_may_keep_its_own_unique_value(graph: Graph) -> None:
-    """V-05."""
+    """V-05: A row does not collide with itself."""
     run(graph, 'insert Person { name: "Ada", email: "ada@x", born: 1950 }')
     run(graph, 'update Person set { born: 1951 } where email = "ada@x"')
     assert values(graph, "node:Person", "born")["Ada"] == 1951
 
 
 def test_values_that_a_later_statement_replaces_do_not_count(graph: Graph) -> None:
-    """Y-06: the final image of each id is what is judged."""
+    """Y-06: Only the final row of each id is checked."""
     run(
         graph,
         'update Person set { email: "temp" } where name = "Ada" update Person set { email: "final" } where name = "Ada"'
@@ -174,7 +179,7 @@ def test_values_that_a_later_statement_replaces_do_not_count(graph: Graph) -> No
 def test_unique_values_of_every_type_are_asked_for_in_their_own_type(
     graph: Graph, name: str, value: str, same: str, other: str, shown: str, indexed: bool
 ) -> None:
-    """V-06."""
+    """V-06: `@unique` holds for values of every type, with and without an index."""
     run(graph, f'insert Slot {{ code: "a", {name}: {value} }} insert Slot {{ code: "none" }}')
     if indexed:
         build_indexes(graph, "node:Slot", name)
@@ -184,7 +189,7 @@ def test_unique_values_of_every_type_are_asked_for_in_their_own_type(
 
 
 def test_a_composite_tuple_has_no_separator_to_forge_and_null_exempts(graph: Graph) -> None:
-    """V-07."""
+    """V-07: `@unique` over several columns compares column by column; a null exempts the row; the message names the columns."""
     run(graph, 'insert Slot { code: "a", s: "x", h: 1 } insert Slot { code: "b", s: "x" } insert Slot { code: "c", s: "x" }')
     run(graph, 'insert Slot { code: "d", s: "x", h: 2 } insert Slot { code: "e", s: "y", h: 1 }')
     error = refused(graph, 'insert Slot { code: "f", s: "y", h: 1 }')
@@ -192,7 +197,7 @@ def test_a_composite_tuple_has_no_separator_to_forge_and_null_exempts(graph: Gra
 
 
 def test_edges_of_a_deleted_source_owe_nothing(graph: Graph) -> None:
-    """V-14: the minimum holds for nodes that stay, and persons without any such edge are never asked."""
+    """V-14: A minimum holds for sources that stay: a delete below it is refused, and a deleted source owes no edges."""
     assert run(graph, 'delete Person where name = "Ada"').affected_edges == 2
     run(graph, 'delete Studio where name = "MGM"')
 
@@ -206,7 +211,7 @@ def test_an_edge_may_be_replaced_by_one_to_another_place_only_if_enough_remain(g
 
 
 def test_cardinality_is_judged_at_the_live_head(graph: Graph) -> None:
-    """V-15: another handle wrote meanwhile; the second preparation sees it."""
+    """V-15: Rules are checked at the head of the branch, also on a stale handle."""
     racing = Racing({"n": "Cy"}, lambda: run(og.open(graph.uri), 'insert Directed { from: "Cy", to: "heat" }'))
     with pytest.raises(InvalidInput, match="has 3 edges"):
         run(graph, '($n: String) insert Directed { from: $n, to: "dune" } insert Directed { from: "Ben", to: "dune" }'
@@ -216,7 +221,7 @@ def test_cardinality_is_judged_at_the_live_head(graph: Graph) -> None:
 def test_several_problems_are_told_at_once(graph: Graph) -> None:
     error = refused(graph, 'insert Film { slug: "A", year: 1, status: "draft" } insert Film { slug: "b", year: 3000, status: "draft" }')
     assert error.message.endswith("(and 2 more problems)")
-    assert [problem.code for problem in _problems(error)] == [Code.RANGE, Code.CHECK, Code.RANGE]
+    assert [problem.code for problem in _problems(error)] == [ProblemCode.RANGE, ProblemCode.CHECK, ProblemCode.RANGE]
     assert {problem.type for problem in _problems(error)} == {"node:Film"}
 
 

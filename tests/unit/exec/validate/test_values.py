@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.tables import table_schema
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Findings, Violation
-from omnigraph.exec.validate.values import check_values
+from omnigraph.exec.validate.value_rules import check_values
 from tests.unit.catalog.schemas import catalog_of
 
 CINE = """
@@ -46,7 +46,7 @@ def films(*rows: dict[str, object]) -> pa.Table:
     return pa.table([pa.array([{"id": row["slug"], **row}.get(f.name) for row in full], f.type) for f in schema], schema=schema)
 
 
-def found(*rows: dict[str, object]) -> list[tuple[int | None, Code, str | None, str]]:
+def found(*rows: dict[str, object]) -> list[tuple[int | None, ProblemCode, str | None, str]]:
     return [(one.row, one.code, one.property, one.message) for one in check_values(entity("Film"), films(*rows)).found]
 
 
@@ -65,22 +65,29 @@ def test_rows_that_are_right_are_not_mentioned() -> None:
 @pytest.mark.parametrize(
     ("row", "code", "property_", "message"),
     [
-        ({"year": 1700}, Code.RANGE, "year", "@range violation on Film.year: value 1700 < min 1888"),
-        ({"year": 2101}, Code.RANGE, "year", "@range violation on Film.year: value 2101 > max 2100"),
-        ({"rating": 0.25}, Code.RANGE, "rating", "@range violation on Film.rating: value 0.25 < min 0.5"),
-        ({"rating": 11.0}, Code.RANGE, "rating", "@range violation on Film.rating: value 11 > max 10"),
-        ({"slug": "Bad Slug"}, Code.CHECK, "slug", "@check violation on Film.slug: value 'Bad Slug' does not match pattern '^[a-z0-9-]+$'"),
-        ({"status": "gone"}, Code.ENUM, "status", "invalid enum value 'gone' for Film.status (expected: archived, draft, released)"),
-        ({"status": None}, Code.REQUIRED, "status", "non-nullable property 'status' has null or invalid values"),
-        ({"title": None}, Code.REQUIRED, "title", "non-nullable property 'title' has null or invalid values"),
-        ({"light": math.inf}, Code.TYPE, "light", "property 'light' value inf must be finite"),
-        ({"genres": ["a", None]}, Code.LIST, "genres", "strict list property 'genres' contains a null or invalid item"),
-        ({"marks": [1.0, math.nan]}, Code.LIST, "marks", "strict list property 'marks' contains a null or invalid item"),
-        ({"vec": [1.0, None, 2.0]}, Code.VECTOR, "vec", "vector property 'vec' elements must be numeric, got null"),
-        ({"vec": [1.0, -math.inf, 2.0]}, Code.VECTOR, "vec", "vector property 'vec' elements must be finite"),
+        ({"year": 1700}, ProblemCode.RANGE, "year", "@range violation on Film.year: value 1700 < min 1888"),
+        ({"year": 2101}, ProblemCode.RANGE, "year", "@range violation on Film.year: value 2101 > max 2100"),
+        ({"rating": 0.25}, ProblemCode.RANGE, "rating", "@range violation on Film.rating: value 0.25 < min 0.5"),
+        ({"rating": 11.0}, ProblemCode.RANGE, "rating", "@range violation on Film.rating: value 11 > max 10"),
+        (
+            {"slug": "Bad Slug"},
+            ProblemCode.CHECK,
+            "slug",
+            "@check violation on Film.slug: value 'Bad Slug' does not match pattern '^[a-z0-9-]+$'",
+        ),
+        ({"status": "gone"}, ProblemCode.ENUM, "status", "invalid enum value 'gone' for Film.status (expected: archived, draft, released)"),
+        ({"status": None}, ProblemCode.REQUIRED, "status", "non-nullable property 'status' has null or invalid values"),
+        ({"title": None}, ProblemCode.REQUIRED, "title", "non-nullable property 'title' has null or invalid values"),
+        ({"light": math.inf}, ProblemCode.TYPE, "light", "property 'light' value inf must be finite"),
+        ({"genres": ["a", None]}, ProblemCode.LIST, "genres", "strict list property 'genres' contains a null or invalid item"),
+        ({"marks": [1.0, math.nan]}, ProblemCode.LIST, "marks", "strict list property 'marks' contains a null or invalid item"),
+        ({"vec": [1.0, None, 2.0]}, ProblemCode.VECTOR, "vec", "vector property 'vec' elements must be numeric, got null"),
+        ({"vec": [1.0, -math.inf, 2.0]}, ProblemCode.VECTOR, "vec", "vector property 'vec' elements must be finite"),
     ],
 )
-def test_a_value_that_its_rule_refuses_is_told_with_its_row(row: dict[str, object], code: Code, property_: str, message: str) -> None:
+def test_a_value_that_its_rule_refuses_is_told_with_its_row(
+    row: dict[str, object], code: ProblemCode, property_: str, message: str
+) -> None:
     """V-01, V-02."""
     assert found({}, row, {"vec": [0.0, 0.0, 0.0], "genres": ["a", "b"]}) == [(1, code, property_, message)]
     chunked = pa.concat_tables([films({"vec": [1.0, 1.0, 1.0], "marks": [2.0]}), films({"genres": ["x"]}, row)])
@@ -91,8 +98,8 @@ def test_a_value_that_its_rule_refuses_is_told_with_its_row(row: dict[str, objec
 
 
 def test_a_number_that_is_not_one_is_refused_once_although_it_has_a_range() -> None:
-    assert found({"rating": math.nan}) == [(0, Code.TYPE, "rating", "property 'rating' value nan must be finite")]
-    assert [one[1] for one in found({"rating": math.inf}, {"rating": math.nan})] == [Code.TYPE, Code.RANGE, Code.TYPE]
+    assert found({"rating": math.nan}) == [(0, ProblemCode.TYPE, "rating", "property 'rating' value nan must be finite")]
+    assert [one[1] for one in found({"rating": math.inf}, {"rating": math.nan})] == [ProblemCode.TYPE, ProblemCode.RANGE, ProblemCode.TYPE]
 
 
 def test_a_range_compares_as_doubles() -> None:
@@ -103,13 +110,13 @@ def test_a_range_compares_as_doubles() -> None:
 def test_huge_numbers_whose_sum_overflows_are_finite() -> None:
     rows = films({"light": 3e38}, {"light": 3e38})
     wide = rows.set_column(rows.schema.get_field_index("rating"), "rating", pa.array([1.7e308, 1.7e308]))
-    assert {one.code for one in check_values(entity("Film"), wide).found} == {Code.RANGE}
+    assert {one.code for one in check_values(entity("Film"), wide).found} == {ProblemCode.RANGE}
 
 
 def test_a_check_is_a_search_and_an_invalid_pattern_fails_the_first_write() -> None:
     rows = pa.table({"id": ["a", "b"], "name": pa.array(["x", None], pa.string())})
     (one,) = check_values(entity("Broken"), rows).found
-    assert one.code is Code.CHECK
+    assert one.code is ProblemCode.CHECK
     assert one.message.startswith("@check on Broken.name has invalid regex")
     assert not check_values(entity("Broken"), rows.slice(0, 0))
 
@@ -139,14 +146,14 @@ def test_a_vector_that_comes_as_a_list_has_its_length_checked() -> None:
 
 def test_an_edge_without_an_end_is_refused() -> None:
     rows = pa.table({"id": ["e"], "src": pa.array([None], pa.string()), "dst": ["x"], "weight": pa.array([math.nan], pa.float32())})
-    assert [one.code for one in check_values(entity("Likes"), rows).found] == [Code.REQUIRED, Code.TYPE]
+    assert [one.code for one in check_values(entity("Likes"), rows).found] == [ProblemCode.REQUIRED, ProblemCode.TYPE]
 
 
 def test_findings_come_in_the_order_of_rows_and_are_counted_beyond_the_limit() -> None:
     rows = films(*({"year": 1700, "status": "gone"} for _ in range(40)))
     findings = check_values(entity("Film"), rows, limit=5)
     assert [(one.row, one.code) for one in findings.found] == [
-        (0, Code.ENUM), (0, Code.RANGE), (1, Code.ENUM), (1, Code.RANGE), (2, Code.ENUM)
+        (0, ProblemCode.ENUM), (0, ProblemCode.RANGE), (1, ProblemCode.ENUM), (1, ProblemCode.RANGE), (2, ProblemCode.ENUM)
     ]  # fmt: skip
     assert (findings.more, findings.count) == (75, 80)
 
@@ -175,24 +182,24 @@ rows_of_films = st.lists(
 )
 
 
-def broken_by(row: dict[str, object]) -> set[tuple[str, Code]]:
+def broken_by(row: dict[str, object]) -> set[tuple[str, ProblemCode]]:
     """The rules in plain words, one value at a time."""
-    wrong: set[tuple[str, Code]] = set()
+    wrong: set[tuple[str, ProblemCode]] = set()
     year, rating, status, genres, vec = (row.get(name) for name in ("year", "rating", "status", "genres", "vec"))
     if "year" in row and not 1888 <= year <= 2100:  # type: ignore[operator]
-        wrong.add(("year", Code.RANGE))
+        wrong.add(("year", ProblemCode.RANGE))
     if rating is not None and not math.isfinite(rating):  # type: ignore[arg-type]
-        wrong.add(("rating", Code.TYPE))
+        wrong.add(("rating", ProblemCode.TYPE))
     if rating is not None and (rating < 0.5 or rating > 10):  # type: ignore[operator]
-        wrong.add(("rating", Code.RANGE))
+        wrong.add(("rating", ProblemCode.RANGE))
     if "status" in row and status not in ("draft", "released", "archived"):
-        wrong.add(("status", Code.ENUM if status is not None else Code.REQUIRED))
+        wrong.add(("status", ProblemCode.ENUM if status is not None else ProblemCode.REQUIRED))
     if isinstance(genres, list) and None in genres:
-        wrong.add(("genres", Code.LIST))
+        wrong.add(("genres", ProblemCode.LIST))
     if isinstance(vec, list) and any(item is None or not math.isfinite(item) for item in vec):
-        wrong.add(("vec", Code.VECTOR))
+        wrong.add(("vec", ProblemCode.VECTOR))
     if "slug" in row and row["slug"] not in ("a", "b-1"):
-        wrong.add(("slug", Code.CHECK))
+        wrong.add(("slug", ProblemCode.CHECK))
     return wrong
 
 

@@ -13,10 +13,10 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.ids import TypeId
 from omnigraph.lru import Lru
 from omnigraph.manifest.model import State, TableRow
-from omnigraph.manifest.read import Snapshot
+from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.statistics import Availability, Statistics, statistics_of
 from omnigraph.store.damage import IndexFiles
-from omnigraph.store.index import BuiltIndex, IndexKind, existing
+from omnigraph.store.index import BuiltIndex, LanceIndexKind, existing
 from omnigraph.store.intact import damaged_indexes, passed_by
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, Tables
@@ -58,7 +58,7 @@ class Surveyor:
 
     def statistics(
         self,
-        snapshot: Snapshot,
+        snapshot: BranchSnapshot,
         catalog: Catalog,
         *,
         types: Iterable[TypeId],
@@ -79,11 +79,7 @@ class Surveyor:
             known={edge: known(edge) for edge in links},
         )
 
-    def indexes(self, ref: TableRef) -> tuple[BuiltIndex, ...]:
-        """Return the indexes of a table at a version."""
-        return self._survey(ref).indexes
-
-    def damage(self, snapshot: Snapshot, types: Iterable[TypeId]) -> list[str]:
+    def damage(self, snapshot: BranchSnapshot, types: Iterable[TypeId]) -> list[str]:
         """Describe the damage to indexes that queries on `types` would use."""
         shown = live_tables(snapshot.state)
         rows = sorted((shown[type_] for type_ in types if type_ in shown), key=lambda row: row.alias)
@@ -108,7 +104,7 @@ def live_tables(state: State) -> dict[TypeId, TableRow]:
 
 def usable_columns(indexes: Iterable[BuiltIndex]) -> frozenset[str]:
     """Return the columns with an index that answers equality, order and prefixes for nearly all rows."""
-    return frozenset(index.column for index in indexes if index.kind is IndexKind.BTREE and covers_nearly_all(index))
+    return frozenset(index.column for index in indexes if index.kind is LanceIndexKind.BTREE and covers_nearly_all(index))
 
 
 def covers_nearly_all(index: BuiltIndex, *, few_rows: int = FEW_ROWS) -> bool:

@@ -24,42 +24,42 @@ _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _NO_LOCKS: Final = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def replace(folder: int, staged: str, name: str) -> bool:
-    with locked(folder):
-        _rename(folder, staged, name)
+def replace(directory: int, staged: str, name: str) -> bool:
+    with locked(directory):
+        _rename(directory, staged, name)
     return True
 
 
-def swap(token: str, folder: int, staged: str, name: str) -> bool:
-    with locked(folder):
-        if _token_of(folder, name) != token:
+def swap(token: str, directory: int, staged: str, name: str) -> bool:
+    with locked(directory):
+        if _token_of(directory, name) != token:
             return False
-        _rename(folder, staged, name)
+        _rename(directory, staged, name)
     return True
 
 
-def link(folder: int, staged: str, name: str) -> bool:
+def link(directory: int, staged: str, name: str) -> bool:
     """Needs no lock: the kernel lets only one link of a name succeed."""
     reach(Fault.OBJECT_BEFORE_LINK)
     try:
-        hard_link(folder, staged, name)
+        hard_link(directory, staged, name)
     except FileExistsError:
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             raise  # the object does not exist; a directory has its name
         return False
     reach(Fault.OBJECT_AFTER_LINK)
     return True
 
 
-def _rename(folder: int, staged: str, name: str) -> None:
+def _rename(directory: int, staged: str, name: str) -> None:
     reach(Fault.OBJECT_BEFORE_LINK)
-    os.replace(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.replace(staged, name, src_dir_fd=directory, dst_dir_fd=directory)
     reach(Fault.OBJECT_AFTER_LINK)
 
 
-def hard_link(folder: int, old: str, new: str) -> None:
+def hard_link(directory: int, old: str, new: str) -> None:
     try:
-        os.link(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+        os.link(old, new, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -67,8 +67,8 @@ def hard_link(folder: int, old: str, new: str) -> None:
 
 
 def move(old: str, new: str) -> None:
-    (old_folder, old_name), (new_folder, new_name) = os.path.split(old), os.path.split(new)
-    with opened(old_folder) as source, opened(new_folder) as target, ExitStack() as locks:
+    (old_directory, old_name), (new_directory, new_name) = os.path.split(old), os.path.split(new)
+    with opened(old_directory) as source, opened(new_directory) as target, ExitStack() as locks:
         # One lock order for all callers, and one lock if both are the same directory, so that two renames cannot deadlock.
         for descriptor in _distinct(source, target):
             locks.enter_context(locked(descriptor))
@@ -77,20 +77,20 @@ def move(old: str, new: str) -> None:
         reach(Fault.OBJECT_AFTER_LINK)
 
 
-def _distinct(*folders: int) -> list[int]:
-    by_inode = {identity(folder): folder for folder in folders}
+def _distinct(*directories: int) -> list[int]:
+    by_inode = {identity(directory): directory for directory in directories}
     return [by_inode[inode] for inode in sorted(by_inode)]
 
 
-def identity(folder: int) -> tuple[int, int]:
+def identity(directory: int) -> tuple[int, int]:
     """The device and inode of an open directory. They change if the directory is deleted and created again."""
-    status = os.fstat(folder)
+    status = os.fstat(directory)
     return status.st_dev, status.st_ino
 
 
 @contextmanager
-def opened(folder: str) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def opened(directory: str) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:
@@ -98,10 +98,10 @@ def opened(folder: str) -> Iterator[int]:
 
 
 @contextmanager
-def locked(folder: int) -> Iterator[None]:
+def locked(directory: int) -> Iterator[None]:
     """Holds the lock for a comparison and a rename, never for an fsync. So a wait takes microseconds, and needs no timeout."""
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(directory, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
@@ -109,31 +109,31 @@ def locked(folder: int) -> Iterator[None]:
     try:
         yield
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)
+        fcntl.flock(directory, fcntl.LOCK_UN)
 
 
 @contextmanager
-def staged(folder: int, data: bytes, *, sync: bool) -> Iterator[str]:
-    """Yields the name of a file in `folder` that holds `data`. Listings do not show it. Only a crash leaves it behind."""
+def staged(directory: int, data: bytes, *, sync: bool) -> Iterator[str]:
+    """Yields the name of a file in `directory` that holds `data`. Listings do not show it. Only a crash leaves it behind."""
     name = staging_name()
     try:
-        _fill(folder, name, data, sync=sync)
+        _fill(directory, name, data, sync=sync)
         yield name
     except SimulatedCrash:
         raise  # a crashed process cleans up nothing
     except BaseException:
-        _discard(folder, name)
+        _discard(directory, name)
         raise
     else:
-        _discard(folder, name)
+        _discard(directory, name)
 
 
 def staging_name() -> str:
     return f".{new_hex16()}{RESIDUE}"
 
 
-def _fill(folder: int, name: str, data: bytes, *, sync: bool) -> None:
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+def _fill(directory: int, name: str, data: bytes, *, sync: bool) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
     try:
         rest = memoryview(data)
         while rest:
@@ -144,35 +144,35 @@ def _fill(folder: int, name: str, data: bytes, *, sync: bool) -> None:
         os.close(descriptor)
 
 
-def _discard(folder: int, name: str) -> None:
+def _discard(directory: int, name: str) -> None:
     # After a rename the name no longer exists. A failed removal must not change the outcome of the write.
     with suppress(OSError):
-        os.unlink(name, dir_fd=folder)
+        os.unlink(name, dir_fd=directory)
 
 
-def _token_of(folder: int, name: str) -> str | None:
+def _token_of(directory: int, name: str) -> str | None:
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     except FileNotFoundError:
         return None
     with open(descriptor, "rb", buffering=0) as file:
         return content_hash(file.readall())
 
 
-def make(folder: str) -> str | None:
-    """Creates `folder` and its missing ancestors. Returns the parent of the topmost directory created, or None if `folder` existed."""
-    if os.path.isdir(folder):
+def make(directory: str) -> str | None:
+    """Creates `directory` and its missing ancestors. Returns the parent of the topmost one created, or None if it existed."""
+    if os.path.isdir(directory):
         return None
-    grown = os.path.dirname(folder)
+    grown = os.path.dirname(directory)
     while not os.path.lexists(grown):
         grown = os.path.dirname(grown)
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(directory, exist_ok=True)
     return grown
 
 
-def children(folder: str) -> Iterator[str]:
-    """The names of the objects in `folder`, and of its subdirectories that hold objects."""
-    with os.scandir(folder) as entries:
+def children(directory: str) -> Iterator[str]:
+    """The names of the objects in `directory`, and of its subdirectories that hold objects."""
+    with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir():
                 if _may_hold_object(entry.path):
@@ -181,9 +181,9 @@ def children(folder: str) -> Iterator[str]:
                 yield entry.name
 
 
-def sizes(folder: str) -> Iterator[tuple[str, int]]:
-    """The relative paths and sizes of all objects below `folder`, at any depth."""
-    with os.scandir(folder) as entries:
+def sizes(directory: str) -> Iterator[tuple[str, int]]:
+    """The relative paths and sizes of all objects below `directory`, at any depth."""
+    with os.scandir(directory) as entries:
         for entry in entries:
             with suppress(FileNotFoundError, NotADirectoryError):  # removed by another process meanwhile
                 if entry.is_dir():
@@ -192,37 +192,37 @@ def sizes(folder: str) -> Iterator[tuple[str, int]]:
                     yield entry.name, entry.stat().st_size
 
 
-def holds_object(folder: str) -> bool:
+def holds_object(directory: str) -> bool:
     # A directory removed by another process meanwhile holds nothing.
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         return any(
             holds_object(entry.path) if entry.is_dir(follow_symlinks=False) else not entry.name.endswith(RESIDUE) for entry in entries
         )
     return False
 
 
-def _may_hold_object(folder: str) -> bool:
+def _may_hold_object(directory: str) -> bool:
     try:
-        return holds_object(folder)
+        return holds_object(directory)
     except PermissionError:
         return True  # an unreadable directory, such as lost+found, must not fail the listing of its parent
 
 
-def clear(folder: str) -> None:
-    """Deletes the contents of `folder`, staged files included, and `folder`. Objects written meanwhile remain, as on an object store."""
-    with os.scandir(folder) as entries:
+def clear(directory: str) -> None:
+    """Deletes `directory` and its contents, staged files included. Objects written meanwhile remain, as on an object store."""
+    with os.scandir(directory) as entries:
         found = [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for _, path, is_folder in found:
-        if is_folder:
+    for _, path, is_directory in found:
+        if is_directory:
             with suppress(FileNotFoundError):
                 clear(path)
-    with opened(folder) as descriptor, locked(descriptor):
-        for name, _, is_folder in found:
-            if not is_folder:
+    with opened(directory) as descriptor, locked(descriptor):
+        for name, _, is_directory in found:
+            if not is_directory:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=descriptor)
     try:
-        os.rmdir(folder)
+        os.rmdir(directory)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
             raise

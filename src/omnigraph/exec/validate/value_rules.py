@@ -13,28 +13,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import Column, Rows
+from omnigraph.catalog.keys import KeyRows
+from omnigraph.catalog.layout import ID, identity_columns
 from omnigraph.catalog.model import Check, EntityType, NodeType, Property, Range
-from omnigraph.catalog.tables import ID, identity_columns
 from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
-from omnigraph.exec.problems import REPORTED, Code
-from omnigraph.exec.validate.arrays import Numbers, true_at
+from omnigraph.exec.problems import REPORTED, ProblemCode
+from omnigraph.exec.validate.arrays import true_at
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.lang.tree import Scalar
-from omnigraph.store.arrays import whole
+from omnigraph.store.arrays import Column, Places, whole
 from omnigraph.store.membership import is_in
 
 
 class _BrokenRule(NamedTuple):
     """One rule of one property, the rows that break it in order, and a function that makes the messages for some of them."""
 
-    code: Code
+    code: ProblemCode
     property: str
-    rows: Numbers
-    describe: Callable[[Numbers], list[str]]
+    rows: Places
+    describe: Callable[[Places], list[str]]
 
 
-def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Findings:
+def check_values(entity: EntityType, rows: KeyRows, *, limit: int = REPORTED) -> Findings:
     """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`.
 
     The columns have the types of `table_schema(entity)`. A vector may also be a list, whose length is then checked.
@@ -42,7 +42,7 @@ def check_values(entity: EntityType, rows: Rows, *, limit: int = REPORTED) -> Fi
     return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows)), limit=limit)
 
 
-def _describe(entity: EntityType, rows: Rows, broken: _BrokenRule, limit: int) -> Findings:
+def _describe(entity: EntityType, rows: KeyRows, broken: _BrokenRule, limit: int) -> Findings:
     first = broken.rows[:limit]
     ids = rows.column(ID).take(pa.array(first)).to_pylist() if ID in rows.schema.names else [None] * len(first)
     return rule_findings(
@@ -50,7 +50,7 @@ def _describe(entity: EntityType, rows: Rows, broken: _BrokenRule, limit: int) -
     )
 
 
-def _broken_rules(entity: EntityType, rows: Rows) -> Iterator[_BrokenRule]:
+def _broken_rules(entity: EntityType, rows: KeyRows) -> Iterator[_BrokenRule]:
     for name in identity_columns(entity):
         if name in rows.schema.names:
             yield from _required(name, "property", rows.column(name))
@@ -92,7 +92,7 @@ def _noun(type_: ValueType) -> str:
 def _required(name: str, noun: str, column: Column) -> Iterator[_BrokenRule]:
     if column.null_count:
         yield _BrokenRule(
-            Code.REQUIRED, name, true_at(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values")
+            ProblemCode.REQUIRED, name, true_at(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values")
         )
 
 
@@ -101,7 +101,7 @@ def _finite(name: str, column: Column) -> Iterator[_BrokenRule]:
         wrong = true_at(pc.invert(pc.is_finite(column)))
         if len(wrong):
             yield _BrokenRule(
-                Code.TYPE, name, wrong, lambda rows: [f"property '{name}' value {v} must be finite" for v in _shown(column, rows)]
+                ProblemCode.TYPE, name, wrong, lambda rows: [f"property '{name}' value {v} must be finite" for v in _shown(column, rows)]
             )
 
 
@@ -111,7 +111,7 @@ def _enum(entity: EntityType, name: str, values: tuple[str, ...], column: Column
     if not known.all():
         tail = f"for {entity.name}.{name} (expected: {', '.join(values)})"
         yield _BrokenRule(
-            Code.ENUM, name, np.flatnonzero(~known), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
+            ProblemCode.ENUM, name, np.flatnonzero(~known), lambda rows: [f"invalid enum value '{v}' {tail}" for v in _shown(column, rows)]
         )
 
 
@@ -121,7 +121,7 @@ def _items(name: str, column: Column) -> Iterator[_BrokenRule]:
         return
     wrong = _parents(column, _unusable(items))
     if len(wrong):
-        yield _BrokenRule(Code.LIST, name, wrong, _same(f"strict list property '{name}' contains a null or invalid item"))
+        yield _BrokenRule(ProblemCode.LIST, name, wrong, _same(f"strict list property '{name}' contains a null or invalid item"))
 
 
 def _vectors(name: str, dimension: int, column: Column) -> Iterator[_BrokenRule]:
@@ -130,15 +130,15 @@ def _vectors(name: str, dimension: int, column: Column) -> Iterator[_BrokenRule]
         wrong = true_at(pc.not_equal(lengths, dimension))
         if len(wrong):
             head = f"vector property '{name}' expects {dimension} dimensions, got"
-            yield _BrokenRule(Code.VECTOR, name, wrong, lambda rows: [f"{head} {n}" for n in _shown(lengths, rows)])
+            yield _BrokenRule(ProblemCode.VECTOR, name, wrong, lambda rows: [f"{head} {n}" for n in _shown(lengths, rows)])
     items = pc.list_flatten(column)
     if items.null_count:
         nulls = _parents(column, pc.is_null(items))
-        yield _BrokenRule(Code.VECTOR, name, nulls, _same(f"vector property '{name}' elements must be numeric, got null"))
+        yield _BrokenRule(ProblemCode.VECTOR, name, nulls, _same(f"vector property '{name}' elements must be numeric, got null"))
     if not _all_finite(items):
         wrong = _parents(column, pc.invert(pc.is_finite(items)))
         if len(wrong):
-            yield _BrokenRule(Code.VECTOR, name, wrong, _same(f"vector property '{name}' elements must be finite"))
+            yield _BrokenRule(ProblemCode.VECTOR, name, wrong, _same(f"vector property '{name}' elements must be finite"))
 
 
 def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_BrokenRule]:
@@ -155,11 +155,11 @@ def _range(entity: NodeType, range_: Range, column: Column) -> Iterator[_BrokenR
     if range_.low is not None and not float(low) >= float(range_.low):
         least = _number(range_.low)
         wrong = true_at(pc.less(_doubles(column), float(range_.low)))
-        yield _BrokenRule(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} < min {least}" for v in _shown(column, rows)])
+        yield _BrokenRule(ProblemCode.RANGE, name, wrong, lambda rows: [f"{head} {v} < min {least}" for v in _shown(column, rows)])
     if range_.high is not None and not float(high) <= float(range_.high):
         most = _number(range_.high)
         wrong = true_at(pc.greater(_doubles(column), float(range_.high)))
-        yield _BrokenRule(Code.RANGE, name, wrong, lambda rows: [f"{head} {v} > max {most}" for v in _shown(column, rows)])
+        yield _BrokenRule(ProblemCode.RANGE, name, wrong, lambda rows: [f"{head} {v} > max {most}" for v in _shown(column, rows)])
 
 
 def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_BrokenRule]:
@@ -171,13 +171,13 @@ def _check(entity: NodeType, check: Check, column: Column) -> Iterator[_BrokenRu
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("Invalid regular expression: ")
         yield _BrokenRule(
-            Code.CHECK, name, np.zeros(1, np.int64), _same(f"@check on {entity.name}.{name} has invalid regex '{pattern}': {why}")
+            ProblemCode.CHECK, name, np.zeros(1, np.int64), _same(f"@check on {entity.name}.{name} has invalid regex '{pattern}': {why}")
         )
         return
     if pc.all(matched).as_py() is False:
         head, tail = f"@check violation on {entity.name}.{name}: value", f"does not match pattern '{pattern}'"
         wrong = true_at(pc.invert(matched))
-        yield _BrokenRule(Code.CHECK, name, wrong, lambda rows: [f"{head} '{v}' {tail}" for v in _shown(column, rows)])
+        yield _BrokenRule(ProblemCode.CHECK, name, wrong, lambda rows: [f"{head} '{v}' {tail}" for v in _shown(column, rows)])
 
 
 # -- columns
@@ -194,7 +194,7 @@ def _unusable(items: Column) -> Column:
     return pc.or_kleene(wrong, pc.invert(pc.is_finite(items))) if pa.types.is_floating(items.type) else wrong
 
 
-def _parents(lists: Column, wrong: Column) -> Numbers:
+def _parents(lists: Column, wrong: Column) -> Places:
     """The rows whose list contains one of the wrong items."""
     parents = pc.list_parent_indices(whole(lists)).to_numpy(zero_copy_only=False)
     return np.unique(parents[true_at(wrong)]).astype(np.int64)
@@ -204,11 +204,11 @@ def _doubles(column: Column) -> Column:
     return pc.cast(column, pa.float64(), safe=False)
 
 
-def _shown(column: Column, rows: Numbers) -> list[Any]:
+def _shown(column: Column, rows: Places) -> list[Any]:
     return pc.cast(column.take(pa.array(rows)), pa.string()).to_pylist()  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
-def _same(message: str) -> Callable[[Numbers], list[str]]:
+def _same(message: str) -> Callable[[Places], list[str]]:
     return lambda rows: [message] * len(rows)
 
 

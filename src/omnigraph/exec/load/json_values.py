@@ -13,27 +13,14 @@ from typing import Final, NoReturn, assert_never
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.exec.blobs import BASE64, URI_LIMIT_BYTES, decode_base64
-from omnigraph.exec.problems import Code
+from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.temporal import parse_date, parse_datetime
-from omnigraph.plan.values import RANGES, narrowed
+from omnigraph.plan.values import ARROW_NAMES, RANGES, narrowed
 
 _SHOWN_CHARACTERS: Final = 120
 _SHOWN_DEPTH: Final = 8
 _LONGEST_INTEGER: Final = 20  # digits and sign of the longest number that any integer type holds
-ARROW_NAMES: Final = {
-    Scalar.STRING: "Utf8",
-    Scalar.BOOL: "Boolean",
-    Scalar.I32: "Int32",
-    Scalar.I64: "Int64",
-    Scalar.U32: "UInt32",
-    Scalar.U64: "UInt64",
-    Scalar.F32: "Float32",
-    Scalar.F64: "Float64",
-    Scalar.DATE: "Date32",
-    Scalar.DATETIME: "Date64",
-    Scalar.BLOB: "LargeBinary",
-}
 _DAYS: Final = RANGES[Scalar.I32]
 _MILLISECONDS: Final = RANGES[Scalar.I64]
 
@@ -49,7 +36,7 @@ class Real(str):
 class InvalidValue(Exception):
     """The value is not valid for its property."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: ProblemCode, message: str) -> None:
         super().__init__(message)
         self.code: Final = code
         self.message: Final = message
@@ -59,7 +46,7 @@ def stored(property_: Property, value: object) -> object:
     """The stored form of a JSON value. Dates and times are days and milliseconds. Raises `InvalidValue`."""
     if value is None:
         if not property_.nullable:
-            raise InvalidValue(Code.REQUIRED, f"non-nullable {_noun(property_.type)} '{property_.name}' has null or invalid values")
+            raise InvalidValue(ProblemCode.REQUIRED, f"non-nullable {_noun(property_.type)} '{property_.name}' has null or invalid values")
         return None
     match property_.type:
         case Plain(scalar):
@@ -105,7 +92,7 @@ def _scalar(name: str, scalar: Scalar, value: object) -> object:
         case ((Scalar.DATE | Scalar.DATETIME), str()) if type(value) is str:
             return _temporal(scalar, value)
         case _:
-            raise InvalidValue(Code.TYPE, f"strict property '{name}' expects {ARROW_NAMES[scalar]}, got {shown(value)}")
+            raise InvalidValue(ProblemCode.TYPE, f"strict property '{name}' expects {ARROW_NAMES[scalar]}, got {shown(value)}")
 
 
 def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) -> int:
@@ -118,7 +105,7 @@ def _integer(name: str, scalar: Scalar, text: Whole, bounds: tuple[int, int]) ->
 def _float(name: str, scalar: Scalar, text: str) -> float:
     wide = float(text)
     if math.isnan(wide) or text in ("inf", "-inf"):  # only from a table: JSON cannot represent them
-        raise InvalidValue(Code.TYPE, f"property '{name}' value {text} must be finite")
+        raise InvalidValue(ProblemCode.TYPE, f"property '{name}' value {text} must be finite")
     number = wide if scalar is Scalar.F64 else narrowed(wide)
     if math.isinf(number):
         _overflow(name, scalar, text)
@@ -126,13 +113,13 @@ def _float(name: str, scalar: Scalar, text: str) -> float:
 
 
 def _overflow(name: str, scalar: Scalar, text: str) -> NoReturn:
-    raise InvalidValue(Code.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {ARROW_NAMES[scalar]} range")
+    raise InvalidValue(ProblemCode.OVERFLOW, f"property '{name}' value {_cut(text)} exceeds {ARROW_NAMES[scalar]} range")
 
 
 def _temporal(scalar: Scalar, text: str) -> int:
     number = parse_date(text) if scalar is Scalar.DATE else parse_datetime(text)
     if number is None:
-        raise InvalidValue(Code.TEMPORAL, f"invalid {scalar} literal '{_cut(text)}'")
+        raise InvalidValue(ProblemCode.TEMPORAL, f"invalid {scalar} literal '{_cut(text)}'")
     return number
 
 
@@ -140,36 +127,36 @@ def _blob(name: str, value: object) -> bytes:
     if isinstance(value, bytes):  # from a table with a binary column
         return value
     if type(value) is not str:
-        raise InvalidValue(Code.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
+        raise InvalidValue(ProblemCode.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
     if not value.startswith(BASE64):
         if len(value.encode()) > URI_LIMIT_BYTES:
-            raise InvalidValue(Code.BLOB, f"external blob URI '{_cut(value)}' is longer than {URI_LIMIT_BYTES} bytes")
+            raise InvalidValue(ProblemCode.BLOB, f"external blob URI '{_cut(value)}' is longer than {URI_LIMIT_BYTES} bytes")
         raise InvalidValue(
-            Code.BLOB, f"external blob URI '{_cut(value)}' is not allowed: this graph allows no external blobs; give base64: data"
+            ProblemCode.BLOB, f"external blob URI '{_cut(value)}' is not allowed: this graph allows no external blobs; give base64: data"
         )
     try:
         return decode_base64(value)
     except (binascii.Error, ValueError) as error:
-        raise InvalidValue(Code.BLOB, f"invalid base64 blob data: {error}") from error
+        raise InvalidValue(ProblemCode.BLOB, f"invalid base64 blob data: {error}") from error
 
 
 def _list(name: str, item: Scalar, value: object) -> list[object]:
     if not isinstance(value, list):
-        raise InvalidValue(Code.LIST, f"list property '{name}' expects a JSON array, got {shown(value)}")
+        raise InvalidValue(ProblemCode.LIST, f"list property '{name}' expects a JSON array, got {shown(value)}")
     try:
         return [_scalar(name, item, element) for element in value]
     except InvalidValue as error:
-        raise InvalidValue(Code.LIST, f"strict list property '{name}' contains a null or invalid item") from error
+        raise InvalidValue(ProblemCode.LIST, f"strict list property '{name}' contains a null or invalid item") from error
 
 
 def _vector(name: str, dimension: int, value: object) -> list[float]:
     if not isinstance(value, list):
-        raise InvalidValue(Code.VECTOR, f"vector property '{name}' expects a JSON array, got {shown(value)}")
+        raise InvalidValue(ProblemCode.VECTOR, f"vector property '{name}' expects a JSON array, got {shown(value)}")
     if len(value) != dimension:
-        raise InvalidValue(Code.VECTOR, f"vector property '{name}' expects {dimension} dimensions, got {len(value)}")
+        raise InvalidValue(ProblemCode.VECTOR, f"vector property '{name}' expects {dimension} dimensions, got {len(value)}")
     for element in value:
         if not isinstance(element, Whole | Real):
-            raise InvalidValue(Code.VECTOR, f"vector property '{name}' elements must be numeric, got {shown(element)}")
+            raise InvalidValue(ProblemCode.VECTOR, f"vector property '{name}' elements must be numeric, got {shown(element)}")
     return [_float(name, Scalar.F32, element) for element in value]
 
 

@@ -53,9 +53,9 @@ class Shelf:
         """
         objects = self.table.root.objects
         for path in other._paths():
-            for file in (path, *objects.list(_blob_folder(path))):
-                objects.rename(file, f"{self._folder}/{file.removeprefix(f'{other._folder}/')}")
-            objects.delete_prefix(_blob_folder(path))  # on a disk, the empty directory is left
+            for file in (path, *objects.list(_blob_directory(path))):
+                objects.rename(file, f"{self._directory}/{file.removeprefix(f'{other._directory}/')}")
+            objects.delete_prefix(_blob_directory(path))  # on a disk, the empty directory is left
         self.fragments += other.fragments
         other.fragments.clear()
 
@@ -63,16 +63,16 @@ class Shelf:
         """Removes the files. No version names them."""
         for path in self._paths():
             self.table.root.objects.delete(path)
-            self.table.root.objects.delete_prefix(_blob_folder(path))
+            self.table.root.objects.delete_prefix(_blob_directory(path))
         self.fragments.clear()
 
     @property
-    def _folder(self) -> str:
+    def _directory(self) -> str:
         branch = self.native if self.native is not None else self.table.ref.branch
         return f"{home(self.table.ref.path, branch)}/data"
 
     def _paths(self) -> list[str]:
-        return [f"{self._folder}/{file.path}" for fragment in self.fragments for file in fragment.files]
+        return [f"{self._directory}/{file.path}" for fragment in self.fragments for file in fragment.files]
 
 
 def fragments_to_text(fragments: Sequence[Any]) -> list[str]:
@@ -84,6 +84,6 @@ def fragments_from_text(texts: Sequence[str]) -> list[Any]:
     return [FragmentMetadata.from_json(text) for text in texts]
 
 
-def _blob_folder(path: str) -> str:
+def _blob_directory(path: str) -> str:
     """The directory of the larger blobs of a data file."""
     return path.removesuffix(".lance")

@@ -21,7 +21,7 @@ class Damage(NamedTuple):
     message: str
 
 
-class Files:
+class GraphFiles:
     """The files of a graph's tables. Each file is checked once, however many branches show it."""
 
     def __init__(self, root: Root, *, deep: bool) -> None:
@@ -46,7 +46,7 @@ class Files:
                 damage = IndexDamage(index, reason, hidden=True)
                 record(self._root, damage)
             if damage is not None:
-                where = f"index {index.name} on {index.column!r} in {index.folder}"
+                where = f"index {index.name} on {index.column!r} in {index.directory}"
                 yield Damage("damaged_index", f"{where} is not used: {damage.reason}; {damage.remedy}")
 
     def _check_size(self, table: Table, file: NamedFile) -> Damage | None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.build import narrow
-from omnigraph.exec.adjacency.columns import whole_column
+from omnigraph.exec.adjacency.column_cache import whole_column
 from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.membership import Members
@@ -32,7 +32,7 @@ RUNS: Final = 4
 class Ids(msgspec.Struct, frozen=True, dict=True):
     """`texts` is the id of each number. Each run lists numbers in the order of their ids; every row is in exactly one run."""
 
-    numbers: Numbers
+    numbers: Numbering
     texts: pa.Array
     runs: tuple[Narrow, ...]
 
@@ -72,7 +72,7 @@ class Ids(msgspec.Struct, frozen=True, dict=True):
         return self.texts.take(pa.array(numbers))
 
 
-def read_ids(table: Table, numbers: Numbers, older: Ids | None = None) -> Ids:
+def read_ids(table: Table, numbers: Numbering, older: Ids | None = None) -> Ids:
     """Read the ids of a table: all of them, or only those of the fragments that an older state lacks."""
     if older is None:
         texts = whole_column(table, numbers, numbers.fragments, KEY)
@@ -92,7 +92,7 @@ def read_ids(table: Table, numbers: Numbers, older: Ids | None = None) -> Ids:
 
 def alive(table: Table, parts: tuple[Fragment, ...]) -> Marks:
     """Return which rows of some fragments exist, by number among them. Only fragments with deletions are read."""
-    local, holed = Numbers(parts), tuple(part for part in parts if part.deletions is not None)
+    local, holed = Numbering(parts), tuple(part for part in parts if part.deletions is not None)
     marks = np.ones(local.size, np.bool_)
     marks[local.places(holed)] = False
     if holed:
@@ -101,8 +101,8 @@ def alive(table: Table, parts: tuple[Fragment, ...]) -> Marks:
     return marks
 
 
-def _pieces(table: Table, numbers: Numbers, unread: tuple[Fragment, ...], older: Ids) -> Iterator[pa.Array]:
-    read, local = whole_column(table, numbers, unread, KEY), Numbers(unread)
+def _pieces(table: Table, numbers: Numbering, unread: tuple[Fragment, ...], older: Ids) -> Iterator[pa.Array]:
+    read, local = whole_column(table, numbers, unread, KEY), Numbering(unread)
     for part in numbers.fragments:
         if (start := local.base(part)) is not None:
             yield read.slice(start, part.rows)
@@ -123,7 +123,7 @@ def _set_nulls(texts: pa.Array, valid: Marks) -> pa.Array:
     return pa.Array.from_buffers(texts.type, len(texts), [bitmap, offsets, data])
 
 
-def _runs(texts: pa.Array, valid: Marks, numbers: Numbers, fresh: Ints, older: Ids) -> tuple[Narrow, ...]:
+def _runs(texts: pa.Array, valid: Marks, numbers: Numbering, fresh: Ints, older: Ids) -> tuple[Narrow, ...]:
     """Return the older runs without removed rows plus one run of new rows, or a single run if there are too many."""
     if len(older.runs) >= RUNS or len(fresh) * RUNS > numbers.size:
         return (_sorted(texts, np.arange(len(texts))),)

@@ -11,22 +11,22 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
-from omnigraph.catalog.tables import ID, table_schema
-from omnigraph.exec.load.blocks import Block, blocks
-from omnigraph.exec.load.ids import identify
+from omnigraph.exec.load.blocks import LineBlock, blocks
 from omnigraph.exec.load.ndjson import Reader
 from omnigraph.exec.load.pieces import Piece
+from omnigraph.exec.load.row_ids import identify
 from omnigraph.exec.load.sources import Records, Stream, open_stream, rereadable
-from omnigraph.exec.load.tabular import Table, read_tables
-from omnigraph.exec.problems import Code, Problem, Report
+from omnigraph.exec.load.tabular import TableInput, read_tables
+from omnigraph.exec.problems import Problem, ProblemCode, Report
 from omnigraph.store.arrays import whole
 
-__all__ = ["Batch", "Data", "Progress", "Report", "read_batches", "rereadable"]
+__all__ = ["Batch", "Data", "OnRead", "Report", "read_batches", "rereadable"]
 
-Data: TypeAlias = Records | Mapping[str, Table]
+Data: TypeAlias = Records | Mapping[str, TableInput]
 """Records in the order of a file, or tables by type name."""
-Progress: TypeAlias = Callable[[int, int | None, int], None]
+OnRead: TypeAlias = Callable[[int, int | None, int], None]
 """Called with the bytes read so far, the total bytes if known, and the rows read so far. Bytes of tables are not counted."""
 
 _WORKERS: Final = 2
@@ -69,7 +69,7 @@ class RowProblem(Protocol):
     def problem(self) -> Problem: ...
 
 
-class Findings(Protocol):
+class RowFindings(Protocol):
     """The problems that a check describes, and how many more it counted."""
 
     @property
@@ -79,10 +79,10 @@ class Findings(Protocol):
     def more(self) -> int: ...
 
 
-class Check(Protocol):
+class RowCheck(Protocol):
     """Checks the values of rows of one type. It describes the first `limit` problems and counts all."""
 
-    def __call__(self, entity: EntityType, rows: pa.Table, /, *, limit: int) -> Findings: ...
+    def __call__(self, entity: EntityType, rows: pa.Table, /, *, limit: int) -> RowFindings: ...
 
 
 class _ReadResult(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class _ReadResult(msgspec.Struct, frozen=True):
 
 
 def read_batches(
-    data: Data, catalog: Catalog, report: Report, *, check: Check | None = None, progress: Progress | None = None
+    data: Data, catalog: Catalog, report: Report, *, check: RowCheck | None = None, progress: OnRead | None = None
 ) -> Iterator[Batch]:
     """The valid rows of `data`, batch by batch. Problems are added to the report; reading ends when the report is full.
 
@@ -106,8 +106,7 @@ def read_batches(
     read = _from_tables if isinstance(data, Mapping) else _from_stream
     rows = 0
     for part in read(data, catalog, report.limit, check):  # type: ignore[arg-type]  # each reader gets the kind of data it was chosen for
-        report.add(part.problems)
-        report.more += part.more
+        report.add(part.problems, more=part.more)
         rows += sum(batch.rows.num_rows for batch in part.batches)
         yield from part.batches
         if progress is not None:
@@ -116,14 +115,14 @@ def read_batches(
             return
 
 
-def _from_tables(tables: Mapping[str, Table], catalog: Catalog, most: int, check: Check | None) -> Iterator[_ReadResult]:
+def _from_tables(tables: Mapping[str, TableInput], catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
     for part in read_tables(tables, catalog, most=most):
         pieces = [] if part.piece is None else [part.piece]
         read = _make_batches(pieces, part.problems, part.source, Unit.RECORD, check, most)
         yield msgspec.structs.replace(read, more=read.more + part.more)
 
 
-def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None) -> Iterator[_ReadResult]:
+def _from_stream(data: Records, catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
     """Parse blocks on a few threads and return them in order. pyarrow releases the GIL while it parses."""
     stream = open_stream(data)
     reader = Reader(catalog, most=most)
@@ -145,7 +144,7 @@ def _from_stream(data: Records, catalog: Catalog, most: int, check: Check | None
                 future.cancel()
 
 
-def _read_block(block: Block | Problem, reader: Reader, stream: Stream, check: Check | None, most: int) -> _ReadResult:
+def _read_block(block: LineBlock | Problem, reader: Reader, stream: Stream, check: RowCheck | None, most: int) -> _ReadResult:
     unit = Unit.RECORD if stream.counts_records else Unit.LINE
     if isinstance(block, Problem):
         return _ReadResult([], [_with_source(block, stream.name, unit)])
@@ -162,7 +161,7 @@ def _with_source(problem: Problem, source: str, unit: Unit) -> Problem:
     return msgspec.structs.replace(problem, source=source)
 
 
-def _make_batches(pieces: list[Piece], problems: list[Problem], source: str, unit: Unit, check: Check | None, most: int) -> _ReadResult:
+def _make_batches(pieces: list[Piece], problems: list[Problem], source: str, unit: Unit, check: RowCheck | None, most: int) -> _ReadResult:
     """Convert pieces to batches, and add the problems of ids and of the check."""
     batches, found, more = [], list(problems), 0
     for piece in pieces:
@@ -189,4 +188,4 @@ def _batch(piece: Piece, source: str, unit: Unit) -> tuple[Batch, pa.Array]:
 def _wrong_id(batch: Batch, piece: Piece, row: int) -> Problem:
     entity, given, derived = batch.entity, piece.rows.column(ID)[row].as_py(), batch.rows.column(ID)[row].as_py()
     message = f"{entity.kind} '{entity.name}' explicit id '{given}' does not match its canonical @key id '{derived}'"
-    return batch.with_place(Problem(Code.ID, message, f"{entity.kind}:{entity.name}", ID, given), row)
+    return batch.with_place(Problem(ProblemCode.ID, message, entity.alias, ID, given), row)

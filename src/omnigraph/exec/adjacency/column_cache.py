@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.numbering import Numbers
+from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.lru import Lru
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
@@ -49,7 +49,7 @@ class ColumnCache:
         self._spent: Final = Lru[ColumnRef, int](TRACKED_COLUMNS)
         self._mutex = threading.Lock()
 
-    def get(self, table: Table, numbers: Numbers, name: str, *, rows: int) -> pa.Array | None:
+    def get(self, table: Table, numbers: Numbering, name: str, *, rows: int) -> pa.Array | None:
         """Return the whole column if it is in memory, or if reading `rows` rows makes it worth loading; otherwise None."""
         key = ColumnRef(table.ref, name)
         if (held := self._columns.get(key)) is not None:
@@ -72,9 +72,9 @@ class ColumnCache:
         return spent >= size
 
 
-def whole_column(table: Table, numbers: Numbers, parts: tuple[Fragment, ...], name: str) -> pa.Array:
+def whole_column(table: Table, numbers: Numbering, parts: tuple[Fragment, ...], name: str) -> pa.Array:
     """Read a column of some fragments, by row number among them; null where a row is deleted."""
-    local = numbers if parts == numbers.fragments else Numbers(parts)
+    local = numbers if parts == numbers.fragments else Numbering(parts)
     batches = [*scan_fragments(table, parts, [name])] if parts else []
     if not batches:
         return pa.nulls(local.size, table.schema.field(name).type)

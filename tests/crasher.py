@@ -10,17 +10,12 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import omnigraph as og
-from omnigraph import faults
 from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.ids import MAIN, BranchName
@@ -30,6 +25,7 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.store.tables import Tables
 from tests.crash.matrix import WRITERS, run
+from tests.forks import Forked
 from tests.graphs import COMPANY, PERSON, add, make, reopen
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +46,7 @@ def main(doing: str, uri: str, options: str = "{}") -> None:
             do(manifest, *doing.split(maxsplit=1))
         except OmniGraphError as error:
             print(error.kind.value, flush=True)
+            print(error.message, file=sys.stderr, flush=True)
             raise SystemExit(1) from error
         del locks  # kept until here: a graph whose locks nobody holds forgets their ttl
     print("done", flush=True)
@@ -64,6 +61,9 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             create_branch(manifest, name, from_=BranchName(parent or MAIN))
         case "delete":
             delete_branch(manifest, BranchName(what))
+        case "copy":
+            target, _, branch = what.partition(" branch ")
+            og.open(manifest.root.uri, mode="r", storage_options=manifest.root.storage_options).copy_to(target, branch=branch or None)
         case "forget":
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).branches.delete(what)
         case "matrix":
@@ -83,14 +83,6 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             raise SystemExit(f"unknown: {verb}")
 
 
-NURSERY = get_context("forkserver")
-"""Forks processes that have imported everything and done nothing yet: hundreds are killed, and importing Lance takes most of a second."""
-NURSERY.set_forkserver_preload(["tests.crasher", "tests.crash.powercut"])
-
-
-PATIENCE_SECONDS = 120
-
-
 class Died(NamedTuple):
     """How a process ended, and what it had said."""
 
@@ -100,56 +92,20 @@ class Died(NamedTuple):
 
 def crash(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Died:
     """Do it in a process that is killed when it reaches `point` for the `nth` time."""
-    with _begun(doing, uri, f"{point.value}=kill:{nth}", options) as (process, out, err):
-        process.join(PATIENCE_SECONDS)
-        return Died(process.exitcode, out.read_text() + err.read_text())
+    with _begun(doing, uri, f"{point.value}=kill:{nth}", options) as process:
+        said = "".join(process.communicate())
+        return Died(process.returncode, said)
 
 
 def elsewhere(doing: str, uri: str) -> None:
     """Do it in another process, undisturbed."""
-    with _begun(doing, uri, "", None) as (process, _, err):
-        process.join(PATIENCE_SECONDS)
-        assert process.exitcode == 0, err.read_text()
+    with _begun(doing, uri, "", None) as process:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
 
 
-@contextmanager
-def _begun(doing: str, uri: str, fault: str, options: Mapping[str, str] | None) -> Iterator[tuple[BaseProcess, Path, Path]]:
-    """A process that does it, and the files of its output and its errors. It ends with the block, if not before."""
-    with TemporaryDirectory() as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        out.touch()
-        err.touch()
-        environment = {**os.environ, ENVIRONMENT: fault}
-        process = NURSERY.Process(target=_alone, args=(environment, (out, err), doing, uri, json.dumps(dict(options or {}))))
-        process.start()
-        try:
-            yield process, out, err
-        finally:
-            process.kill()
-            process.join()
-
-
-def _alone(environment: dict[str, str], streams: tuple[Path, Path], *arguments: str) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-    faults._armed = faults._from_environment()  # read when the module was imported, long ago
-    for number, stream in enumerate(streams, start=1):
-        with stream.open("ab", buffering=0) as file:
-            os.dup2(file.fileno(), number)
-    try:
-        main(*arguments)
-    except KeyboardInterrupt:  # die of it, as an interpreter does that was not forked
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-def is_stopped(pid: int) -> bool:
-    """Do all its threads stand still? One that waits for the disk comes to a halt after that."""
-    try:
-        states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return bool(states) and all(state == "T" for state in states)
+def _begun(doing: str, uri: str, fault: str, options: Mapping[str, str] | None) -> Forked:
+    return Forked("tests.crasher", doing, uri, json.dumps(dict(options or {})), environment={**os.environ, ENVIRONMENT: fault})
 
 
 def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str]:
@@ -159,17 +115,17 @@ def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str
 class Sleeper:
     """A process that has reached a point and sleeps there."""
 
-    def __init__(self, process: BaseProcess, out: Path) -> None:
+    def __init__(self, process: Forked) -> None:
         self._process = process
-        self._out = out
 
     def wake(self) -> str:
         """Let it go on to its end; what it said last."""
-        assert self._process.pid is not None
-        os.kill(self._process.pid, signal.SIGCONT)
-        self._process.join(PATIENCE_SECONDS)
-        assert self._process.exitcode is not None, "it does not end"
-        return self._out.read_text().strip()
+        self._process.send_signal(signal.SIGCONT)
+        said, _ = self._process.communicate()
+        return said.strip()
+
+    def errors(self) -> str:
+        return self._process.errors()
 
     def interrupt(self) -> int | None:
         """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code.
@@ -180,20 +136,15 @@ class Sleeper:
         if ctypes.CDLL(None, use_errno=True).tgkill(self._process.pid, self._process.pid, signal.SIGINT) != 0:
             raise OSError(ctypes.get_errno(), "tgkill failed")
         self.wake()
-        return self._process.exitcode
+        return self._process.returncode
 
 
 @contextmanager
 def asleep(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Iterator[Sleeper]:
     """Do it in a process that falls asleep (SIGSTOP) when it reaches `point` for the `nth` time."""
-    with _begun(doing, uri, f"{point.value}=stop:{nth}", options) as (process, out, _):
-        assert process.pid is not None
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not is_stopped(process.pid):
-            assert process.exitcode is None, f"{point} was not reached"
-            assert time.monotonic() < until, f"it neither ends nor reaches {point}"
-            process.join(0.005)
-        yield Sleeper(process, out)
+    with _begun(doing, uri, f"{point.value}=stop:{nth}", options) as process:
+        process.until_stopped()
+        yield Sleeper(process)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import MAIN
 from tests.crash import failing
 from tests.crash.failing import GRAPH, INTERRUPTED, WORK, few, nothing, person
-from tests.crasher import NURSERY, is_stopped
+from tests.forks import NURSERY, is_stopped
 from tests.loads import ndjson
 
 TELLING = frozenset(

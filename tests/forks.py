@@ -18,7 +18,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final, Self, TypeAlias
+from typing import IO, Any, Final, Self, TypeAlias
+from weakref import finalize
 
 from omnigraph import faults
 
@@ -39,7 +40,7 @@ class Forked:
 
     def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         (their_input, our_input), (our_output, their_output) = NURSERY.Pipe(duplex=False), NURSERY.Pipe(duplex=False)
-        self._errors = NamedTemporaryFile()  # noqa: SIM115  # removed with this object; a pipe that nobody reads could hold up the process
+        self._errors = NamedTemporaryFile()  # noqa: SIM115  # a pipe that nobody reads could hold up the process
         given = dict(os.environ if environment is None else environment)
         self._process = NURSERY.Process(target=_run, args=(their_input, their_output, self._errors.name, given, module, arguments))
         self._process.start()
@@ -49,6 +50,7 @@ class Forked:
         self.stdout: Final = open(os.dup(our_output.fileno()))  # noqa: SIM115
         for end in (their_input, our_input, our_output, their_output):
             end.close()
+        self._close = finalize(self, _close, self.stdin, self.stdout, self._errors)
 
     def __enter__(self) -> Self:
         return self
@@ -57,8 +59,7 @@ class Forked:
         """It ends with the block, if not before."""
         self.kill()
         self.wait()
-        self.stdin.close()
-        self.stdout.close()
+        self._close()
 
     @property
     def returncode(self) -> int | None:
@@ -84,7 +85,7 @@ class Forked:
         watch.start()
         with suppress(BrokenPipeError):
             self.stdin.write(text)
-            self.stdin.close()
+        _close(self.stdin)
         printed = self.stdout.read()
         self.wait(timeout)
         watch.cancel()
@@ -100,6 +101,12 @@ class Forked:
             assert self._process.exitcode is None, f"it has ended: {self.errors()}"
             assert time.monotonic() < until, "it neither stops nor ends"
             self._process.join(0.005)
+
+
+def _close(*files: IO[Any]) -> None:
+    for file in files:
+        with suppress(BrokenPipeError):  # what it was sent last, it did not live to read
+            file.close()
 
 
 def _run(

@@ -27,7 +27,7 @@ from tests.forks import Forked
 from tests.s3 import S3Server
 from tests.samples import sample
 
-STORM_SECONDS = sample(30, whole=600)
+STORM_SECONDS = sample(20, whole=600)
 S3_SECONDS = sample(15, whole=600)
 WRITERS = 4
 PAUSE_SECONDS = 1.0

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.store.arrays import Column, chunks_of, joined, whole
-from omnigraph.store.fingerprints import BLOCK_ROWS, Hashes, can_fingerprint, fingerprints, is_short
+from omnigraph.store.fingerprints import BLOCK_ROWS, EqualWidth, Hashes, can_fingerprint, fingerprints, is_short
 from omnigraph.store.foreign import wrap_os_error
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -50,13 +50,22 @@ class _Slots(NamedTuple):
 
     def find(self, wanted: Hashes) -> Places:
         """The position of each fingerprint, or -1 if it is missing."""
-        slots = (wanted >> self.shift).astype(np.int64)
+        slots = (wanted >> self.shift).view(np.int64)
         tags = self.tags[slots]
         further = np.flatnonzero(tags < wanted)
-        while len(further):
-            slots[further] += 1
-            further = further[self.tags[slots[further]] < wanted[further]]
-        return np.where(self.tags[slots] == wanted, self.places[slots], -1).astype(np.int64)
+        if len(further):
+            later = slots[further]
+            while True:
+                later += 1
+                met = self.tags[later]
+                slots[further], tags[further] = later, met
+                passed = met < wanted[further]
+                if not passed.any():
+                    break
+                further, later = further[passed], later[passed]
+        places = self.places[slots].astype(np.int64)
+        places[tags != wanted] = -1
+        return places
 
 
 class Members:
@@ -68,6 +77,7 @@ class Members:
         self._match_nulls: Final = match_nulls
         self._null: Final = _first_null(self._values) if match_nulls else -1
         self._slots: Final = _slots(self._values) if len(self._values) > few and can_fingerprint(self._values.type) else None
+        self._equal_width: Final = EqualWidth.of(self._values) if self._slots is not None else None
 
     def __len__(self) -> int:
         return len(self._values)
@@ -103,6 +113,9 @@ class Members:
     def _true(self, column: pa.Array, places: Places) -> Places:
         """Replaces by -1 the positions at which only the fingerprint is equal, and not the value."""
         if is_short(column.type):
+            return places
+        if self._equal_width is not None and (others := EqualWidth.of(column)) is not None and others.width == self._equal_width.width:
+            places[~self._equal_width.same(places, others)] = -1  # -1 stands for the last value, and stays -1
             return places
         met = np.flatnonzero(places >= 0)
         ours = self._values.take(pa.array(places[met])).cast(column.type)

@@ -43,7 +43,10 @@ def can_fingerprint(type_: pa.DataType) -> bool:
 def fingerprints(values: pa.Array) -> Hashes:
     """Returns the fingerprint of each value. That of a null is undefined. Floats are compared by their bits."""
     if len(values) > BLOCK_ROWS:
-        return np.concatenate([fingerprints(values.slice(start, BLOCK_ROWS)) for start in range(0, len(values), BLOCK_ROWS)])
+        numbers = np.empty(len(values), np.uint64)
+        for start in range(0, len(values), BLOCK_ROWS):
+            numbers[start : start + BLOCK_ROWS] = fingerprints(values.slice(start, BLOCK_ROWS))
+        return numbers
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     if is_short(values.type):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
 from omnigraph.store.arrays import joined, whole
-from omnigraph.store.fingerprints import LONG_BYTES, fingerprint, fingerprints
-from omnigraph.store.membership import FEW, KeySet, Members, is_in, matching, others, placed, sorting_order
+from omnigraph.store.fingerprints import BLOCK_ROWS, LONG_BYTES, fingerprint, fingerprints
+from omnigraph.store.membership import FEW, KeySet, Members, in_order, is_in, matching, others, placed
 from tests.samples import sample
 
 _TEXTS = st.one_of(
@@ -167,11 +167,19 @@ def test_slots_past_the_last_are_found_and_empty_ones_are_not() -> None:
     assert placed(np.array(tags[:2], np.uint64), np.arange(2)).find(np.array([greatest, 5], np.uint64)).tolist() == [-1, 1]
 
 
+def test_slots_of_one_block_follow_those_of_the_block_before() -> None:
+    """Many fingerprints that want the same slot push those of later blocks on."""
+    wanted = np.concatenate([np.arange(3 * BLOCK_ROWS), (np.arange(40) << 50) + (1 << 52)]).astype(np.uint64)
+    slots = placed(wanted, np.arange(len(wanted)))
+    assert np.array_equal(slots.find(wanted), np.arange(len(wanted)))
+    assert (slots.find(wanted[-40:] + np.uint64(1)) == -1).all()
+
+
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5) | st.integers(2**64 - 5, 2**64 - 1), max_size=40))
 def test_fingerprints_are_sorted_also_where_only_low_bits_differ(numbers: list[int]) -> None:
     given_ = np.array(numbers, np.uint64)
-    order = sorting_order(given_)
-    assert given_[order].tolist() == sorted(numbers)
+    tags, order = in_order(given_)
+    assert tags.tolist() == given_[order].tolist() == sorted(numbers)
     assert sorted(order.tolist()) == list(range(len(numbers)))
 
 

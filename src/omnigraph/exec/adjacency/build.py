@@ -8,20 +8,23 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks, Narrow, Neighbours, linked, slots_of
+from omnigraph.exec.adjacency.kernels import AnyInts, Csr, Ints, Marks, Narrow, Neighbours, linked, slots_of
 
-_WIDE: Final = 1 << 31
+WIDE: Final = 1 << 31
 _ROOM: Final = 63
 PART_ROWS: Final = 1 << 15
 """The number of edges that are unpacked together."""
 
 
 class Arcs(msgspec.Struct, frozen=True):
-    """Edges as three columns of numbers: the node an edge leaves, the node it reaches, and the edge itself."""
+    """Edges as three columns of numbers: the node an edge leaves, the node it reaches, and the edge itself.
 
-    near: Ints
-    far: Ints
-    edges: Ints
+    Their numbers have 64 bits, unless they are only to be sorted.
+    """
+
+    near: AnyInts
+    far: AnyInts
+    edges: AnyInts
 
     def __len__(self) -> int:
         return len(self.edges)
@@ -52,25 +55,25 @@ def csr(arcs: Arcs, shape: Shape, *, room: int = _ROOM) -> Csr:
         order = _stable_order(arcs.far, shape.columns, room)
         return _csr(arcs.where(order[_stable_order(arcs.near[order], shape.rows, room)]), shape)
     # Both ends and the position are packed into one integer and sorted once. The ends are unpacked from it, which needs no gather.
-    packed = arcs.near << near_at
+    packed = np.empty(len(arcs), np.int64)
     for part in _parts(len(packed)):
-        packed[part] |= arcs.far[part] << far_at
-        packed[part] |= np.arange(part.start, part.stop)
+        near, far = arcs.near[part].astype(np.int64), arcs.far[part].astype(np.int64)
+        packed[part] = (near << near_at) | (far << far_at) | np.arange(part.start, part.stop)
     packed.sort()
     return _unpacked(packed, arcs.edges, shape, near_at=near_at, far_at=far_at)
 
 
-def _unpacked(packed: Ints, edges: Ints, shape: Shape, *, near_at: int, far_at: int) -> Csr:
+def _unpacked(packed: Ints, edges: AnyInts, shape: Shape, *, near_at: int, far_at: int) -> Csr:
     """Return the adjacency of sorted edges, each one integer: its near end, its far end and its position in `edges`.
 
     A part is unpacked at a time, so that temporary arrays stay in the processor's cache. Memory that is touched for the first time
     costs more than the work on it.
     """
     far, at = (1 << (near_at - far_at)) - 1, (1 << far_at) - 1
-    targets, numbers = _room_for(len(packed), shape.columns), _room_for(len(packed), int(edges.max(initial=0)) + 1)
+    targets, numbers = room_for(len(packed), shape.columns), room_for(len(packed), int(edges.max(initial=0)) + 1)
     first = np.ones(len(packed), np.bool_)
     offsets = np.zeros(shape.rows + 1, np.int64)
-    every = bool((np.diff(edges) == 1).all())  # without gaps, as a scan without deletions returns them: no gather
+    every = _is_gapless(edges)
     for part in _parts(len(packed)):
         some = packed[part]
         targets[part] = (some >> far_at) & far
@@ -86,13 +89,18 @@ def _unpacked(packed: Ints, edges: Ints, shape: Shape, *, near_at: int, far_at: 
     return Csr(stored, numbers, Neighbours(_counted(first)[offsets], targets[first]), shape.square)
 
 
+def _is_gapless(numbers: AnyInts) -> bool:
+    """Return whether each number is one more than the number before it, as in a scan without deletions. They then need no gather."""
+    return all(bool((numbers[part] - numbers[0] == np.arange(part.start, part.stop)).all()) for part in _parts(len(numbers)))
+
+
 def _parts(count: int) -> Iterator[slice]:
     return (slice(start, min(start + PART_ROWS, count)) for start in range(0, count, PART_ROWS))
 
 
-def _room_for(count: int, size: int) -> Narrow:
+def room_for(count: int, size: int) -> Narrow:
     """Return an array for numbers below `size`, of the narrowest type."""
-    return np.empty(count, np.int32) if size <= _WIDE else np.empty(count, np.int64)
+    return np.empty(count, np.int32) if size <= WIDE else np.empty(count, np.int64)
 
 
 def _counted(marks: Marks) -> Ints:
@@ -118,13 +126,13 @@ def merge(held: Arcs, more: Arcs, shape: Shape) -> Csr:
 
 def grow(of: Csr, more: Arcs, shape: Shape) -> Csr:
     """Add a few edges, and possibly nodes, to an adjacency whose numbers are unchanged."""
-    if shape.columns >= _WIDE:
+    if shape.columns >= WIDE:
         return merge(arcs(of), more, shape)
     more = more.where(np.lexsort((more.far, more.near)))
     stored, near = _extend_nodes(of.stored, shape.rows), _extend_nodes(of.near, shape.rows)
     at = slots_of(stored, more.near, more.far)
     added = _insert(stored, more, at)
-    wide = len(more) and int(more.edges.max()) >= _WIDE
+    wide = len(more) and int(more.edges.max()) >= WIDE
     edges: Narrow = _insert_numbers(of.edges.astype(np.int64) if wide else of.edges, at, more.edges)
     new = ~linked(near, more.near, more.far)
     new[1:] &= (more.near[1:] != more.near[:-1]) | (more.far[1:] != more.far[:-1])
@@ -162,7 +170,7 @@ def arcs(of: Csr) -> Arcs:
 
 def narrow(numbers: Narrow) -> Narrow:
     """Return the numbers as 32-bit integers if they fit, which halves their size."""
-    fits = not len(numbers) or int(numbers.max()) < _WIDE
+    fits = not len(numbers) or int(numbers.max()) < WIDE
     return numbers.astype(np.int32) if fits else numbers
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
-from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, concat, csr, grow, merge
+from omnigraph.exec.adjacency.build import WIDE, Arcs, Shape, arcs, concat, csr, grow, merge, room_for
 from omnigraph.exec.adjacency.ids import Ids, alive
 from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks
 from omnigraph.exec.adjacency.numbering import Addresses, Numbers
@@ -58,7 +58,7 @@ class AdjacencyInput(msgspec.Struct, frozen=True):
 
 def build(input_: AdjacencyInput) -> Adjacency:
     """Build an adjacency by reading every edge."""
-    every = _read(input_, input_.numbers.fragments)
+    every = _read(input_, input_.numbers.fragments, narrow=True)
     return input_.adjacency(csr(every, input_.shape), csr(every.turned(), input_.shape.turned()))
 
 
@@ -131,9 +131,13 @@ def _complete(moved: Arcs) -> Marks:
     return (moved.near >= 0) & (moved.far >= 0) & (moved.edges >= 0)
 
 
-def _read(input_: AdjacencyInput, parts: tuple[Fragment, ...]) -> Arcs:
-    """Read the edges of some fragments. Each batch becomes numbers at once: they take less memory than ids, and stay."""
-    found = Arcs(*(np.empty(sum(part.rows for part in parts), np.int64) for _ in range(3)))
+def _read(input_: AdjacencyInput, parts: tuple[Fragment, ...], *, narrow: bool = False) -> Arcs:
+    """Read the edges of some fragments. Each batch becomes numbers at once, which take an eighth of the memory of ids.
+
+    With `narrow` the numbers have 32 bits if they fit. They are then to be sorted, and not to be calculated with.
+    """
+    sizes, rows = (input_.shape.rows, input_.shape.columns, input_.numbers.size), sum(part.rows for part in parts)
+    found = Arcs(*(room_for(rows, size if narrow else WIDE + 1) for size in sizes))
     count = 0
     for batch in scan_fragments(input_.table, parts, [SOURCE, TARGET]) if parts else ():
         some = _resolve(input_, batch.column(SOURCE), batch.column(TARGET), batch.column(ADDRESS).to_numpy())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read.rows import Numbers64
+from omnigraph.exec.read.rows import Mask, Numbers64
 from omnigraph.exec.read.walk import Hops, Pairs, Reach, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
@@ -43,6 +43,9 @@ class Listed:
         raise AssertionError("a search asks for hops only")
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
+        raise AssertionError("a search asks for hops only")
+
+    def linked(self, reach: Reach, nodes: Numbers64) -> Mask:
         raise AssertionError("a search asks for hops only")
 
 

@@ -10,7 +10,7 @@ None means that a scan is needed: there is too much that no index covers, an ind
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.file_memory import KeyBlock, files_of
 from omnigraph.store.fragments import Fragment, fragments
 from omnigraph.store.intact import damaged_indexes
+from omnigraph.store.membership import is_in
 from omnigraph.store.tables import KEY, Table
 
 FEW: Final = 64
@@ -47,7 +48,7 @@ def addresses_of(table: Table, keys: pa.Array) -> Any | None:
     indexes = [index for index in table.indexes if index.column == KEY and index.kind == _BTREE]
     covered = frozenset[int]().union(*(index.fragments for index in indexes))
     uncovered = [part for part in parts if part.id not in covered]
-    if len(keys) > FEW or sum(part.rows for part in uncovered) > UNCOVERED_ROWS or _any_damaged(table, indexes):
+    if len(keys) > FEW or sum(part.rows for part in uncovered) > UNCOVERED_ROWS or damaged_indexes(table, among=indexes):
         return None
     here = {part.id for part in parts}
     try:
@@ -65,14 +66,9 @@ def remember(table: Table, written: Sequence[Any], rows: pa.Table) -> None:
         table.root.memory.keys.put(files_of(written[0]), _block(rows.column(KEY)))
 
 
-def _any_damaged(table: Table, indexes: Iterable[IndexFiles]) -> bool:
-    used = {index.uuid for index in indexes}
-    return any(damage.index.uuid in used for damage in damaged_indexes(table))
-
-
 def _matches(keys: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> Any:
     """The positions of the wanted keys."""
-    return np.flatnonzero(np.asarray(pc.is_in(keys, value_set=wanted)))
+    return np.flatnonzero(is_in(keys, wanted))
 
 
 # -- deleted rows

@@ -22,7 +22,7 @@ from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts
 from omnigraph.exec.read.conditions import RowFilter
 from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
+from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, linked_rows
 from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
@@ -196,7 +196,7 @@ class _Run:
 
     def _weighted_rows(self, input_: ops.Op, outputs: tuple[ir.Expr | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
         """Yield the rows to group, each with the number of rows it stands for. A link whose far end is only counted is not expanded."""
-        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and is_bare(input_):
+        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and input_.is_bare:
             weighted = fan_outs(input_, self._link_access(input_), self._rows(input_.input, None))
             yield from ((rows, times) for rows, times in self._tally_weighted(input_, weighted) if rows.count)
         else:
@@ -222,6 +222,13 @@ class _Run:
             self._watch.check()
             if rows.count:
                 yield rows
+
+    def _existing(self, op: ops.Op, outer: Rows) -> Iterator[Rows]:
+        """Yield rows of an operator of which only the existence counts. Those of a bare expansion are not multiplied."""
+        if not (isinstance(op, ops.Expand) and op.is_bare):
+            return self._rows(op, outer)
+        found = linked_rows(op, self._link_access(op), self._rows(op.input, outer))
+        return found if self._recorder is None else self._recorder.of(op).count(found)
 
     def _batches(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
         match op:
@@ -270,7 +277,7 @@ class _Run:
                 yield from self._limit_pairs(product(left, right), what)
 
     def _semi_join(self, op: ops.SemiJoin, outer: Rows | None) -> Iterator[Rows]:
-        inners = [(inner.on, partial(self._rows, inner.root)) for inner in op.inners]
+        inners = [(inner.on, partial(self._existing, inner.root)) for inner in op.inners]
         for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
             yield semi_join(rows, inners, wanted=op.wanted)
 

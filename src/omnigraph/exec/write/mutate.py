@@ -33,6 +33,7 @@ from omnigraph.plan.expr import TypeRef, Value
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateRows, Write, plan_mutation
 from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.store.keys import addresses_of
 from omnigraph.store.membership import Members, is_in
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import Overlay, Tables, Where, one_of
@@ -45,13 +46,18 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     """Run one mutation as one commit."""
     engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
 
-    def prepare(snapshot: BranchSnapshot) -> Prepared:
+    def plan(snapshot: BranchSnapshot) -> MutationPlan:
         mutation = engine.compiled_mutation(call.source, call.name, snapshot)
         with located(call.source):
-            plan = plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
-        return prepare_mutation(plan, engine.catalog(snapshot), snapshot, engine.tables)
+            return plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
 
-    return write(engine, request, prepare)
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
+        return prepare_mutation(plan(snapshot), engine.catalog(snapshot), snapshot, engine.tables)
+
+    def read_ahead(snapshot: BranchSnapshot) -> None:
+        read_keys_ahead(plan(snapshot), engine.catalog(snapshot), snapshot, engine.tables)
+
+    return write(engine, request, prepare, read_ahead=read_ahead)
 
 
 def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> Prepared:
@@ -61,6 +67,20 @@ def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: BranchSnaps
         run.apply(statement)
     run.check()
     return Prepared(run.changes(), counts={NODES: run.affected_nodes, EDGES: run.affected_edges})
+
+
+def read_keys_ahead(plan: MutationPlan, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> None:
+    """Look up the keys of inserted rows, so that the parts of the index that they need are in memory. Other statements read rows, which
+    a later snapshot may no longer have.
+    """
+    if not all(isinstance(statement, (InsertNode, InsertEdge)) for statement in plan.statements):
+        return
+    run = _MutationRun(catalog, snapshot, tables)
+    for statement in plan.statements:
+        run.apply(statement)
+    for table, change in run.changes().items():
+        if isinstance(change, Upsert):
+            addresses_of(tables.open(snapshot.state.tables[table].ref), whole(change.rows.column(ID)))
 
 
 class _Image:

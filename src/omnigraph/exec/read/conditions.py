@@ -1,4 +1,7 @@
-"""Predicates and columns in memory -> a mask of the rows for which they hold. Null satisfies no predicate; numbers compare by value.
+"""Predicates and columns in memory -> a mask of the rows for which they hold. Numbers compare by value.
+
+A predicate is true, false or unknown, as in SQL. Every function below answers for one of two questions: where a predicate is true, or
+where it is false. `not` asks the other question, so the two are never mixed up with unknown.
 
 The storage engine evaluates predicates that are pushed into a scan (`omnigraph.exec.read.predicate`). This module evaluates predicates over
 two variables and over rows read by number. Both must give the same result (X-10).
@@ -7,23 +10,21 @@ two variables and over rows read by number. Both must give the same result (X-10
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, Unsupported
+from omnigraph.exec.read.arithmetic import is_valid, numbers
+from omnigraph.exec.read.expressions import ColumnReader, evaluate
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.expr import Constant, Field, Value
+from omnigraph.plan.expr import Atom, Constant
 from omnigraph.store.arrays import Mask, whole
 from omnigraph.store.membership import is_in
-
-ColumnReader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
-"""Field -> its column, with one value per row."""
 
 _ARROW: Final = {
     Comparison.EQ: pc.equal,
@@ -53,80 +54,100 @@ _TEXT: Final = np.dtypes.StringDType()
 
 
 def filter_mask(where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
-    """Return for each of `count` rows whether every predicate holds."""
+    """Return for each of `count` rows whether every predicate is true.
+
+    Predicates that compute are evaluated last, and only for rows for which the others are true: an overflow elsewhere is no error.
+    """
     mask = np.ones(count, np.bool_)
+    computing = []
     for predicate in where:
-        mask &= _holds(predicate, count, read)
+        if _computes(predicate):
+            computing.append(predicate)
+        else:
+            mask &= _where(predicate, count, read, wanted=True)
+    if not computing:
+        return mask
+    if not mask.all():
+        rows = np.flatnonzero(mask)
+        at = pa.array(rows)
+        mask[rows] = filter_mask(computing, len(rows), lambda field: read(field).take(at))
+        return mask
+    for predicate in computing:
+        mask &= _where(predicate, count, read, wanted=True)
     return mask
 
 
-def scalar(constant: Constant) -> pa.Scalar:
-    return pa.scalar(_plain(constant.value), arrow_type(constant.type))
+def _computes(predicate: ir.Predicate) -> bool:
+    return any(isinstance(expr, ir.Arithmetic | ir.FunctionCall) for expr in _exprs(predicate))
 
 
-def repeat(constant: Constant, count: int) -> pa.Array:
-    return pa.repeat(scalar(constant), count)
-
-
-def _plain(value: Value) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _holds(predicate: ir.Predicate, count: int, read: ColumnReader) -> Mask:
+def _exprs(predicate: ir.Predicate) -> tuple[ir.Expr, ...]:
+    """The expressions that a predicate compares."""
     match predicate:
-        case ir.Compare(left, operator, right):
-            return compare(_column(left, count, read), operator, _column(right, count, read))
-        case ir.OneOf(field, values):
-            return _one_of(whole(read(field)), pa.array(values, arrow_type(field.type)))
-        case ir.Includes(items, item):
-            return _includes(_column(items, count, read), _column(item, count, read))
-        case ir.Substring(text, part):
-            return _contained(text, part, count, read, pc.match_substring, lambda whole, piece: np.strings.find(whole, piece) >= 0)
-        case ir.Prefix(text, prefix):
-            return _contained(text, prefix, count, read, pc.starts_with, np.strings.startswith)
-        case ir.Matches(text):
-            raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
-        case ir.NotNull(field):
-            return _mask(whole(read(field)).is_valid())
-        case ir.Never():
-            return np.zeros(count, np.bool_)
+        case ir.Compare(left, _, right):
+            return (left, right)
+        case ir.Includes(left, right) | ir.Substring(left, right) | ir.Prefix(left, right) | ir.Suffix(left, right):
+            return (left, right)
+        case ir.OneOf(value=value) | ir.IsNull(value):
+            return (value,)
+        case ir.Decided(field):
+            return (field,)
+        case ir.AllOf(terms) | ir.AnyOf(terms):
+            return tuple(expr for term in terms for expr in _exprs(term))
+        case ir.Not(term):
+            return _exprs(term)
+        case ir.Matches() | ir.Known():
+            return ()
         case _:
             assert_never(predicate)
 
 
-def _column(expr: ir.Expr, count: int, read: ColumnReader) -> pa.Array:
-    match expr:
-        case Field():
-            return whole(read(expr))
-        case Constant():
-            return repeat(expr, count)
-        case ir.TextMatch() | ir.Score():
-            raise Unsupported(Kind.UNSUPPORTED, "text search and scores are not supported in a filter yet")
+def _where(predicate: ir.Predicate, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
+    """Return for each row whether the predicate is `wanted`: true, or false. Unknown is neither."""
+    match predicate:
+        case ir.AllOf(terms) | ir.AnyOf(terms):
+            every = isinstance(predicate, ir.AllOf) is wanted
+            mask = np.full(count, every)
+            for term in terms:
+                (np.logical_and if every else np.logical_or)(mask, _where(term, count, read, wanted=wanted), out=mask)
+            return mask
+        case ir.Not(term):
+            return _where(term, count, read, wanted=not wanted)
+        case ir.Compare(left, operator, right):
+            return compare(evaluate(left, count, read), operator, evaluate(right, count, read), wanted=wanted)
+        case ir.OneOf(value, values):
+            return _one_of(evaluate(value, count, read), values, wanted=wanted)
+        case ir.Includes(items, item):
+            return _includes(evaluate(items, count, read), evaluate(item, count, read), wanted=wanted)
+        case ir.Substring() | ir.Prefix() | ir.Suffix():
+            return _text(predicate, count, read, wanted=wanted)
+        case ir.IsNull(value):
+            return is_valid(evaluate(value, count, read)) ^ wanted
+        case ir.Decided(field, truth):
+            return is_valid(whole(read(field))) if truth is wanted else np.zeros(count, np.bool_)
+        case ir.Known(truth):
+            return np.full(count, truth is wanted)
+        case ir.Matches(text):
+            raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
         case _:
-            assert_never(expr)
+            assert_never(predicate)
 
 
-def _mask(answer: pa.Array) -> Mask:
-    """True where the answer is true; null counts as false."""
-    return np.asarray(pc.fill_null(answer, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
+def _mask(answer: pa.Array, *, wanted: bool) -> Mask:
+    """Return for each row whether the answer is `wanted`; null is neither."""
+    chosen = answer if wanted else pc.invert(answer)
+    return np.asarray(pc.fill_null(chosen, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 # -- comparisons
 
 
-def compare(left: pa.Array, operator: Comparison, right: pa.Array) -> Mask:
+def compare(left: pa.Array, operator: Comparison, right: pa.Array, *, wanted: bool = True) -> Mask:
     """Compare element by element. Numbers compare by value, whatever their types are."""
     if not pa.types.is_floating(left.type) and not pa.types.is_integer(left.type):
-        return _mask(_ARROW[operator](left, right))
-    both = _mask(pc.and_(left.is_valid(), right.is_valid()))
-    found = _compared(_numbers(left), operator, _numbers(right))
-    return both & found
-
-
-def _numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """Return the values of a column, with an arbitrary number in place of null."""
-    filled = column.fill_null(pa.scalar(0, column.type)) if column.null_count else column
-    return np.asarray(filled.to_numpy(zero_copy_only=False))
+        return _mask(_ARROW[operator](left, right), wanted=wanted)
+    found = _compared(numbers(left), operator, numbers(right))
+    return is_valid(left, right) & (found if wanted else ~found)
 
 
 def _compared(left: npt.NDArray[Any], operator: Comparison, right: npt.NDArray[Any]) -> Mask:
@@ -171,22 +192,41 @@ def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, flo
 # -- lists
 
 
-def _one_of(column: pa.Array, values: pa.Array) -> Mask:
-    if pa.types.is_floating(column.type):  # Arrow hashes 0.0 and -0.0 differently
-        return _mask(column.is_valid()) & np.isin(_numbers(column), _numbers(values))
-    return is_in(column, values) & _mask(column.is_valid())
+def _one_of(column: pa.Array, values: tuple[Atom, ...], *, wanted: bool) -> Mask:
+    if not values:
+        return np.full(len(column), not wanted)
+    among = pa.array(values, column.type)
+    # Arrow hashes 0.0 and -0.0 differently.
+    found = np.isin(numbers(column), numbers(among)) if pa.types.is_floating(column.type) else is_in(column, among)
+    return is_valid(column) & (found if wanted else ~found)
 
 
-def _includes(lists: pa.Array, items: pa.Array) -> Mask:
+def _includes(lists: pa.Array, items: pa.Array, *, wanted: bool) -> Mask:
     """Compare every element with the item of its list. A list includes the item if one of its elements is equal."""
     parents = pc.list_parent_indices(lists)
     equal = compare(pc.list_flatten(lists), Comparison.EQ, items.take(parents))
     found = np.zeros(len(lists), np.bool_)
     found[parents.to_numpy(zero_copy_only=False)[equal]] = True
-    return found
+    return is_valid(lists, items) & (found if wanted else ~found)
 
 
 # -- texts
+
+
+def _text(predicate: ir.Substring | ir.Prefix | ir.Suffix, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
+    match predicate:
+        case ir.Substring(text, part):
+            return _contained(text, part, count, read, pc.match_substring, _holds_part, wanted=wanted)
+        case ir.Prefix(text, part):
+            return _contained(text, part, count, read, pc.starts_with, np.strings.startswith, wanted=wanted)
+        case ir.Suffix(text, part):
+            return _contained(text, part, count, read, pc.ends_with, np.strings.endswith, wanted=wanted)
+        case _:
+            assert_never(predicate)
+
+
+def _holds_part(texts: npt.NDArray[Any], parts: npt.NDArray[Any]) -> Mask:
+    return np.asarray(np.strings.find(texts, parts) >= 0, np.bool_)
 
 
 def _contained(
@@ -196,14 +236,15 @@ def _contained(
     read: ColumnReader,
     by_pattern: Callable[..., pa.Array],
     by_pair: Callable[[Any, Any], Any],
+    *,
+    wanted: bool,
 ) -> Mask:
-    texts = _column(text, count, read)
-    if isinstance(part, Constant):
-        return _mask(by_pattern(texts, pattern=part.value))
-    parts = _column(part, count, read)
-    both = _mask(pc.and_(texts.is_valid(), parts.is_valid()))
+    texts = evaluate(text, count, read)
+    if isinstance(part, Constant) and isinstance(part.value, str):
+        return _mask(by_pattern(texts, pattern=part.value), wanted=wanted)
+    parts = evaluate(part, count, read)
     found = np.asarray(by_pair(_texts(texts), _texts(parts)), np.bool_)
-    return both & found
+    return is_valid(texts, parts) & (found if wanted else ~found)
 
 
 def _texts(column: pa.Array) -> npt.NDArray[Any]:

@@ -7,14 +7,13 @@ If the plan says so, predicates on the target are evaluated before the walk, in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.rows import BATCH, Rows, distinct, expand_ranges
+from omnigraph.exec.read.rows import BATCH, Rows, cut_ranges, distinct, expand_ranges
 from omnigraph.exec.read.walk import EdgeFinder, FoundEdges, Reach
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
@@ -90,7 +89,7 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
     start = link.right if op.reverse else link.left
     near, far = (access.right, access.left) if op.reverse else (access.left, access.right)
     target = Target(op, far, watch=access.watch)
-    for rows in _cut(batches, link):
+    for rows in _cut(batches, link, (start,)):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start], size=near.size)
         found = access.find(nodes, from_right=op.reverse)
@@ -108,7 +107,7 @@ def is_bare(op: ops.Expand) -> bool:
 def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
     """Yield the rows that a bare expansion would keep, with the number of nodes each leads to."""
     start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
-    for rows in _cut(batches, op.link):
+    for rows in _cut(batches, op.link, (start,)):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start], size=near.size)
         counts = access.counts(nodes, from_right=op.reverse)[place]
@@ -118,7 +117,7 @@ def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Ite
 def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
     link = op.link
     width = max(access.right.size, 1)
-    for rows in _cut(batches, link):
+    for rows in _cut(batches, link, (link.left, link.right)):
         access.watch.check()
         lefts, rights = rows.bindings[link.left], rows.bindings[link.right]
         nodes, place = distinct(lefts, size=access.left.size)
@@ -135,9 +134,10 @@ def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Ite
         yield access.bind_edges(rows.take(owners), found.edge[order[at]])
 
 
-def _cut(batches: Iterator[Rows], link: ir.Link) -> Iterator[Rows]:
-    """Yield batches unchanged, or in smaller parts if each row needs a search of its own."""
-    for rows in batches:
+def _cut(batches: Iterator[Rows], link: ir.Link, ends: tuple[int, ...]) -> Iterator[Rows]:
+    """Yield the rows whose ends are not null, in smaller parts if each row needs a search of its own."""
+    for batch in batches:
+        rows = batch.bound(*ends)
         if link.high == 1 or rows.count <= SEARCH_ROWS:
             yield rows
             continue
@@ -150,11 +150,7 @@ def _join(rows: Rows, place: Numbers64, found: FoundEdges, node_count: int) -> I
     counts = np.bincount(found.origin, minlength=node_count).astype(np.int64)
     starts = np.cumsum(counts) - counts
     sizes, firsts = counts[place], starts[place]
-    ends = np.cumsum(sizes)
-    total = int(ends[-1]) if len(ends) else 0
-    cuts = [0, *np.searchsorted(ends, np.arange(PART_ROWS, total, PART_ROWS), side="left").tolist(), rows.count]
-    for first, last in pairwise(cuts):
-        if first < last:
-            owners, at = expand_ranges(firsts[first:last], sizes[first:last])
-            if len(owners):
-                yield rows.take(owners + first), at
+    for first, last in cut_ranges(sizes, rows=PART_ROWS):
+        owners, at = expand_ranges(firsts[first:last], sizes[first:last])
+        if len(owners):
+            yield rows.take(owners + first), at

@@ -1,4 +1,4 @@
-"""C-30: the fencing epoch belongs to the graph: it stays writable wherever its bytes are carried, and without its lease objects."""
+"""C-30: The fencing epoch belongs to the graph: a graph that is moved, or has lost its lease objects, can still be written."""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ KILLS = [
 def test_a_load_killed_on_s3_is_undone_or_finished_by_the_next(
     s3_server: S3Server, s3_uri: str, tmp_path: Path, row: Row, fault: Fault
 ) -> None:
-    """W-27, F-07: the next load waits for the lease to end, and resolves what it finds."""
+    """F-07: On S3 the next writer waits for the lease of a killed one to end, then resolves its write.
+
+    Also W-27.
+    """
     options = s3_server.storage_options
     graph = og.init(s3_uri, schema=SCHEMA, storage_options=options)
     locks = Locks.of(graph.engine.manifest.root.objects, ttl_seconds=TTL_SECONDS)

@@ -37,7 +37,7 @@ def objects(place: Place) -> Objects:
 @on_every_store
 class TestContract:
     def test_what_was_put_is_seen_by_every_reader(self, place: Place, objects: Objects) -> None:
-        """A-01"""
+        """A-01: An object that was put is visible to every reader with all its bytes; a reader never sees part of a value."""
         token = objects.put("a/b.json", b"one")
         other = place.open()
         assert other.get("a/b.json") == b"one"
@@ -84,13 +84,13 @@ class TestContract:
         assert objects.exists("a/keep")
 
     def test_put_if_absent_lets_the_first_win_and_leaves_its_bytes(self, objects: Objects) -> None:
-        """A-02"""
+        """A-02: Of several claims of an absent name exactly one succeeds, and the others leave its bytes alone."""
         token = objects.put_if_absent("claims/one", b"first", sync=True)
         assert objects.put_if_absent("claims/one", b"second") is None
         assert objects.get_versioned("claims/one") == (b"first", token)
 
     def test_put_if_match_takes_a_fresh_token_once(self, objects: Objects) -> None:
-        """A-03: tokens from put, put_if_absent, put_if_match and get_versioned all serve."""
+        """A-03: A conditional write succeeds with the newest token only. Tokens come from every write and from a versioned read."""
         first = objects.put_if_absent("x", b"1")
         assert first is not None
         second = objects.put_if_match("x", b"2", first, sync=True)
@@ -113,7 +113,7 @@ class TestContract:
         assert not objects.exists("never")
 
     def test_exists_means_an_object_or_something_below(self, objects: Objects) -> None:
-        """A-04"""
+        """A-04: A name exists if there is an object or something below it. A missing permission is an error, not an absence."""
         assert not objects.exists("a")
         objects.put("a/b/c", b"")
         assert [objects.exists(path) for path in ("a", "a/b", "a/b/c", "a/b/c/d", "a/bb", "b")] == [True, True, True, False, False, False]
@@ -121,7 +121,7 @@ class TestContract:
         assert not any(objects.exists(path) for path in ("a", "a/b", "a/b/c"))
 
     def test_list_shows_direct_children_only(self, objects: Objects) -> None:
-        """A-05: sorted, no bleed from siblings that share the prefix."""
+        """A-05: A listing is sorted and holds direct children only, none of a sibling that shares the prefix; names are verbatim."""
         for path in ("a/2", "a/1", "a/sub/deep/x", "ab/1", "a.json", "a-/x"):
             objects.put(path, b"")
         assert objects.list("a") == objects.list("a/") == ["a/1", "a/2", "a/sub/"]
@@ -138,7 +138,7 @@ class TestContract:
         assert objects.sizes("nothing") == {}
 
     def test_list_refuses_more_than_its_limit(self, objects: Objects) -> None:
-        """A-10: never a truncated success."""
+        """A-10: A listing beyond its limit is an error, never a truncated success."""
         for number in range(4):
             objects.put(f"many/{number}", b"")
         objects.put("many/folder/x", b"")
@@ -148,7 +148,7 @@ class TestContract:
         assert caught.value.facts == {"resource": "objects_listed", "limit": 4, "actual": 5}
 
     def test_a_missing_object_is_a_typed_absence(self, objects: Objects) -> None:
-        """A-09"""
+        """A-09: A missing object is a typed absence, and a bounded read refuses a larger object before it reads it."""
         assert objects.get_if_exists("no/thing") is None
         assert objects.get_versioned("no/thing") is None
         with pytest.raises(NotFound) as caught:
@@ -167,7 +167,7 @@ class TestContract:
         assert objects.get_if_exists("absent", limit_bytes=0) is None
 
     def test_deleting_twice_is_deleting_once(self, objects: Objects) -> None:
-        """A-06"""
+        """A-06: Deletes are idempotent. Deleting a prefix removes all below it and nothing beside it, and leaves no directories."""
         objects.put("d/x", b"")
         for _ in range(2):
             objects.delete("d/x")
@@ -190,7 +190,7 @@ class TestContract:
         assert objects.exists("p.json")
 
     def test_rename_replaces_its_target_and_makes_its_folders(self, objects: Objects) -> None:
-        """A-07"""
+        """A-07: A rename replaces its target and creates the directories above it."""
         objects.put("from/x", b"new")
         objects.put("to/y", b"old")
         objects.rename("from/x", "to/y")

@@ -38,7 +38,7 @@ def residue(root: Path) -> list[str]:
 
 class TestWhere:
     def test_relative_and_dotted_paths_become_absolute(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A-08"""
+        """A-08: Relative and dotted paths become absolute."""
         monkeypatch.chdir(tmp_path)
         here = os.path.realpath(tmp_path)
         assert canonical_uri("g") == canonical_uri("./x/../g/") == canonical_uri(f"{tmp_path}//g/.") == f"{here}/g"
@@ -49,7 +49,7 @@ class TestWhere:
         assert objects.is_local
 
     def test_symlinks_are_resolved_to_one_identity(self, tmp_path: Path) -> None:
-        """A-12"""
+        """A-12: All spellings of a local path, symbolic links included, are one root; a remote URI is opaque but for its last slash."""
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to("real")
         assert canonical_uri(str(tmp_path / "link/g")) == canonical_uri(str(tmp_path / "real/g"))
@@ -420,7 +420,7 @@ class TestRefusals:
 
 class TestProbe:
     def test_it_accepts_a_good_root_and_leaves_no_trace(self, root: Path, objects: Objects) -> None:
-        """A-11: whether or not the root exists yet."""
+        """A-11: A file system without hard links is refused by a probe before the first claim. The probe leaves no files."""
         probe_local(objects)
         assert not root.exists()
         assert os.listdir(root.parent) == []

@@ -1,4 +1,4 @@
-"""B-29: whoever sleeps past its lease on a real S3 server destroys nothing when it wakes, and what others did meanwhile stands."""
+"""B-29: A process that was paused past its lease destroys nothing when it continues; what others did meanwhile stays."""
 
 from __future__ import annotations
 
@@ -139,7 +139,10 @@ def test_a_creator_asleep_between_any_two_requests_makes_a_whole_branch_or_none(
 
 
 def test_a_recovery_that_slept_does_not_undo_what_its_successor_resolves(graph: Manifest) -> None:
-    """REC-16: it decided to undo a write that was half way; awake again, the writer did the other half, and then somebody else came."""
+    """REC-16: A recovery that was paused does not undo what its successor resolved.
+
+    It decided to undo a write that was half way; awake again, the writer did the other half, and then somebody else came.
+    """
     prepare(graph, TWO_TABLES)
     before = images(TWO_TABLES).before
     with (

@@ -36,7 +36,7 @@ def check_chain(uri: str, branch: str, acked: list[str], *, before: int, options
 
 
 def test_eight_processes_publish_side_by_side(tmp_path: Path) -> None:
-    """C-09: one parent chain, every acknowledged id once."""
+    """C-09: Concurrent writers of one branch make one chain of commits that holds every acknowledged commit once."""
     uri = make(tmp_path / "g").root.uri
     publishes = sample(25, whole=250)
     acked = race(uri, "main", processes=8, publishes=publishes)

@@ -98,7 +98,7 @@ def _create_in_turn(barrier: Any, folder: str, me: int, rounds: int) -> list[str
 
 
 def test_of_four_processes_creating_one_ledger_exactly_one_wins(tmp_path: Path) -> None:
-    """RT-66: the others are told so, and leave neither rows nor files."""
+    """RT-66: Of several processes that create one manifest exactly one wins; the others get an error and leave no files."""
     rounds = 5
     answers = in_processes(_create_in_turn, *[(str(tmp_path), me, rounds) for me in range(4)])
     root = place(tmp_path)

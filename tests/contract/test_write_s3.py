@@ -218,7 +218,10 @@ def test_an_intent_that_cannot_be_written_ends_the_write_with_nothing_to_undo(s3
 
 
 def test_an_intent_that_cannot_be_removed_does_not_fail_the_write(s3_proxy: CountingProxy, s3_uri: str) -> None:
-    """F-02, RT-10: the caller has its receipt; the next write removes the intent, and makes no record, for nothing was recovered."""
+    """RT-10: A write whose intent cannot be removed returns its receipt; the next write removes the intent without a record.
+
+    Also F-02.
+    """
     manifest = make(s3_uri, *ALIASES, storage_options=impatient(s3_proxy))
     prepare(manifest, TWO_TABLES)
     s3_proxy.refuse_writes(403, of=DISARM.takes)

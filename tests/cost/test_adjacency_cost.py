@@ -42,7 +42,7 @@ def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
 
 
 def test_one_edge_type_builds_only_that_one(tmp_path: Path) -> None:
-    """K-17: and only the ids of its own ends."""
+    """K-17: A query about one edge type builds the adjacency of that type only; a fresh branch builds none."""
     town = city(tmp_path, square=False)
     topology = town.topology()
     topology.adjacency(*town.rows())

@@ -41,7 +41,7 @@ def reads(graph: Graph) -> int:
 
 
 def test_reads_do_not_grow_with_history(tmp_path: Path) -> None:
-    """K-08: at 10 and at 100 commits; a run that finds nothing to do reads nothing at all."""
+    """K-08: Reads of `ensure_indices` do not grow with the history; a run that finds nothing to do reads nothing."""
     counted = []
     for commits in (10, 100):
         graph = og.init(tmp_path / str(commits), schema=PEOPLE)

@@ -72,7 +72,7 @@ def test_a_repeated_read_looks_once_and_opens_nothing(counted: Counted, body: st
 
 
 def test_a_look_at_the_manifest_reads_nothing_when_nothing_is_new(counted: Counted) -> None:
-    """K-01: the version probe is the whole cost of being sure."""
+    """K-01: A repeated read costs one version probe of the manifest and reads nothing of it."""
     counted.read(READS[0])
     counted.manifest_reads()
     counted.graph.engine.manifest.snapshot()
@@ -80,7 +80,7 @@ def test_a_look_at_the_manifest_reads_nothing_when_nothing_is_new(counted: Count
 
 
 def test_after_a_write_only_the_changed_table_is_opened_anew(counted: Counted) -> None:
-    """K-02"""
+    """K-02: A repeated read opens no table; after a write only the changed table is opened again."""
     counted.read(READS[2])
     before = {table.ref.path: table.ref for table in counted.open_tables._open.values()}
     counted.graph.mutate('query w() { insert Film { slug: "g" } }')
@@ -91,7 +91,7 @@ def test_after_a_write_only_the_changed_table_is_opened_anew(counted: Counted) -
 
 
 def test_a_repeated_read_of_a_branch_reads_the_branch_and_nothing_else(counted: Counted) -> None:
-    """K-03"""
+    """K-03: A repeated read of a branch reads its branch object and nothing else."""
     counted.graph.branches.create("work")
     counted.read(READS[1], branch="work")
     counted.objects.calls.clear()

@@ -47,7 +47,7 @@ def killed(doing: str, uri: str, point: Fault, *, nth: int = 1) -> None:
 
 
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:
-    """F-13: a new point without a test makes this fail."""
+    """F-13: Every fault point has a test that kills a process there; a mistyped name is an error."""
     in_the_matrix = {point.fault for writer in WRITERS for point in points(writer)}
     assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT, *RECLAIM, *RECOVER, *ELSEWHERE, *in_the_matrix} == set(Fault)
 
@@ -132,7 +132,7 @@ def test_the_object_that_makes_a_branch_visible(tmp_path: Path, point: Fault, nt
 
 @pytest.mark.parametrize("point", RECOVER)
 def test_recovery(tmp_path: Path, point: Fault) -> None:
-    """RT-68: a writer is killed half way, and then the one that heals it; the third goes on, and there is one record."""
+    """RT-68: If a writer is killed and then the one that recovers it, the third finishes, and there is one record."""
     writer = next(writer for writer in WRITERS if writer.tables == 2)
     manifest = make(tmp_path / "g", PERSON, COMPANY)
     prepare(manifest, writer)
@@ -159,7 +159,7 @@ def test_reclaim(tmp_path: Path, point: Fault) -> None:
 
 
 def test_a_table_that_moved_without_the_graph_is_refused_by_the_next_writer(tmp_path: Path) -> None:
-    """W-52: HEAD past what the graph shows is never folded in. (The write protocol adds the recovery that resolves it.)"""
+    """W-52: a HEAD past what the graph shows is never folded in. (The write protocol adds the recovery that resolves it.)"""
     from omnigraph.errors import ConflictError
     from omnigraph.store import stage
     from omnigraph.store.tables import Tables

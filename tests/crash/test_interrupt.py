@@ -33,7 +33,7 @@ def ready(folder: Path) -> Manifest:
 @pytest.mark.crash
 @pytest.mark.parametrize("point", points(TWO_TABLES), ids=lambda point: f"{point.fault.value}:{point.nth}")
 def test_an_interrupt_leaves_nothing_or_an_intent_that_the_next_writer_resolves(tmp_path: Path, point: Point) -> None:
-    """W-07: SIGINT reaches the writer exactly there; its locks are free, and what it left is before or after."""
+    """W-07: An interrupted writer frees its locks; the graph is before or after, at worst with an intent for the next writer."""
     manifest = ready(tmp_path)
     with asleep(f"matrix {WRITERS.index(TWO_TABLES)}", manifest.root.uri, point.fault, nth=point.nth) as sleeper:
         assert sleeper.interrupt() == -signal.SIGINT
@@ -44,7 +44,10 @@ def test_an_interrupt_leaves_nothing_or_an_intent_that_the_next_writer_resolves(
 
 
 def test_a_write_whose_caller_went_away_finishes(tmp_path: Path) -> None:
-    """W-02, W-07: the task is cancelled while its write is under way in a thread; the write lands whole."""
+    """W-02: A write whose caller is cancelled lands whole or not at all.
+
+    Also W-07.
+    """
     manifest = ready(tmp_path)
     begun, abandoned = threading.Event(), threading.Event()
 

@@ -84,7 +84,10 @@ def check(graph: Graph, row: Row, point: Point) -> None:
 
 @pytest.mark.parametrize(("row", "point"), CELLS)
 def test_a_load_that_dies_in_the_process(tmp_path: Path, row: Row, point: Point) -> None:
-    """W-27, RT-01: the next load, on the same handle, resolves what is left."""
+    """W-27: A load in any mode is undone or finished by the next write if it dies.
+
+    Also RT-01.
+    """
     graph = make(tmp_path / "g")
     with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):
         graph.load(row.data, mode=row.mode, branch=row.branch)

@@ -18,7 +18,22 @@ CELLS = [pytest.param(writer, point, id=f"{writer.name}-{point.fault.value}:{poi
 
 @pytest.mark.parametrize(("writer", "point"), CELLS)
 def test_a_death_in_the_process(tmp_path: Path, writer: Writer, point: Point) -> None:
-    """INV-9, INV-10, RT-01, RT-03..RT-09, RT-13..RT-15, RT-48..RT-51: the next write, on the same handle, resolves it and succeeds."""
+    """RT-03: A write whose process dies with the intent stored and no table committed is undone.
+    RT-04: A write whose process dies after the commit of some tables is undone: those tables are restored.
+    RT-05: A write whose process dies right after the commit of the last table is finished by the next writer.
+    RT-06: A write whose process dies with all tables committed, before the publication, is finished by the next writer.
+    RT-07: An overwrite whose process dies there is finished too: its replacement is shown.
+    RT-08: A write on a branch whose process dies is resolved on that branch, and main does not change.
+    RT-09: A write whose process dies after the publication is visible; its intent is removed without a record.
+    RT-13: A first write of a branch that dies before its native branch exists is undone: the branch inherits as before.
+    RT-14: A first write of a branch that dies with its native branch made and no commit is undone; the native branch is removed.
+    RT-15: A first write that dies between the native branches of two tables is undone, and both are removed.
+    RT-48: An index build that dies between two tables is undone.
+    RT-49: An index build that dies right after its last table is finished by the next writer.
+    RT-50: An index build that dies before the publication is finished by the next writer.
+
+    INV-9, INV-10, RT-01, RT-51: the next write, on the same handle, resolves it and succeeds.
+    """
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):
@@ -28,7 +43,10 @@ def test_a_death_in_the_process(tmp_path: Path, writer: Writer, point: Point) ->
 
 @pytest.mark.parametrize(("writer", "point"), CELLS)
 def test_a_failure_in_the_process(tmp_path: Path, writer: Writer, point: Point) -> None:
-    """RT-02, RT-15: the failing writer resolves its own intent at once: forward, and it has its receipt; back, and the error."""
+    """RT-02: A writer that receives an error resolves its own intent at once: it returns the receipt or the error.
+
+    Also RT-15.
+    """
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     failure = StorageError(Kind.STORAGE_UNAVAILABLE, "the store went away for a moment")
@@ -48,7 +66,7 @@ def test_a_failure_in_the_process(tmp_path: Path, writer: Writer, point: Point) 
 @pytest.mark.crash
 @pytest.mark.parametrize(("writer", "point"), CELLS)
 def test_a_killed_process(tmp_path: Path, writer: Writer, point: Point) -> None:
-    """G-13: a real SIGKILL; this process, which had the graph open all the while, goes on."""
+    """A real SIGKILL; this process, which had the graph open all the while, goes on."""
     manifest = make(tmp_path / "g", *ALIASES)
     prepare(manifest, writer)
     done = crash(f"matrix {WRITERS.index(writer)}", manifest.root.uri, point.fault, nth=point.nth)

@@ -1,4 +1,4 @@
-"""C-31: where locks do not exclude, a pre-minted id is published once all the same; and a file system like that is refused."""
+"""C-31: Where locks do not exclude, an id minted beforehand is still published once; such a file system is refused for writing."""
 
 from __future__ import annotations
 

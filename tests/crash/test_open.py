@@ -1,4 +1,4 @@
-"""REC-35: opening for writing heals what is dead, and waits for nobody who lives."""
+"""REC-35: Opening for writing resolves the writes of dead processes and does not wait for live ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def test_a_held_lease_holds_up_no_open(s3_server: S3Server, s3_uri: str) -> None
 
 
 def test_a_refresh_waits_for_who_lives(tmp_path: Path) -> None:
-    """Asked for, it says what became of every write."""
+    """REC-12: Intents are read again under the lock: one whose live writer finished meanwhile is not resolved.
+
+    Asked for, it says what became of every write.
+    """
     graph = og.init(tmp_path / "g", schema=SCHEMA)
     graph.branches.create("b")
     with asleep(f"on b {INSERT.format('slow')}", graph.uri, Fault.WRITE_ARMED) as sleeper:

@@ -74,7 +74,7 @@ def test_a_recovery_that_is_killed_is_finished_by_the_next(tmp_path: Path, write
 
 
 def test_an_intent_that_appears_after_the_first_look_is_resolved_under_the_lock(tmp_path: Path) -> None:
-    """REC-12, REC-20: a writer looked, found nothing and prepared; somebody died meanwhile; it resolves that and prepares again."""
+    """REC-20: An intent that appears after a writer's first look is resolved under the lock, and the writer prepares again."""
     manifest = ready(tmp_path, TWO_TABLES)
     with asleep(doing(BY_NAME["append, main"]), manifest.root.uri, Fault.WRITE_PREPARED) as sleeper:
         crash(doing(TWO_TABLES), manifest.root.uri, Fault.WRITE_BETWEEN_TABLES)
@@ -87,7 +87,10 @@ def test_an_intent_that_appears_after_the_first_look_is_resolved_under_the_lock(
 
 
 def test_a_publish_refused_by_a_disjoint_winner_is_undone_and_the_winner_kept(tmp_path: Path) -> None:
-    """RT-11, REC-28: the writer that was refused undoes its own work at once, on top of the winner."""
+    """RT-11: A publication refused because the head moved is undone at once by its writer, on top of the winner.
+
+    Also REC-28.
+    """
     manifest = ready(tmp_path, TWO_TABLES)
     with asleep(doing(TWO_TABLES), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
         winner = publish(manifest, Publication(CommitKind.LOAD, message="winner")).commit
@@ -99,7 +102,10 @@ def test_a_publish_refused_by_a_disjoint_winner_is_undone_and_the_winner_kept(tm
 
 
 def test_a_winner_on_top_of_our_commit_is_not_touched_and_the_intent_is_kept(tmp_path: Path) -> None:
-    """RT-12, REC-27: whose rows are whose cannot be told any more; closed, until somebody looks."""
+    """RT-12: If another commit follows ours on the same table, it is not touched and the intent is kept.
+
+    Also REC-27.
+    """
     manifest = ready(tmp_path, TWO_TABLES)
     with asleep(doing(TWO_TABLES), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
         intrude(manifest, PERSON, "winner")
@@ -123,7 +129,10 @@ def test_a_table_that_moved_on_without_us_has_nothing_of_ours_to_undo(tmp_path: 
 
 
 def test_a_schema_apply_refused_by_a_disjoint_winner_is_undone_and_the_winner_kept(tmp_path: Path) -> None:
-    """RT-45, RT-37: columns and names as before, the new table gone."""
+    """RT-37: A schema change that is undone has its columns and names as before, and its new tables are gone.
+
+    Also RT-45.
+    """
     manifest = ready(tmp_path, SCHEMA)
     with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
         winner = publish(manifest, Publication(CommitKind.LOAD, message="winner")).commit
@@ -135,7 +144,7 @@ def test_a_schema_apply_refused_by_a_disjoint_winner_is_undone_and_the_winner_ke
 
 
 def test_a_winner_on_a_table_whose_columns_were_changed_is_not_touched(tmp_path: Path) -> None:
-    """RT-45: fail closed."""
+    """RT-45: If another commit follows an interrupted change of columns, nothing is touched and the intent is kept."""
     manifest = ready(tmp_path, SCHEMA)
     with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
         row = row_of(manifest, PERSON)
@@ -152,7 +161,7 @@ def test_a_winner_on_a_table_whose_columns_were_changed_is_not_touched(tmp_path:
 
 
 def test_a_table_that_somebody_else_made_in_the_new_types_place_is_neither_taken_over_nor_removed(tmp_path: Path) -> None:
-    """RT-44: the apply is undone, and their table stays."""
+    """RT-44: A foreign table at the path of a new type is neither adopted nor removed; the schema change is undone."""
     manifest = ready(tmp_path, SCHEMA)
     with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_BEFORE_CREATE) as sleeper:
         (intent,) = intents.pending(manifest.root.objects)
@@ -165,7 +174,7 @@ def test_a_table_that_somebody_else_made_in_the_new_types_place_is_neither_taken
 
 
 def test_a_live_schema_apply_is_not_healed_away(tmp_path: Path) -> None:
-    """RT-46: another writer waits for the lock, and finds the apply whole."""
+    """RT-46: The schema change of a live process is not recovered: others wait for its lock."""
     manifest = ready(tmp_path, SCHEMA)
     with asleep(doing(SCHEMA), manifest.root.uri, Fault.WRITE_COMMITTED) as sleeper:
         with pytest.raises(LimitError):
@@ -179,7 +188,10 @@ def test_a_live_schema_apply_is_not_healed_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("idle_first", [False, True])
 def test_several_leftovers_of_first_touches_are_resolved_each_on_its_own(tmp_path: Path, idle_first: bool) -> None:
-    """RT-16, RT-17: one without any effect and one complete, as a writer that slept through its lease can leave behind.
+    """RT-16: An abandoned first write without an effect is undone and drops its own native branch only.
+    RT-17: A complete first write beside an abandoned one lands, unless the other's rollback moved the head first.
+
+    One without any effect and one complete, as a writer that slept through its lease can leave behind.
 
     Each is undone or finished whole and drops its own native branch only. The complete one lands unless the other's
     rollback came before it: then its parent is no longer the head.
@@ -237,7 +249,10 @@ def test_a_branch_made_meanwhile_sees_no_half(tmp_path: Path) -> None:
 
 
 def test_a_delete_overtaken_by_an_update_deletes_what_is_there_then(tmp_path: Path) -> None:
-    """RT-20: planned on the old rows and run on the new ones; neither the node nor its edges are gone."""
+    """RT-20: A delete that an update overtook is planned again on the new rows.
+
+    Planned on the old rows and run on the new ones; neither the node nor its edges are gone.
+    """
     graph = og.init(tmp_path / "g", schema="node Person { name: String @key  n: I64 }\nedge Knows: Person -> Person\n")
     people_and_edge = """
     query run() { insert Person { name: "a", n: 1 }  insert Person { name: "b", n: 2 }  insert Knows { from: "a", to: "b" } }

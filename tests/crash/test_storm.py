@@ -170,7 +170,10 @@ def test_no_write_is_lost_in_a_storm_on_s3(s3_server: S3Server, s3_uri: str, tmp
 
 
 def test_the_same_storm_finds_the_rows_that_a_delete_and_an_add_lose(tmp_path: Path) -> None:
-    """W-01: the checker can fail. Every writer dies between the two commits of an update of a key that only this life writes."""
+    """W-01: An update is one commit. Here it is a delete and an insert, and the checker finds the lost rows.
+
+    The checker can fail. Every writer dies between the two commits of an update of a key that only this life writes.
+    """
     storm = Storm(tmp_path, "delete_then_add", doom=lambda chance: {DIE_BETWEEN: "1"})
     with storm.blowing():
         while storm.kills < WRITERS:

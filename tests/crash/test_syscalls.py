@@ -152,7 +152,7 @@ def twins(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ca
 
 @pytest.mark.parametrize(("writer", "failure"), CELLS)
 def test_a_system_call_fails(child: Child, twins: Callable[[Writer], Twin], writer: Writer, failure: Failure) -> None:
-    """RT-65: the caller is told truthfully whether the write, an init included, happened."""
+    """RT-65: After a failed system call the error of any writer, init included, says truthfully whether the effect took place."""
     twin = twins(writer)
     wrong: dict[str, list[str]] = {}
     met = 0

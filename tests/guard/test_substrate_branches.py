@@ -69,7 +69,7 @@ def test_a_main_handle_made_from_a_branch_keeps_the_branchs_uri(tmp_path: Path) 
 
 
 def test_the_branch_identifier_changes_when_a_name_is_made_again(tmp_path: Path) -> None:
-    """P-15: it is our incarnation: a cached handle, cursor or adjacency of the old branch must not fit the new one."""
+    """P-15: A native branch's identifier changes when its name is used again."""
     table = born(tmp_path / "t", "a")
     seen = set()
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_a_branch_name_that_lance_refuses(tmp_path: Path, name: str) -> None:
 
 
 def test_names_that_overlap_by_prefix_are_accepted_and_leave_residue(tmp_path: Path) -> None:
-    """P-15: `team` beside `team/x` is taken by Lance; deleting `team` then leaves its tree, so live names are kept disjoint by us."""
+    """P-15, B-18: Lance accepts `team` beside `team/x`; deleting `team` then leaves its tree, so live names are kept disjoint by us."""
     table = born(tmp_path / "t", "a")
     table.create_branch("team")
     inner = table.create_branch("team/x")
@@ -126,7 +126,7 @@ def test_names_that_overlap_by_prefix_are_accepted_and_leave_residue(tmp_path: P
 
 
 def test_creating_a_live_branch_again_is_an_untyped_error(tmp_path: Path) -> None:
-    """P-16: collision and failure look alike, so the list of branches decides."""
+    """P-16: Creating a live native branch again is an untyped error; the list of branches decides."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
     with pytest.raises(OSError):
@@ -154,7 +154,7 @@ def test_of_several_threads_creating_one_branch_exactly_one_wins(tmp_path: Path)
 
 
 def test_residue_of_a_branch_blocks_its_name_and_cannot_be_deleted(tmp_path: Path) -> None:
-    """P-14: no force delete in Python; a fresh name per fork makes residue harmless, and cleanup removes the folder itself."""
+    """P-14: Files of a half-made native branch block its name, and Lance cannot delete them."""
     table = born(tmp_path / "t", "a")
     orphan_tree(table, "x")
     assert table.branches.list() == {}

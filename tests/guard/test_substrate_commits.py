@@ -38,7 +38,7 @@ def two_handles(table: LanceDataset) -> tuple[LanceDataset, LanceDataset]:
 
 
 def test_inline_merges_of_one_new_key_both_land_without_the_key_annotation(tmp_path: Path) -> None:
-    """P-01: the annotation is what makes a keyed merge a compare-and-swap."""
+    """P-01: Only with the key annotation is a keyed merge a compare-and-swap."""
     first, second = two_handles(born(tmp_path / "t", "a"))
     inline_upsert(first, "k", n=1)
     inline_upsert(second, "k", n=2)
@@ -46,7 +46,7 @@ def test_inline_merges_of_one_new_key_both_land_without_the_key_annotation(tmp_p
 
 
 def test_inline_merge_of_a_taken_key_is_refused_with_annotation_no_index_and_no_retries(tmp_path: Path) -> None:
-    """P-02: the loser gets a plain OSError, so 'lost the race' is decided by reading again, never by type or text."""
+    """P-02: With annotation, without index and retries, the second merge of a key is refused by a plain OSError."""
     first, second = two_handles(born(tmp_path / "t", "a", schema=KEYED))
     inline_upsert(first, "k", n=1)
     with pytest.raises(OSError) as lost:
@@ -56,7 +56,7 @@ def test_inline_merge_of_a_taken_key_is_refused_with_annotation_no_index_and_no_
 
 
 def test_inline_merge_with_default_retries_overwrites_the_winner(tmp_path: Path) -> None:
-    """P-03: a retried pointer swap is a lost pointer; zero retries is mandatory."""
+    """P-03: With default retries the second merge of a key overwrites the first."""
     first, second = two_handles(born(tmp_path / "t", "a", schema=KEYED))
     inline_upsert(first, "k", n=1)
     inline_upsert(second, "k", n=2, retries=None)
@@ -64,7 +64,7 @@ def test_inline_merge_with_default_retries_overwrites_the_winner(tmp_path: Path)
 
 
 def test_a_btree_on_the_key_undoes_the_key_fence(tmp_path: Path) -> None:
-    """P-04: `__manifest.object_id` is never indexed, and a keyed merge there says use_index(False)."""
+    """P-04: A B-tree on the key undoes the protection of a keyed merge, so `__manifest.object_id` is never indexed."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     table.create_scalar_index("id", "BTREE")
     first, second = two_handles(table)
@@ -77,7 +77,7 @@ def test_a_btree_on_the_key_undoes_the_key_fence(tmp_path: Path) -> None:
 
 
 def test_staged_merges_of_one_new_key_both_land_even_with_the_annotation(tmp_path: Path) -> None:
-    """P-05: staged keyed writes have no key fence in Python; this is why every transaction is fenced."""
+    """P-05: Staged merges of one key both land, annotated or not; therefore every transaction is fenced."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     first, second = upsert(table, "k", n=1), upsert(table, "k", n=2)
     commit(table, first)
@@ -86,7 +86,7 @@ def test_staged_merges_of_one_new_key_both_land_even_with_the_annotation(tmp_pat
 
 
 def test_a_staged_merge_lands_over_an_append_of_its_key(tmp_path: Path) -> None:
-    """P-06: the same hole between two kinds of write."""
+    """P-06: A staged merge lands over an append of its key."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     first, second = append(table, "k", n=1), upsert(table, "k", n=2)
     commit(table, first)
@@ -96,7 +96,7 @@ def test_a_staged_merge_lands_over_an_append_of_its_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", [append, upsert])
 def test_no_retries_does_not_mean_exact_parent(tmp_path: Path, stage: Callable[..., Transaction]) -> None:
-    """P-07: a stale append or an upsert of new keys lands at base + 2, so the achieved version is compared with base + 1."""
+    """P-07: Zero retries is not exact-parent: a stale append or upsert of new keys lands at base + 2."""
     base = born(tmp_path / "t", "a")
     stale = stage(base, "late")
     commit(base, append(base, "early"))
@@ -105,7 +105,7 @@ def test_no_retries_does_not_mean_exact_parent(tmp_path: Path, stage: Callable[.
 
 
 def test_a_stale_overwrite_without_retries_is_refused(tmp_path: Path) -> None:
-    """P-08: an overwrite is strict by itself with max_retries=0, and so needs no fence."""
+    """P-08: A stale overwrite is refused without retries; with them it removes the concurrent rows."""
     base = born(tmp_path / "t", "a")
     replacement = overwrite(base, "z")
     commit(base, append(base, "early"))
@@ -147,7 +147,7 @@ def test_a_write_staged_before_an_overwrite_is_refused(tmp_path: Path, stage: Ca
 def test_two_changes_inside_one_fragment_conflict_even_for_different_rows(
     tmp_path: Path, first: Callable[[LanceDataset], Transaction], second: Callable[[LanceDataset], Transaction]
 ) -> None:
-    """P-09: coarse but safe; the fence is built on exactly this."""
+    """P-09: Two changes inside one fragment conflict, also of different rows. The fence is built on this."""
     table = born(tmp_path / "t", "a", "b", "c")
     winner, loser = first(table), second(table)
     commit(table, winner)

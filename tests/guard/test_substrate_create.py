@@ -83,7 +83,7 @@ def test_overwrite_with_no_fragments_is_an_empty_typed_table(tmp_path: Path) -> 
 
 
 def test_a_new_table_has_format_2_2_no_cleanup_settings_and_no_stable_row_ids(tmp_path: Path) -> None:
-    """P-20: nothing may delete old versions behind our back, and the file format is the one stamped in the graph."""
+    """P-20: A new table has file format 2.2, no clean-up settings and no stable row ids."""
     table = born(tmp_path / "t", "a")
     assert table.config() == {}
     assert table.data_storage_version == "2.2"
@@ -106,7 +106,7 @@ def test_schema_and_key_metadata_survive_swaps_branches_and_reopening(tmp_path: 
 
 @pytest.mark.parametrize("change", [{"id": {KEY.decode(): "true"}}, {"id": {KEY.decode(): None}}, {"n": {KEY.decode(): "true"}}])
 def test_the_key_annotation_cannot_be_changed_once_set(tmp_path: Path, change: dict[str, Any]) -> None:
-    """P-17: it is written at birth and never again, not even with the value it has."""
+    """P-17: The key annotation is written at creation and cannot be set again."""
     table = born(tmp_path / "t", "a", schema=KEYED)
     with pytest.raises(OSError):
         table.update_field_metadata(change)

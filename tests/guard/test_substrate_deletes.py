@@ -13,7 +13,7 @@ from tests.guard.substrate import born, commit, delete, fragment_of, ids, part
 
 @pytest.mark.parametrize("predicate", ["id = 'nobody'", "false"])
 def test_an_inline_delete_that_matches_nothing_still_moves_the_version(tmp_path: Path, predicate: str) -> None:
-    """P-10: a delete of nothing must be noticed by us, or it would be drift."""
+    """P-10: An inline delete or update that matches nothing makes a version."""
     table = born(tmp_path / "t", "a")
     table.delete(predicate)
     assert (table.version, ids(table)) == (2, ["a"])
@@ -34,7 +34,7 @@ def test_a_fragment_delete_that_matches_nothing_returns_equal_metadata(tmp_path:
 
 
 def test_a_fragment_delete_counts_before_anything_is_committed(tmp_path: Path) -> None:
-    """P-11: the receipt's number of deleted rows is known while staging."""
+    """P-11: A fragment's delete commits nothing and knows its count; a staged delete is built from it."""
     table = born(tmp_path / "t", "a", "b", "c")
     fragment = table.get_fragments()[0]
     after = fragment.delete("id IN ('a', 'b')")

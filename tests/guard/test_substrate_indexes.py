@@ -233,7 +233,7 @@ def test_search_finds_every_row_again_after_compaction(tmp_path: Path) -> None:
 
 
 def test_text_search_that_names_its_column_needs_no_index(tmp_path: Path) -> None:
-    """P-18: a query never depends on an index being there."""
+    """P-18: Text search that names its column needs no index."""
     table = library(tmp_path / "t", indexed=False)
     assert found_by(table, 7) == EVERY_WAY
 

@@ -32,7 +32,7 @@ MINE = "0123456789abcdef0123456789abcdef"
 def test_a_uuid_minted_before_the_commit_can_be_read_back_from_the_version(
     tmp_path: Path, stage: Callable[[LanceDataset], Transaction]
 ) -> None:
-    """P-13: the sidecar holds the uuid before the effect; one read of the version proves whose it is."""
+    """P-13: A uuid minted before a commit can be read back from the version, which proves whose it is."""
     table = born(tmp_path / "t", "a", "b")
     commit(table, dataclasses.replace(stage(table), uuid=MINE))
     assert transaction_of(lance.dataset(table.uri), 2).uuid == MINE
@@ -97,7 +97,9 @@ def test_restore_makes_a_new_version_with_the_old_content(tmp_path: Path) -> Non
 
 
 def test_restore_buries_a_concurrent_append_without_a_word(tmp_path: Path) -> None:
-    """P-12, P-22: it lands at whatever HEAD + 1 is, so we compare the achieved version with the HEAD we looked at."""
+    """P-12: A restore hides a concurrent append without an error.
+    P-22: A restore lands at whatever HEAD + 1 is, so the achieved version is compared with the HEAD seen.
+    """
     table = born(tmp_path / "t", "a")
     seen = commit(table, append(table, "b"))
     back = Transaction(seen.version, LanceOperation.Restore(1))
@@ -118,7 +120,7 @@ def test_a_write_staged_before_a_restore_is_refused_for_good(tmp_path: Path) -> 
 
 
 def test_a_detached_commit_moves_no_head_and_takes_no_successor(tmp_path: Path) -> None:
-    """P-21: why detached versions are no staging area of ours: numbers past 2^63, and nothing can go on top."""
+    """P-21: A detached commit moves no HEAD, has a number past 2^63 and takes no successor."""
     table = born(tmp_path / "t", "a")
     hidden = LanceDataset.commit(table, append(table, "b"), detached=True)
     assert hidden.version > 2**63

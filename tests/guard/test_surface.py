@@ -241,12 +241,15 @@ def offences(trees: Mapping[str, ast.Module], registry: Mapping[tuple[str, str],
 
 
 def test_only_the_storage_layer_touches_lance_and_only_where_it_was_reviewed() -> None:
-    """Z-04, Z-05."""
+    """Z-04: Only the storage layer calls Lance, and only at reviewed places.
+
+    Also Z-05.
+    """
     assert offences(modules()) == []
 
 
 def test_every_reviewed_call_is_still_made() -> None:
-    """Z-06: an entry that matches nothing would wave through whatever comes to stand there."""
+    """Z-06: An entry of a reviewed list that matches nothing fails the test."""
     made = {(one.module, one.function, one.call) for module, tree in modules().items() for one in primitives(module, tree)}
     listed = {(module, function, call) for (module, function), entry in REGISTRY.items() for call in entry.calls}
     assert listed - made == set()
@@ -374,12 +377,12 @@ def coupled(trees: Mapping[str, ast.Module]) -> set[tuple[str, str]]:
 
 
 def test_no_public_call_of_the_storage_layer_both_writes_rows_and_moves_a_head() -> None:
-    """W-50: stage, then commit what was staged. The ledger's swap is the one reviewed exception, and still there (Z-06)."""
+    """W-50: No public call of the storage layer both writes rows and moves a HEAD; the manifest's swap is the exception."""
     assert coupled(modules()) == set(COUPLED)
 
 
 def test_the_calls_that_move_a_head_are_these() -> None:
-    """Z-05: a new public writer is seen here first. What they take was staged, or is the place where something new begins."""
+    """Z-05: The calls that can move a HEAD are a closed list."""
     moving = {key: f.node for key, f in surface(modules()).items() if is_public(key[1]) and f.moves}
     signatures = {f"{module.removeprefix(STORE)}.{name}": [one.arg for one in node.args.args] for (module, name), node in moving.items()}
     assert signatures == {

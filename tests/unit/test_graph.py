@@ -154,7 +154,10 @@ def test_reading_only_writes_no_byte(graph: Graph, tmp_path: Path) -> None:
     ("point", "outcome"), [(Fault.WRITE_COMMITTED, Resolution.ROLLED_FORWARD), (Fault.WRITE_ARMED, Resolution.ROLLED_BACK)]
 )
 def test_opening_for_writing_finishes_what_dead_writers_left(graph: Graph, point: Fault, outcome: Resolution) -> None:
-    """On every branch, once, with a record each."""
+    """G-13: A recovery's record is part of the commit that settles the write, one for each, and callers can list them.
+
+    On every branch, once, with a record each.
+    """
     graph.branches.create("work")
     for branch in ("main", "work"):
         die(graph, point, "Dead", branch=branch)
@@ -180,7 +183,10 @@ def test_refresh_says_what_it_resolved(graph: Graph) -> None:
 
 
 def test_an_intent_that_cannot_be_read_stops_writers_not_readers(graph: Graph) -> None:
-    """REC-25, F-05"""
+    """F-05: An unreadable intent stops writers and not readers.
+
+    Also REC-25.
+    """
     (Path(graph.uri) / intents.DIRECTORY).mkdir(exist_ok=True)
     (Path(graph.uri) / intents.path_of(OperationId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))).write_bytes(b"{")
     assert refusal(lambda: og.open(graph.uri)).kind is Kind.CORRUPT

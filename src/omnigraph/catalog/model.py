@@ -106,6 +106,7 @@ class Cardinality(msgspec.Struct, frozen=True, omit_defaults=True):
 class _DeclaredType(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
     """The fields that all three kinds of types share. `properties` are sorted by name and include the inherited ones."""
 
+    kind: ClassVar[TypeKind]
     name: str
     id: TypeId
     properties: tuple[Property, ...] = ()
@@ -115,6 +116,11 @@ class _DeclaredType(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_d
     @cached_property
     def _by_name(self) -> Mapping[str, Property]:
         return {property_.name: property_ for property_ in self.properties}
+
+    @cached_property
+    def alias(self) -> str:
+        """The name of the type in messages, and of its table: `node:Film`. A node type and an edge type may have the same name."""
+        return f"{self.kind}:{self.name}"
 
     def property(self, name: str) -> Property | None:
         """The property of that exact name."""
@@ -190,8 +196,12 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
     @cached_property
     def _by_id(self) -> Mapping[TypeId, EntityType]:
-        entities: tuple[EntityType, ...] = (*self.nodes, *self.edges)
-        return {entity.id: entity for entity in entities}
+        return {entity.id: entity for entity in self.entities}
+
+    @property
+    def entities(self) -> tuple[EntityType, ...]:
+        """The types that have rows: nodes, then edges."""
+        return (*self.nodes, *self.edges)
 
     def node(self, name: str) -> NodeType | None:
         """The node type of that exact name."""

@@ -12,7 +12,20 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import COPY, DATA, HISTORY, PATH, F, Flags, GraphTarget, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import (
+    COPY,
+    DATA,
+    HISTORY,
+    PATH,
+    F,
+    Flags,
+    GraphTarget,
+    command_flags,
+    echo_write,
+    global_flags,
+    open_graph,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from omnigraph.exec.blobs import Blob
@@ -59,9 +72,7 @@ def _line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
 @click.argument("source")
 @click.argument("target")
 @click.option("--branch", help="Copy only this branch, as the main branch of the copy. By default every branch is copied.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def copy(flags: Flags, *, source: str, target: str, branch: str | None, as_json: bool) -> None:
     """Copy a graph, with its branches and without its history, to an empty location."""
     there = resolve(flags, "copy", COPY, uri=source, spelled="SOURCE")
@@ -143,9 +154,7 @@ def blob_get(
 
 @blob.command("stat")
 @_selector
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def blob_stat(
     flags: Flags,
     *,

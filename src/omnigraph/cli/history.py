@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, confirm, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document
 
 _graph = click.option("--uri", metavar="URI", help="The graph.")
@@ -21,9 +21,7 @@ def branch() -> None:
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
 @_graph
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
     target = _target(flags, uri)
@@ -38,9 +36,7 @@ def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_js
 
 @branch.command("list")
 @_graph
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
     with open_graph(_target(flags, uri), mode="r") as graph:
@@ -55,9 +51,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 @branch.command("delete")
 @click.argument("name")
 @_graph
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
     target = _target(flags, uri)
@@ -84,9 +78,7 @@ def commit() -> None:
 @commit.command("list")
 @click.argument("uri", required=False)
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the commits of a branch, newest first."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
@@ -102,9 +94,7 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 @commit.command("show")
 @click.argument("commit_id")
 @_graph
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
     """Print one commit, of any branch."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
@@ -118,9 +108,7 @@ def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool)
 @click.command()
 @click.argument("uri", required=False)
 @click.option("--branch", default="main", show_default=True, help="The branch to show.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def snapshot(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the version and the row count of every table of a branch."""
     target = resolve(flags, "snapshot", DATA, uri=uri)

@@ -16,7 +16,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, confirm, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 
@@ -291,9 +291,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
     help="Run the load in this process or on Spark. auto uses Spark for more than 1 GB of input, if it is installed.",
 )
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host. Implies --engine spark.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def load(
     flags: Flags,
     *,

@@ -17,7 +17,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.output import FORMATS, format_rows
-from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
 
@@ -52,9 +52,7 @@ def _text_options(command: F) -> F:
 @click.option("--explain", "only_explain", is_flag=True, help="Print the plan. The query is not run.")
 @click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def query(
     flags: Flags,
     *,
@@ -135,9 +133,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
 @_text_options
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def mutate(
     flags: Flags,
     *,

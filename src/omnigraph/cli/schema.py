@@ -18,10 +18,10 @@ from omnigraph.cli.scope import (
     PATH,
     Flags,
     admit,
+    command_flags,
     confirm,
     echo_write,
     global_flags,
-    json_flag,
     open_graph,
     resolve,
 )
@@ -44,9 +44,7 @@ def schema() -> None:
 
 @schema.command("check")
 @click.argument("file", type=PATH)
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
     """Check a schema file, and print the position of an error."""
     admit(flags, "schema check", LOCAL)
@@ -61,9 +59,7 @@ def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
 @schema.command("show")
 @_uri
 @_branch
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the schema of a branch, as it was written."""
     with open_graph(resolve(flags, "schema show", DATA, uri=uri), mode="r") as graph:
@@ -83,9 +79,7 @@ schema.add_command(schema_show, "get")
 @_file
 @_loss
 @_branch
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
     """Print the steps that lead to a new schema. Changes nothing."""
     target = resolve(flags, "schema plan", DIRECT, uri=uri)
@@ -105,9 +99,7 @@ def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_
 @_file
 @_loss
 @_branch
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def schema_apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
     """Change the schema of a branch, in one commit. An unsupported change is refused."""
     target = resolve(flags, "schema apply", DATA, uri=uri)
@@ -156,9 +148,7 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
 @click.command()
 @click.argument("uri")
 @click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The graph's schema (.pg).")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
     """Create a graph at URI, a new or empty location."""
     target = resolve(flags, "init", INIT, uri=uri)

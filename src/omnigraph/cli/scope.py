@@ -89,6 +89,11 @@ def json_flag(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
+def command_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json` and the global flags. The command gets the global flags as its first argument."""
+    return json_flag(global_flags(click.pass_obj(command)))
+
+
 class Capability(NamedTuple):
     """What a command accesses: its name in messages, the flags it takes, and a hint for a flag it does not take."""
 

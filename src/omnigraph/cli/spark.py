@@ -8,7 +8,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.load import LoadRequest, loading_flags, run_load, spark_session
-from omnigraph.cli.scope import DATA, Flags, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, Flags, command_flags, global_flags, open_graph, resolve
 
 
 @click.group()
@@ -29,9 +29,7 @@ def spark() -> None:
 )
 @loading_flags
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host. By default local[*].")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def spark_load(
     flags: Flags,
     *,
@@ -60,9 +58,7 @@ def spark_load(
 @click.option("--at", metavar="COMMIT_ID", help="The commit to export, of any branch. The default is the newest commit of the branch.")
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, yarn. By default local[*].")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def spark_export(
     flags: Flags,
     *,

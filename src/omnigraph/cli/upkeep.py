@@ -10,7 +10,7 @@ import click
 from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, command_flags, echo_write, global_flags, json_flag, open_graph, resolve
 from omnigraph.cli.shapes import indexes_document, recovery_document
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @click.command("ensure-indices")
 @click.argument("uri", required=False)
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def ensure_indices(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Build the indexes that the schema declares and the tables lack."""
     target = resolve(flags, "ensure-indices", DATA, uri=uri)
@@ -84,9 +82,7 @@ def recovery() -> None:
 
 @recovery.command("list")
 @click.argument("uri", required=False)
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the interrupted writes that were completed or rolled back, newest first."""
     with open_graph(resolve(flags, "recovery", DIRECT, uri=uri), mode="r") as graph:
@@ -106,9 +102,7 @@ def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("uri", required=False)
-@json_flag
-@global_flags
-@click.pass_obj
+@command_flags
 def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the location and format of a graph, and the row counts on main."""
     with open_graph(resolve(flags, "info", DIRECT, uri=uri), mode="r") as graph:

@@ -97,6 +97,11 @@ def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
     )
 
 
+def shifted(problems: Iterable[Problem], *, by: int) -> list[Problem]:
+    """The problems with their record numbers increased by `by`."""
+    return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
+
+
 class Report:
     """The problems of an input so far. A reader stops once it is `full`, so `more` counts only the problems found until then."""
 
@@ -110,8 +115,9 @@ class Report:
         """Whether further problems are only counted."""
         return len(self.problems) >= self.limit
 
-    def add(self, problems: Iterable[Problem]) -> None:
-        """Add problems up to the limit and count the rest."""
+    def add(self, problems: Iterable[Problem], *, more: int = 0) -> None:
+        """Add problems up to the limit and count the rest. `more` is the number of further problems that are not described."""
+        self.more += more
         for problem in problems:
             if self.full:
                 self.more += 1

@@ -17,7 +17,20 @@ RANGES: Final = {
     Scalar.U64: (0, 2**64 - 1),
 }
 
-_ARROW_NAMES: Final = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
+ARROW_NAMES: Final = {
+    Scalar.STRING: "Utf8",
+    Scalar.BOOL: "Boolean",
+    Scalar.I32: "Int32",
+    Scalar.I64: "Int64",
+    Scalar.U32: "UInt32",
+    Scalar.U64: "UInt64",
+    Scalar.F32: "Float32",
+    Scalar.F64: "Float64",
+    Scalar.DATE: "Date32",
+    Scalar.DATETIME: "Date64",
+    Scalar.BLOB: "LargeBinary",
+}
+"""The types of columns, as Arrow and the storage engine call them."""
 
 
 def compatible(left: ValueType, right: ValueType) -> bool:
@@ -89,10 +102,10 @@ def _stored_scalar(value: Atom, scalar: Scalar) -> Atom:
 
 def _stored_integer(value: float, scalar: Scalar) -> int:
     if isinstance(value, float):
-        raise ValueError(f"cannot convert Float({value}) to {_ARROW_NAMES[scalar]}")
+        raise ValueError(f"cannot convert Float({value}) to {ARROW_NAMES[scalar]}")
     low, high = RANGES[scalar]
     if not low <= value <= high:
-        raise ValueError(f"integer value {value} exceeds {_ARROW_NAMES[scalar]} range")
+        raise ValueError(f"integer value {value} exceeds {ARROW_NAMES[scalar]} range")
     return value
 
 

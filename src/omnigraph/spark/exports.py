@@ -71,9 +71,7 @@ def export(
     job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
     try:
         done = sorted(results(Runner(spark).on_parts(job), UnloadedPart), key=lambda one: one.part)
-        counts = {
-            f"{entity.kind}:{entity.name}": sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found
-        }
+        counts = {entity.alias: sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found}
         files = tuple(name for one in done for name in one.files)
         result = ExportReceipt(target.folder, chosen, snapshot.branch.name, snapshot.commit, counts, files)
         target.finish(result)

@@ -18,11 +18,10 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
-from omnigraph.exec.load.staging import Origin, Staging, StagingTarget
+from omnigraph.exec.load.staging import Origin, Staging
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
-from omnigraph.exec.problems import Problem, Report
-from omnigraph.exec.validate.findings import label
+from omnigraph.exec.problems import Problem, Report, shifted
 from omnigraph.ids import TypeId
 from omnigraph.spark.messages import (
     CountLines,
@@ -54,15 +53,13 @@ _BLOCKS_AT_ONCE: Final = 16
 class FilesIntake:
     """The intake of NDJSON files, which are split into parts."""
 
+    rereadable = True
+
     def __init__(self, runner: PartRunner, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
         self._runner = runner
         self._root = root
         self._paths = tuple(paths)
         self._part_bytes = part_bytes
-
-    @property
-    def rereadable(self) -> bool:
-        return True
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         parts = [part for path in self._paths for part in parts_of(path, part_bytes=self._part_bytes)]
@@ -86,8 +83,7 @@ class FilesIntake:
         for at in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = tuple(map(lines.numbered, blocks[at : at + _BLOCKS_AT_ONCE]))
             for found in results(self._runner.on_parts(FindProblems(job, some, report.limit)), StagedPart):
-                report.add(found.problems)
-                report.more += found.more
+                report.add(found.problems, more=found.more)
                 if report.full:
                     return
 
@@ -95,14 +91,12 @@ class FilesIntake:
 class FramesIntake:
     """The intake of data frames, one for each type."""
 
+    rereadable = True
+
     def __init__(self, runner: Runner, root: Root, frames: Mapping[str, DataFrame]) -> None:
         self._runner = runner
         self._root = root
         self._frames = frames
-
-    @property
-    def rereadable(self) -> bool:
-        return True
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         for name, frame in self._frames.items():
@@ -188,8 +182,7 @@ class FramePlaces(msgspec.Struct, frozen=True):
 
 
 def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
-    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
-    targets: dict[TypeId, StagingTarget] = {entity.id: staging.target_of(entity) for entity in entities}
+    targets = {entity.id: staging.target_of(entity) for entity in catalog.entities}
     return Job(Place(root.uri, root.storage_options), encode(catalog), targets)
 
 
@@ -217,13 +210,9 @@ def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: 
     """Record the files of one data frame, and report its problems. Records are numbered in the order of the partitions."""
     before = 0
     for part in take_parts(replies, staging, catalog):
-        report.add(
-            msgspec.structs.replace(problem, record=problem.record + before) if problem.record is not None else problem
-            for problem in part.problems
-        )
-        report.more += part.more
+        report.add(shifted(part.problems, by=before), more=part.more)
         before += part.records
-    staging.of(entity).places = FramePlaces(f"<{entity.kind}:{entity.name}>")  # also for a frame without rows
+    staging.of(entity).places = FramePlaces(f"<{entity.alias}>")  # also for a frame without rows
 
 
 # -- Parquet and CSV: a task reads whole slices, and problems are reported in the order of the slices
@@ -242,6 +231,8 @@ class _Table(msgspec.Struct, frozen=True):
 class TablesIntake:
     """The intake of tables, which are split into parts where the format allows it."""
 
+    rereadable = True
+
     def __init__(
         self,
         runner: PartRunner,
@@ -257,15 +248,11 @@ class TablesIntake:
         self._part_bytes = part_bytes
         self._slice_rows = slice_rows
 
-    @property
-    def rereadable(self) -> bool:
-        return True
-
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         tables = [self._open(name, path, catalog) for name, path in self._tables.items()]
         total = sum(table.size for table in tables)
         advance(0, total, 0)
-        parts = tuple(TypePart(label(table.entity), part) for table in tables for part in table.parts)
+        parts = tuple(TypePart(table.entity.alias, part) for table in tables for part in table.parts)
 
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
@@ -307,8 +294,7 @@ class TablePlaces:
 def _report_tables(tables: Sequence[_Table], replies: Sequence[Reply], report: Report) -> None:
     """Report problems in the order of the tables until the report is full. A failed task is raised at its position in that order."""
     for found in _slices(tables, replies):
-        report.add(found.problems)
-        report.more += found.more
+        report.add(found.problems, more=found.more)
         if report.full:
             return
 

@@ -163,11 +163,9 @@ def register_views(
 
 def view_names(catalog: Catalog) -> dict[str, str]:
     """Return the name of the view of each type, by alias. Spark ignores case, so names must differ in more than case."""
-    entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
-    times = Counter(entity.name.lower() for entity in entities)
+    times = Counter(entity.name.lower() for entity in catalog.entities)
     names = {
-        f"{entity.kind}:{entity.name}": entity.name if times[entity.name.lower()] == 1 else f"{entity.name}_{entity.kind}"
-        for entity in entities
+        entity.alias: entity.name if times[entity.name.lower()] == 1 else f"{entity.name}_{entity.kind}" for entity in catalog.entities
     }
     folded = Counter(name.lower() for name in names.values())
     for alias, name in names.items():

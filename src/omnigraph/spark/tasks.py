@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import assert_never
 
-import msgspec
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
@@ -22,7 +21,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Stora
 from omnigraph.exec.load.batches import Batch, read_batches
 from omnigraph.exec.load.parts import FilePart, count_lines, pieces_of
 from omnigraph.exec.load.staging import Staging, StagingTarget
-from omnigraph.exec.problems import Problem, Report
+from omnigraph.exec.problems import Report, shifted
 from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
@@ -139,8 +138,7 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
             for batch in read_batches({task.type_name: rows}, catalog, report, check=check_values):
                 if job.writes and not report.problems and not whole.problems:
                     staging.add(batch)
-            whole.add(_shifted(report.problems, by=records))
-            whole.more += report.more
+            whole.add(shifted(report.problems, by=records), more=report.more)
             records += rows.num_rows
         if whole.problems:
             staging.discard()
@@ -187,11 +185,6 @@ def _since(report: Report, slices: Sequence[SliceProblems]) -> SliceProblems:
     """Return the problems of the report that the earlier slices do not have."""
     reported, more = sum(len(before.problems) for before in slices), sum(before.more for before in slices)
     return SliceProblems(tuple(report.problems[reported:]), report.more - more)
-
-
-def _shifted(problems: Iterable[Problem], *, by: int) -> list[Problem]:
-    """Return the problems with their record numbers increased by `by`."""
-    return [problem if problem.record is None else msgspec.structs.replace(problem, record=problem.record + by) for problem in problems]
 
 
 @contextmanager

@@ -39,16 +39,14 @@ class TaskMessage(WriterCommitMessage):
 class StagedIntake:
     """The intake of rows that tasks have written. `job` has the targets of the files."""
 
+    rereadable = False
+
     def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply]) -> None:
         self._job = job
         self._entity = entity
         self._replies = replies
         self.taken = False
         """Whether a load owns the files and removes them if it is refused."""
-
-    @property
-    def rereadable(self) -> bool:
-        return False
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         if encode(catalog) != self._job.catalog:
@@ -70,7 +68,7 @@ class TypeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and write the rows of one partition, on an executor. The reply has the problems, so that all are reported together."""
-        task = StageFrame(self._job, f"{self._entity.kind}:{self._entity.name}", REPORTED)
+        task = StageFrame(self._job, self._entity.alias, REPORTED)
         return TaskMessage(run_rows(encode_assignment(TaskAssignment(task)), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -28,7 +28,7 @@ def test_every_schema_has_a_meaning() -> None:
 
 @pytest.mark.parametrize("code", [*SchemaCode, *MigrationCode])
 def test_every_code_is_listed(code: str) -> None:
-    assert f"`{code}` |" in PAGE
+    assert f"\n- `{code}`: " in PAGE or f" (`{code}`)\n" in PAGE
 
 
 @pytest.mark.parametrize("kind", [kind.__struct_config__.tag for kind in get_args(Step)])

@@ -58,7 +58,7 @@ def test_bad_base64_is_refused(graph: Graph, bad: str) -> None:
 
 @pytest.mark.parametrize("uri", ["s3://bucket/reel", "file:///etc/passwd", "reel.bin", "", "BASE64:cmVlbA=="])
 def test_a_uri_is_refused_by_policy(graph: Graph, uri: str) -> None:
-    """W-40: by default none is allowed, and nobody looks at the place."""
+    """W-40: A blob URI is refused, and the place it names is not accessed."""
     before = graph.snapshot()
     with pytest.raises(InvalidInput) as caught:
         put(graph, "s1", uri)
@@ -74,7 +74,10 @@ def test_a_very_long_uri_is_refused_by_its_length(graph: Graph) -> None:
 
 
 def test_a_uri_that_a_later_statement_replaced_is_not_judged(graph: Graph) -> None:
-    """W-39: replaced by a whole row, by an update, and by null; what is left at the end is judged."""
+    """W-39: A blob URI that a later statement of the mutation replaces is not checked.
+
+    Replaced by a whole row, by an update, and by null; what is left at the end is judged.
+    """
     head = "($u: Blob, $b: Blob) "
     given = {"u": "s3://nowhere/x", "b": text(b"final")}
     run(graph, head + 'insert Script { code: "a", body: $u } insert Script { code: "a", body: $b }', given)
@@ -86,7 +89,10 @@ def test_a_uri_that_a_later_statement_replaced_is_not_judged(graph: Graph) -> No
 
 
 def test_an_update_of_another_property_keeps_the_blob(graph: Graph) -> None:
-    """W-38: committed and pending rows alike, with none, an empty, a small and a large one."""
+    """W-38: An update of another property keeps the blob, of committed and of new rows.
+
+    Committed and pending rows alike, with none, an empty, a small and a large one.
+    """
     large = os.urandom(200_000)
     for code, body in (("a", None), ("b", b""), ("c", b"small"), ("d", large)):
         put(graph, code, None if body is None else text(body))
@@ -107,7 +113,7 @@ def test_setting_a_blob_to_null_sets_it_null(graph: Graph) -> None:
 
 
 def test_an_update_that_carries_too_much_is_refused_unread(graph: Graph) -> None:
-    """W-37: told by the sizes."""
+    """W-37: An update that would carry too many blob bytes is refused by their sizes, without reading them."""
     put(graph, "a", text(bytes(60_000)))
     put(graph, "b", text(bytes(60_000)))
     put(graph, "c", None)
@@ -164,7 +170,7 @@ def test_a_part_that_is_not_there_is_refused(graph: Graph) -> None:
 
 
 def test_a_blob_keeps_its_bytes_and_its_tag_while_the_branch_goes_on(graph: Graph) -> None:
-    """B-23: a tag changes when the bytes may have, and not when another row does."""
+    """B-23: A blob that was looked up keeps its bytes while the branch moves on; its tag changes only when its bytes may have."""
     put(graph, "a", text(b"old"))
     commit = graph.snapshot().commit_id
     blob = graph.blob("node", "Script", "a", "body")
@@ -221,7 +227,7 @@ def shown(graph: Graph) -> list[dict[str, object]]:
 
 
 def test_a_blob_property_is_added_renamed_dropped_and_added_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-14: a renamed one keeps its bytes; one that is added again does not have those of the old one."""
+    """S-14: A renamed blob property keeps its bytes; one added again has none of the old one's."""
     monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
     graph = og.init(tmp_path / "g", schema="node Doc { name: String @key }")
     large = text(os.urandom(100_000))

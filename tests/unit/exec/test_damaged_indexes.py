@@ -184,7 +184,10 @@ def shown(graph: Graph) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_nothing_depends_on_an_index_file(pair: tuple[Path, Path], damage: str) -> None:
-    """X-15. Each question on handles of its own, so that nothing is remembered. Answers, and what is there then, are the twin's."""
+    """X-15: Missing or damaged index files change no answer.
+
+    Each question on handles of its own, so that nothing is remembered. Answers, and what is there then, are the twin's.
+    """
     plain, indexed = pair
     DAMAGES[damage](indexed)
     for name, ask in QUESTIONS.items():

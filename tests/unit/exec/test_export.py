@@ -333,7 +333,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 @given(contents=tables_of_every())
 @settings(max_examples=25, deadline=None)
 def test_loading_an_export_gives_the_same_graph(shared: Graph, mirror: Graph, contents: dict[str, list[Row]]) -> None:
-    """L-07: every value of every type comes back as it was."""
+    """L-07: Loading an export gives the same graph: every value of every type comes back as it was."""
     put(shared, contents)
     lines = list(shared.export())
     put(mirror, {alias: [] for alias in contents})

@@ -131,7 +131,10 @@ def field_of(graph: Graph, name: str) -> Field:
 
 @pytest.mark.parametrize("name", INDEXED)
 def test_an_indexed_column_is_asked_by_its_index(graphs: dict[str, Graph], tables: dict[str, Table], name: str) -> None:
-    """X-02, X-04, X-14: every type, every comparison, lists of values and prefixes; whatever the case of the name."""
+    """X-14: Every type, comparison, list of values and prefix is answered by an index, whatever the case of the name.
+
+    Also X-02, X-04.
+    """
     graph = graphs["whole"]
     field, value = field_of(graph, name), STORED[name][1]
     assert value is not None
@@ -159,7 +162,7 @@ def test_an_indexed_column_is_asked_by_its_index(graphs: dict[str, Graph], table
     ],
 )
 def test_a_plan_claims_an_index_exactly_where_one_leads(graphs: dict[str, Graph], clause: str, led_by: str | None) -> None:
-    """X-02: by what stands on disk; without indexes the same query is a full scan."""
+    """X-02: A plan names an index exactly where one exists; without indexes the same query is a full scan."""
     for name, graph in graphs.items():
         scan = scan_of(graph, clause)
         assert scan.index == (led_by if name != "without" else None), name
@@ -184,7 +187,10 @@ def scan_of(graph: Graph, clause: str) -> ops.Scan:
 @settings(max_examples=sample(150, whole=2000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_an_index_never_changes_which_rows_match(graphs: dict[str, Graph], tables: dict[str, Table], data: st.DataObject) -> None:
-    """X-03: no index, a whole one and a partial one agree, at the edges of every type: zeros of both signs, NaN, nulls, extremes."""
+    """X-03: An index never changes which rows match, whether it covers all rows, some or none.
+
+    No index, a whole one and a partial one agree, at the edges of every type: zeros of both signs, NaN, nulls, extremes.
+    """
     name = data.draw(st.sampled_from(INDEXED), label="column")
     field = field_of(graphs["whole"], name)
     values: st.SearchStrategy[Any] = st.sampled_from([value for value in STORED[name] if value is not None])

@@ -70,7 +70,10 @@ def names(graph: Graph, alias: str, *, branch: str = "main") -> list[str]:
 
 
 def test_every_missing_index_is_built_in_one_commit(graph: Graph) -> None:
-    """X-01, X-07, X-11: by the property's type; ids and both ends of edges always; each table moves by one version."""
+    """X-01: The kind of an index follows from the property's type; ids and both ends of edges always have a B-tree.
+
+    Also X-07, X-11.
+    """
     authors(graph, "Ada", "Bob")
     fill(graph, {"node:Book": books(3)})
     run(graph, 'insert Wrote { from: "Ada", to: "b1", share: 0.5 }')
@@ -103,7 +106,7 @@ def test_a_second_run_does_nothing(graph: Graph) -> None:
 
 
 def test_no_write_builds_an_index(graph: Graph) -> None:
-    """X-07."""
+    """X-07: No write builds an index. `ensure_indices` builds all that are missing in one commit; a second run does nothing."""
     authors(graph, "Ada")
     fill(graph, {"node:Book": books(3)})
     assert names(graph, "node:Author") == names(graph, "node:Book") == []
@@ -188,7 +191,7 @@ def test_progress_is_told_table_by_table(graph: Graph) -> None:
     ids=["all null", "too few", "without a direction"],
 )
 def test_a_vector_index_waits_for_vectors_and_holds_up_no_other(graph: Graph, count: int, vectors: str, reason: Pending) -> None:
-    """X-08: deferred, reported with why, its siblings built; and again the next time."""
+    """X-08: A vector index without enough vectors is pending, with a reason, and the others are built."""
     fill(graph, {"node:Book": books(count, vectors=vectors)})
     for expected in (IndexState.BUILT, IndexState.PRESENT):
         found = graph.ensure_indices()
@@ -206,7 +209,7 @@ def test_vectors_that_lance_cannot_learn_from_are_left_for_later(graph: Graph) -
 
 
 def test_enough_vectors_get_an_index_that_finds_them(graph: Graph) -> None:
-    """X-09: the same nearest rows as by scanning, and rows that came later too."""
+    """X-09: A vector index finds the same nearest rows as a scan, rows that came later included."""
     fill(graph, {"node:Book": books(ENOUGH)})
     assert states(graph, "node:Book")["place", "vector"] is IndexState.BUILT
     fill(graph, {"node:Book": books(1, prefix="late", seed=7)})
@@ -225,7 +228,7 @@ def test_enough_vectors_get_an_index_that_finds_them(graph: Graph) -> None:
 
 
 def test_a_branch_reuses_the_indexes_of_its_parent(graph: Graph) -> None:
-    """X-11: nothing is missing, so nothing is forked; after a write on the branch they still serve."""
+    """X-11: A branch uses the indexes of its parent, also after it has written."""
     authors(graph, "Ada", "Bob")
     graph.ensure_indices()
     graph.branches.create("work")
@@ -240,7 +243,10 @@ def test_a_branch_reuses_the_indexes_of_its_parent(graph: Graph) -> None:
 
 
 def test_indexing_a_branch_forks_what_it_inherits_without_indexes(graph: Graph) -> None:
-    """RT-51, B-02: exactly the tables that lack one; main sees nothing of it, rows are the same, both go on."""
+    """RT-51: Indexing a branch forks exactly the inherited tables that lack an index; main does not change.
+
+    Also B-02.
+    """
     authors(graph, "Ada", "Bob")
     graph.branches.create("work")
     before = versions(graph)
@@ -274,7 +280,7 @@ def racing(graph: Graph, race: Mapping[int, object]) -> tuple[ColumnIndex, ...]:
 
 
 def test_rows_that_come_while_indexes_are_written_are_found_and_reported(graph: Graph) -> None:
-    """RT-47: head moved after the files of a table were written. They are kept: what came since is not covered, and found."""
+    """RT-47: Index files written before the head moved are kept; rows that came since are not covered, and are found."""
     authors(graph, "Ada", "Bob")
     fill(graph, {"node:Book": books(3)})
     other = og.open(graph.uri)

@@ -74,7 +74,7 @@ def tables_fit(graph: og.Graph, branch: str = "main") -> None:
 
 
 def test_a_schema_that_is_accepted_already_changes_nothing(graph: og.Graph) -> None:
-    """S-01: comments, layout and order are no change."""
+    """S-01: An equal schema changes nothing; comments, layout and order of declarations are no change."""
     before = graph.commits()
     done = graph.apply_schema("// the same\n" + STUDIOS)
     assert (done.supported, done.applied, done.steps, done.commit) == (True, False, (), None)
@@ -105,7 +105,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_an_unsupported_change_refuses_the_whole_plan(graph: og.Graph, message: str) -> None:
-    """E104, E105, E112, S-01, S-04: whatever else it holds; nothing has moved, and the graph takes writes."""
+    """S-04: One unsupported change refuses the whole plan; nothing moves, and the graph accepts writes.
+
+    Also E104, E105, E112, S-01.
+    """
     wanted = REFUSED[message] + "\nnode Added { x: I32 }"
     before = graph.snapshot()
     assert graph.plan_schema(wanted).supported is False
@@ -134,7 +137,7 @@ WORDS_ONLY = {
 
 @pytest.mark.parametrize("what", WORDS_ONLY)
 def test_what_is_in_the_schema_alone_moves_no_table_and_is_one_commit(graph: og.Graph, what: str) -> None:
-    """S-03"""
+    """S-03: A change that concerns the schema alone moves no table and is one commit."""
     before = {table.path: table.version for table in graph.snapshot().tables}
     done = graph.apply_schema(WORDS_ONLY[what])
     assert done.commit is not None
@@ -155,7 +158,10 @@ def test_an_enum_takes_its_new_value_at_once(tmp_path: Path) -> None:
 
 
 def test_a_renamed_type_and_property_keep_everything(graph: og.Graph) -> None:
-    """E108, E109, S-06: identity, path, rows; the old names are gone."""
+    """S-06: A rename keeps identity, path and rows; a type dropped and added again is a new one.
+
+    Also E108, E109.
+    """
     before = row_of(graph, "node:Studio")
     wanted = STUDIOS.replace("-> Studio", "-> Company").replace(
         "node Studio { name: String @key  city: String? }",
@@ -205,7 +211,7 @@ def test_what_was_dropped_softly_is_still_read_at_older_commits(graph: og.Graph)
 
 
 def test_a_composite_key_keeps_its_order_through_crossing_renames(tmp_path: Path) -> None:
-    """S-07: ids stay, and the same values still spell the same id."""
+    """S-07: A key of several columns keeps its order through renames: ids stay, and the same values spell the same id."""
     graph = og.init(tmp_path / "g", schema="node P { a: String  b: String  @key(a, b) }")
     graph.mutate('query q() { insert P { a: "x", b: "y" } }')
     assert [row["id"] for row in rows_of(graph, "node:P")] == ['["x","y"]']
@@ -219,7 +225,7 @@ def test_a_composite_key_keeps_its_order_through_crossing_renames(tmp_path: Path
 
 
 def test_an_empty_table_may_be_promised_a_vector_index(tmp_path: Path) -> None:
-    """S-09: nothing is built."""
+    """S-09: A vector index may be declared on an empty table; nothing is built."""
     graph = og.init(tmp_path / "g", schema="node A { x: I32 }")
     assert graph.apply_schema("node A { x: I32 }  node B { v: Vector(4) @index  t: String? @index }").applied
     assert graph.apply_schema("node A { x: I32  w: Vector(4)? @index }  node B { v: Vector(4) @index  t: String? @index }").applied
@@ -270,7 +276,7 @@ def test_a_branch_has_a_schema_of_its_own(graph: og.Graph) -> None:
 
 
 def test_a_handle_opened_before_works_from_the_schema_of_now(graph: og.Graph) -> None:
-    """S-10"""
+    """S-10: A handle opened before a schema change works with the new schema."""
     other = og.open(graph.uri)
     assert other.catalog.node("Award") is None
     graph.apply_schema(STUDIOS + "node Award { name: String @key }")
@@ -280,7 +286,10 @@ def test_a_handle_opened_before_works_from_the_schema_of_now(graph: og.Graph) ->
 
 
 def test_a_write_prepared_before_an_apply_prepares_again(graph: og.Graph) -> None:
-    """S-10, S-11: two processes; the sleeping one has its rows in the columns of old."""
+    """S-11: A write prepared before a schema change is prepared again on the new schema.
+
+    Also S-10.
+    """
     insert = 'query q() { insert Studio { name: "Late" } }'
     with asleep(f"mutate {insert}", graph.uri, Fault.WRITE_PREPARED) as sleeper:
         graph.apply_schema(STUDIOS.replace("city: String?", "country: String?"))
@@ -338,7 +347,10 @@ def spoken_of(graph: og.Graph, text: bytes) -> list[str]:
 
 
 def test_a_hard_drop_leaves_nothing_of_what_it_drops(graph: og.Graph) -> None:
-    """E110, S-05: not now, not at older commits, not on the disk. Tables it does not drop from keep their past."""
+    """S-05: A hard drop leaves nothing at older commits or on disk; a soft drop stays readable there.
+
+    E110: not now, not at older commits, not on the disk. Tables it does not drop from keep their past.
+    """
     before = graph.commits()[0].id
     graph.mutate('query q() { update Film set { plot: "hush-again" } where slug = "alien" }')
     assert spoken_of(graph, b"hush-")

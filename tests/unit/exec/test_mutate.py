@@ -240,7 +240,10 @@ def test_every_type_is_read_back_as_it_was_written(every: Graph, name: str, text
 
 
 def test_an_edge_joins_committed_and_pending_nodes_in_any_mix(graph: Graph) -> None:
-    """Y-01, W-13: each with an id of its own, all in one version."""
+    """W-13: Edges of one mutation join committed and new nodes, each edge with an id of its own, in one version.
+
+    Also Y-01.
+    """
     before = table_row(graph, "edge:Likes").version
     receipt = run(
         graph,
@@ -271,7 +274,10 @@ def test_an_edge_needs_both_its_ends(graph: Graph, text: str, message: str) -> N
 
 
 def test_a_statement_that_fails_takes_all_before_it_along(graph: Graph, tmp_path: Path) -> None:
-    """W-11, RT-01: nothing visible, no HEAD moved, and the same tables can be written at once."""
+    """RT-01: A write that fails before its intent leaves rows, versions and tables as they were.
+
+    Also W-11.
+    """
     error = refused(graph, 'insert Person { name: "Eve" } insert Film { slug: "n", year: 1 } insert Likes { from: "Eve", to: "gone" }')
     assert error.message == "dst 'gone' not found in Film"
     assert graph.verify() == []
@@ -334,7 +340,10 @@ def test_booleans_are_compared(every: Graph) -> None:
     ],
 )
 def test_what_a_column_cannot_hold_is_compared_by_value(every: Graph, where: str, expected: set[str]) -> None:
-    """X-05, X-06: never cut off, never null, never dropped."""
+    """X-06: A filter is never dropped because its literal does not fit.
+
+    Also X-05.
+    """
     three_of_each(every)
     assert run(every, f"update Every set {{ mark: 1 }} where {where}").affected_nodes == len(expected)
     assert marked(every) == expected
@@ -376,7 +385,10 @@ def test_a_property_in_mixed_case_is_itself(graph: Graph) -> None:
 
 @pytest.mark.parametrize("name", ["select", "order", "case", "false", "null", "camelCase", "camelcase", "_under"])
 def test_a_property_may_have_any_name_the_schema_allows(tmp_path: Path, name: str) -> None:
-    """W-46: words of SQL among them; compared while pending and when committed, and never with a neighbour."""
+    """W-46: A property may have any name that the schema allows, mixed case and words of SQL included.
+
+    Words of SQL among them; compared while pending and when committed, and never with a neighbour.
+    """
     graph = og.init(tmp_path / "g", schema=f"node N {{ k: String @key  {name}: I32?  cAMELcASE: I32? }}")
     run(graph, f'insert N {{ k: "a", {name}: 1, cAMELcASE: 7 }} update N set {{ {name}: 2 }} where {name} = 1')
     assert run(graph, f"update N set {{ {name}: 3 }} where {name} < 7").affected_nodes == 1
@@ -388,7 +400,7 @@ def test_a_property_may_have_any_name_the_schema_allows(tmp_path: Path, name: st
 
 
 def test_an_insert_and_its_update_are_one_row_and_two_counts(graph: Graph) -> None:
-    """W-12"""
+    """W-12: An insert and an update of the same row in one mutation are one row, and both are counted."""
     receipt = run(graph, 'insert Person { name: "Eve" } update Person set { born: 2000 } where name = "Eve"')
     assert receipt.affected_nodes == 2
     assert values(graph, PERSON, "born")["Eve"] == 2000
@@ -403,14 +415,17 @@ def test_an_unkeyed_row_keeps_its_id_when_it_is_updated_while_pending(graph: Gra
 
 
 def test_of_two_inserts_with_one_key_the_later_stays_whole(graph: Graph) -> None:
-    """W-14"""
+    """W-14: Of two inserts with one key in a mutation the later row stays, whole."""
     receipt = run(graph, 'insert Person { name: "Eve", born: 1, email: "e" } insert Person { name: "Eve", nickName: "E" }')
     assert receipt.affected_nodes == 2
     assert rows(graph, PERSON)["Eve"] == {**NOBODY, "name": "Eve", "nickName": "E"}
 
 
 def test_a_later_statement_works_on_what_an_earlier_one_left(graph: Graph) -> None:
-    """Y-03, Y-04: the pending row hides the committed one, for the filter too; one version for all of it."""
+    """Y-04: A later statement works on what an earlier one left; all statements make one version.
+
+    Also Y-03.
+    """
     before = table_row(graph, PERSON).version
     receipt = run(
         graph,
@@ -427,7 +442,7 @@ def test_a_later_statement_works_on_what_an_earlier_one_left(graph: Graph) -> No
 
 
 def test_a_replaced_row_is_seen_as_replaced(graph: Graph) -> None:
-    """Y-03"""
+    """Y-03: A row that the mutation has replaced hides the committed one."""
     receipt = run(graph, 'insert Person { name: "Ada" } update Person set { born: 1 } where born = 1950')
     assert receipt.affected_nodes == 1
     assert rows(graph, PERSON)["Ada"] == {**NOBODY, "name": "Ada"}
@@ -437,7 +452,7 @@ def test_a_replaced_row_is_seen_as_replaced(graph: Graph) -> None:
 
 
 def test_a_deleted_node_takes_every_edge_at_either_end_along(graph: Graph) -> None:
-    """W-19: of every type that can touch it; the edge to itself once."""
+    """W-19: Deleting a node deletes its edges of every type and at either end in the same commit; a self-edge counts once."""
     run(graph, "insert Note { at: now() }")
     (note,) = rows(graph, "node:Note")
     run(graph, f'insert About {{ from: "{note}", to: "Ada" }}')
@@ -450,7 +465,9 @@ def test_a_deleted_node_takes_every_edge_at_either_end_along(graph: Graph) -> No
 
 
 def test_tables_without_an_edge_to_take_along_do_not_move(graph: Graph) -> None:
-    """W-17, W-18"""
+    """W-17: A delete that matches no row of a table makes no version of it.
+    W-18: Deleting a node without edges moves no edge table.
+    """
     run(graph, 'insert Person { name: "Eve" }')
     before = versions(graph)
     run(graph, 'delete Person where name = "Eve"')
@@ -481,7 +498,10 @@ def test_equal_ids_of_another_type_are_not_taken_along(tmp_path: Path) -> None:
     ],
 )
 def test_what_several_deletes_match_is_counted_once(graph: Graph, text: str, nodes: int, edge_count: int) -> None:
-    """W-16, W-20, W-21: one version a table, whatever the overlap."""
+    """W-16: Several deletes of one mutation make one version of each table.
+    W-20: A cascade into an edge table and a delete of that edge type both take effect.
+    W-21: A row that several deletes match is counted once.
+    """
     before = versions(graph)
     receipt = run(graph, text)
     assert (receipt.affected_nodes, receipt.affected_edges) == (nodes, edge_count)
@@ -490,7 +510,7 @@ def test_what_several_deletes_match_is_counted_once(graph: Graph, text: str, nod
 
 
 def test_a_predicate_that_is_null_for_a_row_hides_it_from_no_later_one(graph: Graph) -> None:
-    """W-22: Cy has no birth; his edges go with him."""
+    """W-22: A row for which one delete's predicate is null can still be matched by a later delete, and its edges go too."""
     receipt = run(graph, 'delete Person where born > 1900 delete Person where name = "Cy"')
     assert (receipt.affected_nodes, receipt.affected_edges) == (3, 6)
     assert rows(graph, PERSON) == {}
@@ -527,7 +547,7 @@ def test_very_many_nodes_take_their_edges_along(graph: Graph) -> None:
     ],
 )
 def test_inserts_and_deletes_do_not_mix_and_no_table_is_asked(graph: Graph, text: str) -> None:
-    """W-15: refused although the tables cannot even be read."""
+    """W-15: A mutation that mixes inserts or updates with deletes is refused before any table is read."""
     for folder in ("nodes", "edges"):
         shutil.rmtree(Path(graph.uri) / folder)
     reader = og.open(graph.uri)
@@ -541,7 +561,10 @@ def test_inserts_and_deletes_do_not_mix_and_no_table_is_asked(graph: Graph, text
 
 
 def test_a_query_is_one_commit_and_its_receipt_names_it(graph: Graph) -> None:
-    """W-09, W-25, W-44: whatever the statements; not what is the head by the time somebody looks."""
+    """W-25: The receipt names the commit that the write made, not the head when it is read.
+
+    Also W-09, W-44.
+    """
     writer = og.open(graph.uri, actor="act-eve")
     before, start = versions(graph), graph.snapshot()
     receipt = writer.mutate(
@@ -568,7 +591,10 @@ def test_a_query_is_one_commit_and_its_receipt_names_it(graph: Graph) -> None:
     ],
 )
 def test_matching_nothing_succeeds_without_a_commit(graph: Graph, text: str) -> None:
-    """W-17, W-24: on a branch it forks nothing either."""
+    """W-24: A mutation that matches nothing succeeds without a commit; on a branch it forks nothing.
+
+    Also W-17.
+    """
     graph.branches.create("work")
     for branch in ("main", "work"):
         before = graph.snapshot(branch)
@@ -615,7 +641,10 @@ def test_a_token_of_another_kind_of_write_is_refused(graph: Graph, tmp_path: Pat
 
 
 def test_now_is_one_instant_however_often_the_mutation_is_prepared(graph: Graph) -> None:
-    """W-49: in every statement, in values and in predicates; the second preparation happens later, and does not show."""
+    """W-49: `now()` is one instant in the whole mutation, however often it is prepared.
+
+    In every statement, in values and in predicates; the second preparation happens later, and does not show.
+    """
     raced_at: list[float] = []
 
     def race() -> None:
@@ -660,7 +689,10 @@ def test_an_edge_whose_end_was_deleted_meanwhile_is_refused(graph: Graph) -> Non
 
 
 def test_a_branch_is_changed_alone(graph: Graph) -> None:
-    """B-02, B-04, B-13: a delete as the first write forks the node's table and those of the edges it takes along, no other."""
+    """B-04: A delete as the first write of a branch forks the node's table and those of the edges it removes, no other.
+
+    Also B-02, B-13.
+    """
     graph.branches.create("work")
     run(graph, 'update Person set { born: 1 } where name = "Ben"')
     main = {alias: rows(graph, alias) for alias in (PERSON, "edge:Knows", "edge:ActedIn")}
@@ -681,7 +713,7 @@ def test_a_branch_is_changed_alone(graph: Graph) -> None:
 
 @pytest.mark.parametrize("name", [*SCALARS, "b"])
 def test_an_index_answers_a_mutation_of_its_type(every: Graph, name: str) -> None:
-    """X-04: the literal is of the column's type, so the plan asks the index; rows that came later are found all the same (X-03)."""
+    """X-04: A literal is cast to its column's type, so an index can answer it."""
     three_of_each(every)
     run(every, 'update Every set { b: true } where k = "1"')
     build_indexes(every, "node:Every", name, "id")

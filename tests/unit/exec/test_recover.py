@@ -53,7 +53,7 @@ def head(manifest: Manifest, alias: str) -> int:
 
 
 def test_forward_keeps_the_writers_commit_author_and_time(graph: Manifest) -> None:
-    """REC-08: the audit, not the commit, names who finished it."""
+    """REC-08: A write that is finished later keeps its own commit id, actor and time; the record names who finished it."""
     die(graph, Fault.WRITE_COMMITTED)
     (intent,) = intents.pending(graph.root.objects)
     (audit,) = mend(graph)
@@ -64,7 +64,10 @@ def test_forward_keeps_the_writers_commit_author_and_time(graph: Manifest) -> No
 
 
 def test_back_restores_every_table_and_publishes_what_is_head(graph: Manifest) -> None:
-    """REC-05, REC-06: moved or not; from the drifted version to the restored one."""
+    """REC-05: A rollback restores every table of the write and publishes the restored versions, so HEAD and graph agree.
+    REC-06: The record of a rollback names for each table the version found and the version restored.
+    REC-09: A second recovery of a resolved write changes nothing.
+    """
     versions = {alias: row_of(graph, alias).version for alias in (PERSON, COMPANY)}
     die(graph, Fault.WRITE_BETWEEN_TABLES)
     (audit,) = mend(graph)
@@ -84,7 +87,11 @@ def test_back_restores_every_table_and_publishes_what_is_head(graph: Manifest) -
 @pytest.mark.parametrize("death", [Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED, Fault.WRITE_ARMED])
 @pytest.mark.parametrize("branch", [MAIN, WORK])
 def test_a_recovery_that_dies_is_finished_by_the_next(graph: Manifest, point: Fault, death: Fault, branch: BranchName) -> None:
-    """REC-29, REC-30, RT-68: HEAD does not climb with every attempt, and there is one audit record."""
+    """REC-29: A recovery that dies is finished by the next one, which recognizes a restore already made.
+    REC-30: An interrupted recovery keeps its decision, and there is one record.
+
+    Also RT-68.
+    """
     if branch == WORK:
         create_branch(graph, WORK)
     die(graph, death, branch=branch)
@@ -118,7 +125,7 @@ def test_a_first_touch_rolled_back_leaves_no_ref(graph: Manifest, point: Fault) 
 
 
 def test_a_foreign_commit_on_top_of_ours_is_not_touched(graph: Manifest) -> None:
-    """REC-27: fail closed, keep the intent, say which table; the next write is refused, other branches go on."""
+    """REC-27: A foreign commit on top of an interrupted one is left alone: the intent stays and writes to that branch are refused."""
     create_branch(graph, WORK)
     die(graph, Fault.WRITE_COMMITTED)
     row = row_of(graph, PERSON)
@@ -137,7 +144,7 @@ def test_a_foreign_commit_on_top_of_ours_is_not_touched(graph: Manifest) -> None
 
 
 def test_a_foreign_commit_in_our_place_is_not_taken_for_ours(graph: Manifest) -> None:
-    """REC-34: one version past our base, as ours would be, but under another uuid."""
+    """REC-34: A version belongs to a write if it has the uuid that the write minted; its number proves nothing."""
     with armed(Fault.WRITE_ARMED), pytest.raises(SimulatedCrash):
         upsert(graph, "new")
     row = row_of(graph, PERSON)
@@ -151,7 +158,7 @@ def test_a_foreign_commit_in_our_place_is_not_taken_for_ours(graph: Manifest) ->
 
 
 def test_a_disjoint_winner_is_kept_and_the_rollback_is_its_child(graph: Manifest) -> None:
-    """REC-28: the head moved although the lock says it cannot; nothing of the winner is lost."""
+    """REC-28: A commit that moved the head past an interrupted write is kept, and the rollback is its child."""
     die(graph, Fault.WRITE_COMMITTED)
     winner = publish(graph, Publication(CommitKind.LOAD, message="winner")).commit
     (audit,) = mend(graph)
@@ -162,7 +169,10 @@ def test_a_disjoint_winner_is_kept_and_the_rollback_is_its_child(graph: Manifest
 
 
 def test_an_intent_of_a_deleted_branch_is_discarded_with_one_record(graph: Manifest) -> None:
-    """REC-14, RT-61, RT-69: decided by the branch's object; also when a branch of that name lives again."""
+    """REC-14: An intent of a deleted branch is discarded with one record, also when the name is in use again.
+    RT-61: The intent of a writer that died before its branch was deleted is discarded by a later write.
+    RT-69: A discard that is interrupted is finished by the next one, with one record.
+    """
     create_branch(graph, WORK)
     die(graph, Fault.WRITE_COMMITTED, branch=WORK)
     delete_branch(graph, WORK)
@@ -181,7 +191,7 @@ def test_an_intent_of_a_deleted_branch_is_discarded_with_one_record(graph: Manif
 
 
 def test_an_intent_on_another_branch_is_not_ours(graph: Manifest) -> None:
-    """REC-19"""
+    """REC-19: An intent of one branch does not stop the writers of another."""
     create_branch(graph, WORK)
     die(graph, Fault.WRITE_COMMITTED, branch=WORK)
     upsert(graph, "on main")
@@ -192,7 +202,10 @@ def test_an_intent_on_another_branch_is_not_ours(graph: Manifest) -> None:
 
 @pytest.mark.parametrize(("body", "kind"), [(b"{", Kind.CORRUPT), (b"{}", Kind.CORRUPT), (b'{"format": 99}', Kind.FORMAT_NEWER)])
 def test_an_unreadable_intent_refuses_writes_and_is_named(graph: Manifest, body: bytes, kind: Kind) -> None:
-    """REC-25, F-05: kept; readers do not mind."""
+    """REC-25: An intent that cannot be read refuses writes, is named in the error and is kept.
+
+    Also F-05.
+    """
     path = intents.path_of(OperationId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
     graph.root.objects.put(path, body)
     with pytest.raises(FormatError) as caught:
@@ -213,7 +226,7 @@ def test_leftovers_of_interrupted_puts_are_ignored(graph: Manifest) -> None:
 
 
 def test_head_behind_the_graph_is_said_aloud(graph: Manifest, tmp_path: Path) -> None:
-    """REC-04: nothing is restored, nothing is published."""
+    """REC-04: A table whose HEAD is behind the graph is an error that names it; nothing is restored or published."""
     die(graph, Fault.WRITE_ARMED)
     row = row_of(graph, PERSON)
     versions = tmp_path / "g" / row.path / "_versions"

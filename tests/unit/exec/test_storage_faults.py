@@ -51,7 +51,10 @@ def flaky(tmp_path: Path) -> tuple[Flaky, Manifest]:
 
 
 def test_an_intent_that_cannot_be_written_ends_the_write(flaky: tuple[Flaky, Manifest]) -> None:
-    """F-01, RT-02: nothing to recover, and the same handle writes on."""
+    """F-01: A write whose intent cannot be stored fails without an effect, and the same handle can write again.
+
+    Also RT-02.
+    """
     objects, manifest = flaky
     before = manifest.snapshot()
     objects.fail({"put": 1})
@@ -64,7 +67,10 @@ def test_an_intent_that_cannot_be_written_ends_the_write(flaky: tuple[Flaky, Man
 
 
 def test_an_intent_that_cannot_be_removed_is_somebody_elses_work(flaky: tuple[Flaky, Manifest]) -> None:
-    """F-02, RT-10: the write has succeeded and says so; the next one removes the stale intent."""
+    """F-02: A write whose spent intent cannot be removed has succeeded; the next write removes it.
+
+    Also RT-10.
+    """
     objects, manifest = flaky
     objects.fail({"delete": 1})
     written = put(manifest, both("new"))
@@ -76,7 +82,7 @@ def test_an_intent_that_cannot_be_removed_is_somebody_elses_work(flaky: tuple[Fl
 
 
 def test_a_listing_that_fails_fails_the_write(flaky: tuple[Flaky, Manifest]) -> None:
-    """F-03: an intent that was not looked for is not an intent that is not there."""
+    """F-03: A write fails if the intents cannot be listed."""
     objects, manifest = flaky
     before = manifest.snapshot()
     objects.fail({"list": 1})
@@ -86,7 +92,10 @@ def test_a_listing_that_fails_fails_the_write(flaky: tuple[Flaky, Manifest]) -> 
 
 
 def test_a_look_that_fails_for_a_moment_is_repeated_by_the_publisher(flaky: tuple[Flaky, Manifest]) -> None:
-    """C-06, F-09"""
+    """F-09: A publisher repeats a read that fails for a moment; one that keeps failing is a typed error.
+
+    Also C-06.
+    """
     objects, manifest = flaky
     objects.fail({"get": 2})
     assert note(manifest, "through", branch=WORK).commit.message == "through"
@@ -117,7 +126,7 @@ class Forgetful(Flaky):
 
 
 def test_a_branch_whose_answer_was_lost_is_made(tmp_path: Path) -> None:
-    """RT-58: the object holds the native name that its maker chose, so the maker recognizes it."""
+    """RT-58: A branch create whose answer was lost succeeds: the object holds the native name that its creator chose."""
     objects = Forgetful(make(tmp_path / "g", PERSON).root.uri)
     manifest = open_graph(Root(objects))
     objects.lose = b'"native"'
@@ -127,7 +136,7 @@ def test_a_branch_whose_answer_was_lost_is_made(tmp_path: Path) -> None:
 
 
 def test_a_delete_whose_answer_was_lost_is_settled_by_another_look(tmp_path: Path) -> None:
-    """B-19: the object no longer holds the branch, so the branch is deleted."""
+    """B-19: A branch delete whose answer was lost succeeds if a second look shows that the branch is gone."""
     objects = Forgetful(make(tmp_path / "g", PERSON).root.uri)
     manifest = open_graph(Root(objects))
     create_branch(manifest, WORK)
@@ -148,7 +157,7 @@ class Vanishing(Flaky):
 
 
 def test_an_intent_that_vanishes_while_it_is_read_was_finished_by_its_writer(flaky: tuple[Flaky, Manifest]) -> None:
-    """REC-26: a file that a listing named and a read does not find is no error, and no intent."""
+    """REC-26: A listed intent that is gone when it is read was finished by its writer; this is no error."""
     objects, manifest = flaky
     objects.fail({"delete": 1})
     put(manifest, both("new"))

@@ -29,7 +29,10 @@ def graph(tmp_path: Path) -> Manifest:
 
 
 def test_a_write_is_one_commit_whatever_it_touches(graph: Manifest) -> None:
-    """W-09, W-25, W-44: one version a table, one manifest version, the exact commit in the receipt."""
+    """W-09: A write adds one version to each table it changes and one to the manifest.
+
+    Also W-25, W-44.
+    """
     before = graph.snapshot()
     written = put(graph, both("a"), actor="ada")
     after = graph.snapshot()
@@ -51,7 +54,10 @@ def test_a_write_with_nothing_to_do_makes_no_commit(graph: Manifest) -> None:
 
 
 def test_a_first_touch_forks_only_the_table_it_touches(graph: Manifest) -> None:
-    """B-02, B-03, B-13: from the version the branch sees, not from main's HEAD."""
+    """B-03: The first write of a branch to a table forks that table only.
+
+    Also B-02, B-13.
+    """
     put(graph, both("a"))
     create_branch(graph, "work")
     upsert(graph, "later")
@@ -76,7 +82,7 @@ def test_a_branch_of_a_branch_forks_from_it(graph: Manifest) -> None:
 
 
 def test_if_commit_is_checked_and_never_retried(graph: Manifest) -> None:
-    """C-18: both ids in the facts; also for a write that would change nothing."""
+    """C-18: `if_commit` is compared with the head and never retried; the error has both ids. It holds for a write of nothing too."""
     base = graph.snapshot().commit
     upsert(graph, "a")
     head = graph.snapshot().commit
@@ -153,7 +159,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
 
 
 def test_a_table_moved_by_hand_is_refused_before_anything_is_armed(graph: Manifest) -> None:
-    """W-52: uncovered drift is never folded in; the message names `verify` and `copy`."""
+    """W-52: A table that was changed outside the graph is refused by every writer; the message names `verify` and `copy`."""
     upsert(graph, "a")
     staged = stage.append(Tables(graph.root).open(row_of(graph).ref), people("smuggled"))
     assert staged is not None
@@ -174,7 +180,10 @@ def test_an_unknown_branch_is_not_found(graph: Manifest) -> None:
 
 
 def test_threads_all_land(graph: Manifest) -> None:
-    """B-12, C-09: main and a branch side by side, first touches among them."""
+    """B-12: Concurrent writers of one branch all land, first writes of the branch included.
+
+    Also C-09.
+    """
     create_branch(graph, "work")
 
     def work(name: str) -> None:

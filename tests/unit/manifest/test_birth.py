@@ -24,7 +24,9 @@ def files(folder: Path) -> list[str]:
 
 
 def test_a_graph_is_born_in_one_commit(tmp_path: Path) -> None:
-    """L-01, L-06: entries, genesis, schema and stamp in version 1; every table has exactly `id` as its key."""
+    """L-01: A graph is created in one commit: tables, first commit, schema and format stamp are in version 1.
+    L-06: History lives in the manifest only, and every table has exactly `id` as its key.
+    """
     graph = make(tmp_path / "g", PERSON, COMPANY)
     (genesis,) = graph.commits()
     assert genesis.kind is CommitKind.GENESIS
@@ -48,7 +50,7 @@ def test_what_is_born_is_plain_lance(tmp_path: Path) -> None:
 
 
 def test_init_over_a_graph_is_refused_and_changes_no_byte(tmp_path: Path) -> None:
-    """L-02"""
+    """L-02: An init over a graph is refused and changes no byte."""
     make(tmp_path / "g")
     before = {name: (tmp_path / "g" / name).read_bytes() for name in files(tmp_path / "g") if (tmp_path / "g" / name).is_file()}
     with pytest.raises(ConflictError) as caught:
@@ -100,7 +102,7 @@ def test_a_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("stamp", "kind", "remedy"), [("999", Kind.FORMAT_NEWER, "upgrade"), ("0", Kind.FORMAT_OLDER, "export")])
 def test_another_format_is_refused_with_what_to_do(tmp_path: Path, stamp: str, kind: Kind, remedy: str) -> None:
-    """L-05, in both open modes."""
+    """L-05: A graph of another format is refused in both open modes, and the message names the remedy."""
     schema = ROWS.with_metadata({FORMAT_STAMP: stamp.encode(), GRAPH_STAMP: b"g"})
     lance.write_dataset(schema.empty_table(), str(tmp_path / "g" / "__manifest"))
     for writable in (True, False):
@@ -130,7 +132,7 @@ def test_an_init_that_died_early_left_no_graph_and_can_be_run_again(tmp_path: Pa
 
 
 def test_an_init_that_died_after_the_commit_is_a_graph(tmp_path: Path) -> None:
-    """RT-67"""
+    """RT-67: An init that dies after its commit has made a graph that opens."""
     with armed(Fault.INIT_AFTER_MANIFEST), pytest.raises(SimulatedCrash):
         make(tmp_path / "g")
     assert len(reopen(tmp_path / "g").commits()) == 1

@@ -47,7 +47,7 @@ def fork(manifest: Manifest, branch: BranchName, *ids: str) -> str:
 
 
 def test_a_new_branch_sees_what_its_parent_sees_and_copies_nothing(graph: Manifest) -> None:
-    """B-01: no lineage, no table moved."""
+    """B-01: A new branch shows what its parent shows. Creating it copies nothing, moves no table and makes no commit."""
     main = graph.snapshot()
     create_branch(graph, "work")
     branch = graph.snapshot(WORK)
@@ -58,7 +58,10 @@ def test_a_new_branch_sees_what_its_parent_sees_and_copies_nothing(graph: Manife
 
 
 def test_branches_move_apart(graph: Manifest) -> None:
-    """B-02, B-13: a write on a branch leaves main alone, and main's writes do not reach the branch."""
+    """B-02: A write on a branch does not change main, and a write on main does not reach the branch.
+
+    Also B-13.
+    """
     create_branch(graph, "work")
     fork(graph, WORK, "c")
     add(graph, "d")
@@ -68,7 +71,7 @@ def test_branches_move_apart(graph: Manifest) -> None:
 
 
 def test_a_branch_of_a_branch_sees_its_parent(graph: Manifest) -> None:
-    """B-14: the grandchild reads the ancestor's fork until it writes."""
+    """B-14: A branch of a branch reads its parent's fork until it writes itself."""
     create_branch(graph, "work")
     native = fork(graph, WORK, "c")
     create_branch(graph, "deeper", from_=WORK)
@@ -80,7 +83,7 @@ def test_a_branch_of_a_branch_sees_its_parent(graph: Manifest) -> None:
     "name", ["", "main/", "/a", "a//b", "a/../b", ".", "a b", "ä", "a\\b", "a*", "x" * 121, "a\n", "a?b", "a%2Fb", "..", "~a", "@" * 84]
 )
 def test_a_bad_name_is_refused_before_anything_is_made(graph: Manifest, name: str) -> None:
-    """B-17"""
+    """B-17: An invalid branch name is refused before anything is created."""
     before = sorted(str(p) for p in Path(graph.root.uri).rglob("*"))
     with pytest.raises(InvalidInput) as caught:
         create_branch(graph, name)
@@ -90,7 +93,7 @@ def test_a_bad_name_is_refused_before_anything_is_made(graph: Manifest, name: st
 
 @pytest.mark.parametrize("name", ["__run__7", "agent:42@host", "v1.0", "a/b/c", "x" * 120, "/".join("a" * 60), "root", "turnstile"])
 def test_ordinary_names_work_end_to_end(graph: Manifest, name: str) -> None:
-    """B-17: `__run__*` is ordinary."""
+    """B-17: a name such as `__run__*` is ordinary."""
     branch = create_branch(graph, name).name
     note(graph, "hello", branch=branch)
     assert reopen(graph.root.uri).commits(branch)[0].message == "hello"
@@ -101,7 +104,7 @@ def test_ordinary_names_work_end_to_end(graph: Manifest, name: str) -> None:
 
 @pytest.mark.parametrize(("live", "new"), [("a", "a/b"), ("a/b", "a"), ("a/b", "a/b/c"), ("main", "main/x")])
 def test_a_name_that_is_a_folder_of_another_is_refused(graph: Manifest, live: str, new: str) -> None:
-    """B-18"""
+    """B-18: A branch name that is a path prefix of a live branch, or lies below one, is refused."""
     if live != MAIN:
         create_branch(graph, live)
     with pytest.raises(InvalidInput) as caught:
@@ -139,7 +142,7 @@ def test_an_unknown_branch_is_not_found_and_a_near_one_suggested(graph: Manifest
 
 
 def test_delete_removes_the_branch_and_the_forks_that_only_it_showed(graph: Manifest) -> None:
-    """B-16"""
+    """B-16: Deleting a branch removes it and the forks that only it shows. A branch with children is refused."""
     branch = create_branch(graph, "work")
     native = fork(graph, WORK, "c")
     path = row_of(graph).path
@@ -171,7 +174,10 @@ def test_a_branch_with_children_cannot_be_deleted_before_them(graph: Manifest) -
 
 
 def test_a_branch_made_again_shares_nothing_with_the_old_one(graph: Manifest) -> None:
-    """INV-7, B-21, B-10: neither rows, nor handles, nor head."""
+    """B-10: A branch created again under an old name shares no rows, handles or head with the old one.
+
+    Also INV-7, B-21.
+    """
     create_branch(graph, "work")
     other = reopen(graph.root.uri)
     fork(graph, WORK, "old")
@@ -187,7 +193,7 @@ def test_a_branch_made_again_shares_nothing_with_the_old_one(graph: Manifest) ->
 
 
 def test_history_before_the_fork_is_readable_through_the_branch(graph: Manifest) -> None:
-    """B-22: inherited history survives; T-04: and is the parent's."""
+    """B-22: Commits from before a fork can be read through the branch."""
     genesis = graph.commits()[-1]
     create_branch(graph, "work")
     note(graph, "on the branch", branch=WORK)
@@ -206,7 +212,7 @@ def test_writers_on_a_deleted_branch_are_refused(graph: Manifest) -> None:
 
 
 def test_an_interrupted_create_leaves_no_branch_and_blocks_nobody(graph: Manifest) -> None:
-    """RT-59: native branch made, the graph branch not yet."""
+    """RT-59: An interrupted branch create leaves no branch, and the name can be used."""
     with armed(Fault.BRANCH_AFTER_CREATE), pytest.raises(SimulatedCrash):
         create_branch(graph, "work")
     assert list_branches(graph.root.objects) == []
@@ -215,7 +221,7 @@ def test_an_interrupted_create_leaves_no_branch_and_blocks_nobody(graph: Manifes
 
 
 def test_an_interrupted_delete_has_deleted(graph: Manifest) -> None:
-    """RT-60: the branch is gone, its files are left over, its name can be used."""
+    """RT-60: An interrupted branch delete has deleted: files may be left over, and the name can be used."""
     branch = create_branch(graph, "work")
     native = fork(graph, WORK, "c")
     with armed(Fault.BRANCH_AFTER_DELETE), pytest.raises(SimulatedCrash):

@@ -256,7 +256,7 @@ def test_forgetting_a_branch_needs_the_exclusive_lock(locks: Locks) -> None:
 
 
 def test_all_spellings_of_a_folder_share_one_set_of_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C-20."""
+    """C-20: All spellings of a graph's path share one set of locks."""
     (tmp_path / "graph").mkdir()
     (tmp_path / "link").symlink_to("graph")
     monkeypatch.chdir(tmp_path)

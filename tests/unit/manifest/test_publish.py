@@ -30,7 +30,11 @@ def moved(manifest: Manifest, alias: str = PERSON, *, by: int = 1):  # type: ign
 
 
 def test_a_publish_is_one_version_one_commit_and_the_child_of_the_head(graph: Manifest) -> None:
-    """INV-1, C-10, W-45: lineage and table versions land in the same step."""
+    """C-10: A commit is the child of the head it was published on, in one manifest version.
+    W-45: Commit and table versions become visible in the same step.
+
+    Also INV-1.
+    """
     before = graph.snapshot()
     done = publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph),), actor="ada", message="hello"))
     after = graph.snapshot()
@@ -42,7 +46,7 @@ def test_a_publish_is_one_version_one_commit_and_the_child_of_the_head(graph: Ma
 
 
 def test_what_is_remembered_equals_what_is_read_back(graph: Manifest) -> None:
-    """W-48: after a publish the state is folded in memory; a fresh open must see the same."""
+    """W-48: What a handle remembers after a publication equals what a fresh open reads."""
     for n in range(7):
         publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph),), message=str(n)))
     other = reopen(graph.root.uri)
@@ -51,7 +55,7 @@ def test_what_is_remembered_equals_what_is_read_back(graph: Manifest) -> None:
 
 
 def test_a_stale_handle_publishes_on_top_of_what_others_published(graph: Manifest) -> None:
-    """C-11: the parent is the newest head, never a remembered one."""
+    """C-11: A stale handle publishes on the newest head, never on a remembered one."""
     other = reopen(graph.root.uri)
     theirs = note(other, "theirs")
     ours = note(graph, "ours")
@@ -70,7 +74,7 @@ def test_disjoint_writers_from_one_base_both_land(graph: Manifest) -> None:
 
 
 def test_publish_refuses_a_table_that_is_not_where_it_was_expected(graph: Manifest) -> None:
-    """C-04: also for tables the publication does not write; the error says what was expected and what is there."""
+    """C-04: A publication is refused if any expected table version differs; the error has table, expected and actual version."""
     company = row_of(graph, COMPANY)
     publish(graph, Publication(CommitKind.MUTATE, tables=(moved(graph, COMPANY),)))
     version = graph.snapshot().version
@@ -81,7 +85,7 @@ def test_publish_refuses_a_table_that_is_not_where_it_was_expected(graph: Manife
 
 
 def test_an_unknown_table_is_at_version_zero(graph: Manifest) -> None:
-    """C-05"""
+    """C-05: An expectation about an unknown table fails with actual version 0."""
     with pytest.raises(ExpectedVersionMismatch) as caught:
         publish(graph, Publication(CommitKind.MUTATE, expect=Preconditions(tables={TableId("nowhere"): 3})))
     assert caught.value.facts == {"table": "nowhere", "expected": 3, "actual": 0}
@@ -114,7 +118,7 @@ def test_publish_refuses_an_overtaken_epoch(graph: Manifest) -> None:
 
 
 def test_publish_refuses_a_branch_of_the_same_name_made_again(graph: Manifest) -> None:
-    """C-24: equal name and equal version are not identity."""
+    """C-24: A publication on a branch that was deleted and created again is refused: equal names and versions are no identity."""
     first = create_branch(graph, "work")
     delete_branch(graph, "work")
     second = create_branch(graph, "work")
@@ -126,7 +130,7 @@ def test_publish_refuses_a_branch_of_the_same_name_made_again(graph: Manifest) -
 
 
 def test_a_published_version_stays_what_it_is(graph: Manifest) -> None:
-    """C-08: the same row again is accepted; other content at the same version, or an older version, is refused, whole."""
+    """C-08: A published table version never changes: an equal row is accepted, other content or an older version is refused."""
     first = moved(graph)
     publish(graph, Publication(CommitKind.MUTATE, tables=(first,)))
     assert publish(graph, Publication(CommitKind.MUTATE, tables=(first,))).snapshot.state.tables[first.id] == first
@@ -207,7 +211,7 @@ def test_threads_on_one_handle_all_land_in_one_chain(graph: Manifest) -> None:
 
 
 def test_contention_without_a_lock_is_bounded_and_typed(graph: Manifest) -> None:
-    """C-06: who loses every attempt is told so, and nothing of it is visible."""
+    """C-06: A publication that loses every attempt ends with a typed error, and nothing of it is visible."""
     outcomes: list[str] = []
     refused: list[tuple[Kind, object]] = []
     barrier = threading.Barrier(6)
@@ -235,7 +239,10 @@ def test_contention_without_a_lock_is_bounded_and_typed(graph: Manifest) -> None
 
 
 def test_a_snapshot_keeps_its_rows_while_others_publish(graph: Manifest) -> None:
-    """INV-3, C-25"""
+    """C-25: A snapshot keeps its rows while other writers publish.
+
+    Also INV-3.
+    """
     add(graph, "a")
     held = graph.snapshot()
     add(graph, "b")

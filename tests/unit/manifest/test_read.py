@@ -25,7 +25,7 @@ def graph(tmp_path: Path) -> Manifest:
 
 
 def test_every_past_commit_is_readable_as_it_was(graph: Manifest) -> None:
-    """T-02: by commit, by version and by time."""
+    """T-02: Every past commit can be read as it was, by commit, by version and by time."""
     done = [add(graph, name) for name in "abc"]
     for n, published in enumerate(done, start=1):
         by_commit = graph.snapshot(at=published.commit.id)
@@ -43,7 +43,7 @@ def test_a_moment_between_two_commits_shows_the_earlier(graph: Manifest) -> None
 
 @pytest.mark.parametrize("version", [0, -1, 99])
 def test_a_version_that_never_was_is_not_found(graph: Manifest, version: int) -> None:
-    """T-03"""
+    """T-03: A version that never existed is not found."""
     with pytest.raises(NotFound) as caught:
         graph.snapshot(at=version)
     assert caught.value.kind is Kind.VERSION_NOT_FOUND
@@ -67,7 +67,7 @@ def test_a_moment_before_the_graph_or_without_a_zone_is_refused(graph: Manifest)
 
 
 def test_branch_and_main_have_histories_of_their_own(graph: Manifest) -> None:
-    """T-04"""
+    """T-04: A branch and main have separate histories."""
     create_branch(graph, "work")
     on_branch = note(graph, "branch", branch=WORK)
     on_main = note(graph, "main")
@@ -79,7 +79,7 @@ def test_branch_and_main_have_histories_of_their_own(graph: Manifest) -> None:
 
 
 def test_a_commit_of_a_deleted_branch_says_so(graph: Manifest) -> None:
-    """T-06: a merge has copied the commit; the rows it showed went with its branch."""
+    """T-06: Reading a version that was removed, or went with its branch, is `historical_version_reclaimed`."""
     create_branch(graph, "work")
     theirs = note(graph, "theirs", branch=WORK)
     publish(graph, Publication(CommitKind.MERGE, merged=theirs.commit.id, copied=(theirs.commit,)))
@@ -117,7 +117,7 @@ def test_a_listing_longer_than_its_window_reads_on(graph: Manifest) -> None:
 
 
 def test_handles_follow_each_other_without_being_told(graph: Manifest) -> None:
-    """C-26"""
+    """C-26: A read on an open handle sees the commits of other handles without a refresh."""
     other = reopen(graph.root.uri)
     add(graph, "a")
     assert ids_in(other) == {"a"}

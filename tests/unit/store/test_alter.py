@@ -53,7 +53,10 @@ def test_the_mark_is_the_catalogs() -> None:
 
 @pytest.mark.parametrize("shape", [changed, changed_on_branch])
 def test_columns_are_renamed_dropped_added_and_reordered_at_once(tmp_path: Path, shape: object) -> None:
-    """S-06, S-08: one version more, no data file, the key annotation and the marks as they should be."""
+    """S-08: A change of columns is one version, writes no data file, and keeps the key annotation and the marks of properties.
+
+    Also S-06.
+    """
     table = changed(place(tmp_path)) if shape is changed else changed_on_branch(place(tmp_path))
     assert content(table) == FOUR
     assert table.schema.equals(pa.schema([AFTER.field("id").with_metadata(PRIMARY_KEY), *(AFTER.field(at) for at in range(1, 5))]), True)
@@ -64,7 +67,10 @@ def test_columns_are_renamed_dropped_added_and_reordered_at_once(tmp_path: Path,
 
 
 def test_an_old_version_keeps_its_columns(tmp_path: Path) -> None:
-    """S-05, T-05: what was dropped softly is still there to be read."""
+    """T-05: An old version keeps its columns: what was dropped softly can be read there.
+
+    Also S-05.
+    """
     table = changed(place(tmp_path))
     old = reopened(table, table.ref.version - 1)
     assert old.schema.names == BEFORE.names

@@ -49,7 +49,10 @@ SHAPES: Mapping[str, Callable[[Root], Table]] = {shape.__name__: shape for shape
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", CHANGES)
 def test_blobs_survive_every_kind_of_change(tmp_path: Path, kind: str, shape: str) -> None:
-    """W-38, O-08: none, empty, small and large ones; those of rows that were not touched, too."""
+    """O-08: Compaction and every other change keep null, empty, small and large blobs.
+
+    Also W-38.
+    """
     base = SHAPES[shape](place(tmp_path))
     assert content(base) == FOUR
     staged = CHANGES[kind].stage(base)

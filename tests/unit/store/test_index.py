@@ -246,7 +246,7 @@ def test_of_two_index_builds_from_one_base_one_lands(tmp_path: Path) -> None:
 
 
 def test_an_index_staged_before_rows_came_is_refused(tmp_path: Path) -> None:
-    """RT-52: Lance would let it pass over them, and HEAD would be a version that nobody shows."""
+    """RT-52: An index staged before newer rows came is refused, although Lance would accept it."""
     table = library(tmp_path)
     staged = some(build(table, SPECS))
     newest = stage.commit(some(stage.upsert(table, words({"k3": 503, "new": 500}))))

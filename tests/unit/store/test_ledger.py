@@ -70,7 +70,7 @@ def files_below(folder: Path) -> set[str]:
 
 
 def test_a_ledger_is_born_whole_at_version_one(tmp_path: Path) -> None:
-    """C-01: the key is annotated from birth; the stamps are the schema's metadata."""
+    """C-01: The manifest is created whole at version 1, with its key annotated and its stamps in the schema's metadata."""
     root = place(tmp_path)
     ledger = begun(root)
     for seen in (ledger, open_ledger(root, PATH, branch=None)):
@@ -158,7 +158,10 @@ def test_a_swap_may_bring_no_facts(tmp_path: Path) -> None:
 
 
 def test_of_two_swaps_from_one_base_exactly_one_lands_and_the_loser_leaves_no_file(tmp_path: Path) -> None:
-    """C-03, C-09: no rebase, no retry by the substrate; also when stale by several versions."""
+    """C-03: Of two publications from one base exactly one lands, without rebase or retry; the other leaves no file.
+
+    Also C-09.
+    """
     root = place(tmp_path)
     ledger = begun(root)
     winner = swapped(ledger, "winner")
@@ -284,7 +287,7 @@ def _simulate(incoming: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def test_fragments_stay_few_through_thousands_of_swaps() -> None:
-    """K-09: at most 19 through 4,200 commits of one fact each, and each row is rewritten only a few times."""
+    """K-09: The manifest has at most 19 fragments through 4,200 commits, and a row is rewritten at most 12 times."""
     most, writes = _simulate([1] * 4_200)
     assert most <= 19
     assert max(writes) <= 12

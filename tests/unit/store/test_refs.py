@@ -170,7 +170,7 @@ def test_removing_a_branch_works_from_every_half_state(tmp_path: Path, half: str
 
 
 def test_a_branch_with_children_is_not_removed(tmp_path: Path) -> None:
-    """B-27: they read its files."""
+    """B-27: A native branch that another one was made from is not removed: its child reads its files."""
     root = place(tmp_path)
     table = two_fragments(root)
     parent = added(create_ref(table, "parent"), {"p": 1})
@@ -186,7 +186,10 @@ def test_a_branch_with_children_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_a_paused_writers_commit_lands_in_a_dead_folder_and_hurts_nobody(tmp_path: Path) -> None:
-    """B-21, B-28: its branch was deleted and made again meanwhile, under a name of its own."""
+    """B-28: A commit to a fork whose branch was deleted and created again changes neither the new branch nor main.
+
+    Also B-21.
+    """
     root = place(tmp_path)
     table = two_fragments(root)
     paused_on = create_ref(table, fresh_ref("feature"))
@@ -275,7 +278,12 @@ def test_nested_lists_vectors_and_blobs_written_early_land_in_their_columns(tmp_
 
 
 def test_several_attempts_under_fresh_names_do_not_disturb_each_other(tmp_path: Path) -> None:
-    """B-07..B-10 by construction: one died after its files, one after its ref, one was paused; the last one lands."""
+    """B-07: A fork left by an interrupted write does not block the next fork, which has a name of its own.
+    B-08: Removing abandoned forks leaves the fork that is in use whole.
+    B-09: Several forks of one table for one branch can exist, and a commit on one does not change another.
+
+    Also B-10.
+    """
     root = place(tmp_path)
     parent = altered(root)
     assert ALTERED.names != parent.schema.names

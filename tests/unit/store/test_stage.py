@@ -56,7 +56,10 @@ def data_files(folder: Path) -> set[str]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_staged_change_moves_nothing_and_its_commit_does_exactly_what_was_counted(tmp_path: Path, kind: str, shape: str) -> None:
-    """INV-6, W-08, W-09, W-17, W-24, W-31: any kind on any table; what has no effect is not staged at all."""
+    """W-08: Staging moves no HEAD; the commit has exactly the effect that was counted.
+
+    INV-6, W-09, W-17, W-24, W-31: any kind on any table; what has no effect is not staged at all.
+    """
     base = SHAPES[shape](place(tmp_path))
     before = content(base)
     assert before == ({} if shape in ("empty", "emptied") else FOUR)
@@ -243,7 +246,7 @@ def test_files_replace_the_rows_of_the_ids_they_bring(tmp_path: Path) -> None:
 
 
 def test_the_table_stays_as_it_was_made_through_every_kind(tmp_path: Path) -> None:
-    """W-51: file format, key and the lack of stable row ids and clean-up settings are for life."""
+    """W-51: A table's file format, key and settings never change: no stable row ids, no automatic clean-up."""
     for kind, change in CHANGES.items():
         table = two_fragments(place(tmp_path / kind))
         dataset = stage.commit(some(change.stage(table))).dataset
@@ -271,7 +274,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize("what", BAD_ROWS)
 @pytest.mark.parametrize("shape", ["empty", "two_fragments", "branched"])
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path, shape: str, what: str) -> None:
-    """W-32: Lance would insert a null key every time, and both of two equal new keys."""
+    """W-32: Null keys and keys that stand twice in one input are refused before anything is written."""
     table = SHAPES[shape](place(tmp_path))
     before = files_below(tmp_path)
     bad = BAD_ROWS[what]
@@ -450,7 +453,10 @@ STEPS: st.SearchStrategy[tuple[str, dict[str, int], frozenset[str]]] = st.one_of
 def test_a_table_equals_a_dict_after_every_commit(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, dict[str, int], frozenset[str]]]
 ) -> None:
-    """W-29, W-30: any kinds in any order, with an index on the key, compactions, index upkeep and forks in between."""
+    """W-30: A table equals a dict after any sequence of changes, with indexes, compactions and forks in between.
+
+    Also W-29.
+    """
     table = empty(place(tmp_path_factory.mktemp("law")))
     model: dict[str, int] = {}
     for kind, values, keys in steps:

@@ -106,7 +106,7 @@ def test_every_version_opens_exactly_as_it_was(tmp_path: Path, shape: str) -> No
 
 
 def test_versions_of_two_branches_are_told_apart(tmp_path: Path) -> None:
-    """B-21: their numbers collide, so the branch is part of the name, also in the cache of open handles."""
+    """B-21: Equal version numbers of two branches are not one version: the branch is part of the key, in caches too."""
     root = place(tmp_path)
     main = two_fragments(root)
     side = added(create_ref(main, "side"), {"s": 1})
@@ -278,7 +278,10 @@ def test_a_filter_that_does_not_fit_is_an_error_of_ours(tmp_path: Path, where: s
 
 
 def test_columns_that_differ_only_in_case_are_told_apart(tmp_path: Path) -> None:
-    """W-46, Y-08: identifiers are never folded, in committed and in pending rows, in text and in expressions."""
+    """Y-08: Names that differ only in case are different, in committed and new rows, in text and in expressions.
+
+    Also W-46.
+    """
     schema = pa.schema([pa.field(name, pa.string()) for name in ("id", "nickname", "nickName", "NickName")])
     table = create_table(place(tmp_path), PATH, schema)
     two = pa.table({"id": ["a", "b"], "nickname": ["x", "y"], "nickName": ["y", "z"], "NickName": ["z", "x"]}, schema=schema)
@@ -312,7 +315,10 @@ def test_a_scan_that_fails_in_the_middle_fails_with_an_error_of_ours(tmp_path: P
 
 
 def test_pending_rows_shadow_committed_ones_and_deleted_ids_are_gone(tmp_path: Path) -> None:
-    """Y-02, Y-03, Y-07: the stage as if it were committed, while HEAD has not moved."""
+    """Y-07: A row that the mutation has deleted is gone for later statements, while HEAD has not moved.
+
+    Also Y-02, Y-03.
+    """
     table = with_deletions(place(tmp_path))
     overlay = Overlay(rows=rows({"a": 10, "x": 11}), deleted=pa.array(["b", "nobody"]))
     assert numbers(table.scan(overlay=overlay).read_all()) == {"a": 10, "c": 3, "d": 4, "x": 11}
@@ -320,7 +326,10 @@ def test_pending_rows_shadow_committed_ones_and_deleted_ids_are_gone(tmp_path: P
 
 
 def test_the_same_filter_holds_for_committed_and_for_pending_rows(tmp_path: Path) -> None:
-    """Y-02, Y-08: a row whose pending version does not match is not there, though its committed version would match."""
+    """Y-02: A filter means the same for committed and for new rows.
+
+    Also Y-08.
+    """
     table = two_fragments(place(tmp_path))
     overlay = Overlay(rows=rows({"a": 100, "c": 1, "x": 2}))
     for where in ("n < 3", pc.field("n") < 3):
@@ -332,7 +341,7 @@ def test_the_same_filter_holds_for_committed_and_for_pending_rows(tmp_path: Path
 @pytest.mark.parametrize("columns", [["n"], ["nickName", "n"], ["n", "id"], ["tags"], None], ids=str)
 @pytest.mark.parametrize("addresses", [False, True])
 def test_a_projection_without_the_key_still_shadows(tmp_path: Path, columns: list[str] | None, addresses: bool) -> None:
-    """Y-05: never a plain union. The answer has exactly the columns asked for; a pending row has no address."""
+    """Y-05: Replaced and deleted rows are hidden also when the key is not selected."""
     table = two_fragments(place(tmp_path))
     overlay = Overlay(rows=rows({"a": 10, "x": 11}), deleted=pa.array(["b"]))
     read = table.scan(columns, overlay=overlay, addresses=addresses).read_all()
@@ -374,7 +383,7 @@ def test_an_overlay_without_effect_is_a_plain_scan(tmp_path: Path, overlay: Over
 
 
 def test_an_overlay_on_an_empty_table_gives_its_own_rows(tmp_path: Path) -> None:
-    """Y-01: what was inserted a statement ago is found."""
+    """Y-01: A statement sees the rows that earlier statements of its mutation inserted."""
     table = empty(place(tmp_path))
     assert numbers(table.scan(overlay=Overlay(rows=rows(FOUR))).read_all()) == FOUR
     assert numbers(table.scan(overlay=Overlay(rows=rows(FOUR)), where="id = 'c'").read_all()) == {"c": 3}

@@ -8,12 +8,12 @@ from omnigraph.catalog.model import AnyType
 
 def type_refusal(owner: AnyType, doing: str) -> UnsupportedChange:
     """`doing` names the type itself: "changing the cardinality of 'MadeBy'"."""
-    return UnsupportedChange(f"{owner.kind}:{owner.name}", _reason(doing))
+    return UnsupportedChange(owner.alias, _reason(doing))
 
 
 def property_refusal(owner: AnyType, name: str, doing: str, *, code: MigrationCode | None = None) -> UnsupportedChange:
     """`doing` is completed by the property: "changing property type for" -> "... 'Film.year' ..."."""
-    return UnsupportedChange(f"{owner.kind}:{owner.name}.{name}", _reason(f"{doing} '{owner.name}.{name}'"), code)
+    return UnsupportedChange(f"{owner.alias}.{name}", _reason(f"{doing} '{owner.name}.{name}'"), code)
 
 
 def _reason(doing: str) -> str:

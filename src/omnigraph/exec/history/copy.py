@@ -221,8 +221,7 @@ class _Copy:
 
     def _entities(self, snapshot: BranchSnapshot) -> Mapping[TableId, EntityType]:
         catalog = self._engine.catalog(snapshot)
-        entities: list[EntityType] = [*catalog.nodes, *catalog.edges]
-        return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in entities}
+        return {snapshot.table_of(entity.id, name=entity.name).id: entity for entity in catalog.entities}
 
     def _schema(self, snapshot: BranchSnapshot) -> SchemaText:
         return self._source.schema(snapshot.state.head.schema, branch=snapshot.branch.name)

@@ -57,13 +57,11 @@ def export_batches(
 
 def chosen_types(snapshot: BranchSnapshot, catalog: Catalog, types: list[str] | None) -> list[tuple[EntityType, TableRow]]:
     """The types to export with their tables: edges, then nodes, each by name."""
-    entities: list[EntityType] = [*catalog.edges, *catalog.nodes]
-    by_alias = {f"{entity.kind}:{entity.name}": entity for entity in entities}
-    names = {entity.name for entity in by_alias.values()}
+    names = {entity.name for entity in catalog.entities}
     for name in types or ():
         if name not in names:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"unknown export type '{name}'", type=name)
-    chosen = [entity for _, entity in sorted(by_alias.items()) if types is None or entity.name in types]
+    chosen = [entity for entity in sorted(catalog.entities, key=lambda entity: entity.alias) if types is None or entity.name in types]
     return [(entity, snapshot.table_of(entity.id, name=entity.name)) for entity in chosen]
 
 

@@ -106,8 +106,7 @@ def read_batches(
     read = _from_tables if isinstance(data, Mapping) else _from_stream
     rows = 0
     for part in read(data, catalog, report.limit, check):  # type: ignore[arg-type]  # each reader gets the kind of data it was chosen for
-        report.add(part.problems)
-        report.more += part.more
+        report.add(part.problems, more=part.more)
         rows += sum(batch.rows.num_rows for batch in part.batches)
         yield from part.batches
         if progress is not None:
@@ -189,4 +188,4 @@ def _batch(piece: Piece, source: str, unit: Unit) -> tuple[Batch, pa.Array]:
 def _wrong_id(batch: Batch, piece: Piece, row: int) -> Problem:
     entity, given, derived = batch.entity, piece.rows.column(ID)[row].as_py(), batch.rows.column(ID)[row].as_py()
     message = f"{entity.kind} '{entity.name}' explicit id '{given}' does not match its canonical @key id '{derived}'"
-    return batch.with_place(Problem(ProblemCode.ID, message, f"{entity.kind}:{entity.name}", ID, given), row)
+    return batch.with_place(Problem(ProblemCode.ID, message, entity.alias, ID, given), row)

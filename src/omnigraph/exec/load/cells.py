@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
 from omnigraph.exec.load.json_columns import NeedsExactParser, column
-from omnigraph.exec.load.json_values import ARROW_NAMES, InvalidValue, Real, Whole, stored
+from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, stored
 from omnigraph.exec.load.strict import loads, plain_type
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
+from omnigraph.plan.values import ARROW_NAMES
 from omnigraph.store.arrays import Places
 from omnigraph.store.membership import is_in
 

@@ -16,24 +16,11 @@ from omnigraph.exec.blobs import BASE64, URI_LIMIT_BYTES, decode_base64
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.temporal import parse_date, parse_datetime
-from omnigraph.plan.values import RANGES, narrowed
+from omnigraph.plan.values import ARROW_NAMES, RANGES, narrowed
 
 _SHOWN_CHARACTERS: Final = 120
 _SHOWN_DEPTH: Final = 8
 _LONGEST_INTEGER: Final = 20  # digits and sign of the longest number that any integer type holds
-ARROW_NAMES: Final = {
-    Scalar.STRING: "Utf8",
-    Scalar.BOOL: "Boolean",
-    Scalar.I32: "Int32",
-    Scalar.I64: "Int64",
-    Scalar.U32: "UInt32",
-    Scalar.U64: "UInt64",
-    Scalar.F32: "Float32",
-    Scalar.F64: "Float64",
-    Scalar.DATE: "Date32",
-    Scalar.DATETIME: "Date64",
-    Scalar.BLOB: "LargeBinary",
-}
 _DAYS: Final = RANGES[Scalar.I32]
 _MILLISECONDS: Final = RANGES[Scalar.I64]
 

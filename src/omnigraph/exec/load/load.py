@@ -22,7 +22,7 @@ from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
 from omnigraph.exec.validate.delta import CommittedTables, Delta
-from omnigraph.exec.validate.findings import Violation, error, label
+from omnigraph.exec.validate.findings import Violation, error
 from omnigraph.exec.validate.integrity import check_integrity
 from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Files, Prepared, Request, Written, repeated, write
@@ -228,7 +228,7 @@ class Load:
 
 def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:
     """The types in the order of the schema, so that the report does not depend on the order of the rows."""
-    places = {entity.id: place for place, entity in enumerate((*catalog.nodes, *catalog.edges))}
+    places = {entity.id: place for place, entity in enumerate(catalog.entities)}
     return sorted(staging.types.values(), key=lambda staged: places[staged.entity.id])
 
 
@@ -236,7 +236,7 @@ def _with_origins(found: Sequence[Violation], staging: Staging) -> list[Problem]
     """Problems with the sources and lines of their records. Each type is asked once, because the answer may be remote."""
     origins: dict[tuple[str, int], Origin] = {}
     for staged in staging.types.values():
-        type_ = label(staged.entity)
+        type_ = staged.entity.alias
         rows = sorted({one.row for one in found if one.type == type_ and one.row is not None})
         origins |= {(type_, row): origin for row, origin in zip(rows, staged.places.of(rows), strict=True)}
     places = (origins.get((one.type, one.row)) if one.row is not None else None for one in found)
@@ -244,4 +244,4 @@ def _with_origins(found: Sequence[Violation], staging: Staging) -> list[Problem]
 
 
 def _counts(staging: Staging) -> Mapping[str, int]:
-    return {label(staged.entity): staged.rows for staged in staging.types.values()}
+    return {staged.entity.alias: staged.rows for staged in staging.types.values()}

@@ -93,7 +93,6 @@ def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _R
 
 def _convert(entity: EntityType, data: dict[str, object], values: dict[str, object]) -> Iterable[tuple[str, InvalidValue]]:
     """Put the columns of a record into `values`. Yields problems, unknown members first, then by property."""
-    label = f"{entity.kind}:{entity.name}"
     for name in data:
         if name in _RESERVED:
             yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"field '{name}' is reserved physical state")
@@ -103,7 +102,7 @@ def _convert(entity: EntityType, data: dict[str, object], values: dict[str, obje
                 InvalidValue(ProblemCode.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; use 'from' and 'to' for an edge"),
             )
         elif name != ID and entity.property(name) is None:
-            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'")
+            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{entity.alias}'")
     id_ = data.get(ID)
     if id_ is not None and type(id_) is not str:
         yield ID, InvalidValue(ProblemCode.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
@@ -243,7 +242,7 @@ def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
 
 
 def _problem(entity: EntityType, line: int, text: str, name: str, error: InvalidValue) -> Problem:
-    return Problem(error.code, error.message, type=f"{entity.kind}:{entity.name}", property=name, line=line, column=_column_of(text, name))
+    return Problem(error.code, error.message, type=entity.alias, property=name, line=line, column=_column_of(text, name))
 
 
 def _column_of(text: str, name: str) -> int | None:

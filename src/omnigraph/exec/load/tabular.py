@@ -89,7 +89,7 @@ def _opened(name: str, table: object) -> OpenTable:
 
 def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
-    label = f"{entity.kind}:{entity.name}"
+    alias = entity.alias
     schema = piece_schema(entity)
     convert = from_text if opened.text else from_arrow
     done: list[pa.Array] = []
@@ -103,7 +103,7 @@ def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record:
         done.append(converted.values)
         good[[row for row, _ in converted.refused]] = False
         problems += [
-            Problem(error.code, error.message, label, field.name, source=opened.source, record=record + row)
+            Problem(error.code, error.message, alias, field.name, source=opened.source, record=record + row)
             for row, error in converted.refused[:most]
         ]
         more += max(len(converted.refused) - most, 0)
@@ -122,28 +122,28 @@ def _named(entity: EntityType, column: str) -> str:
 
 def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
     """Problems that make the whole table unusable: columns that are unknown, repeated, missing or of an unsuitable type."""
-    label = f"{entity.kind}:{entity.name}"
+    alias = entity.alias
     ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()
     seen: set[str] = set()
     for field in schema:
         name = _named(entity, field.name)
         property_ = entity.property(name)
         if name in seen:
-            yield Problem(ProblemCode.DUPLICATE_MEMBER, f"there are two columns for '{name}'", label, name)
+            yield Problem(ProblemCode.DUPLICATE_MEMBER, f"there are two columns for '{name}'", alias, name)
         elif property_ is None and name not in (ID, *ends):
-            yield Problem(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{label}'", label, name)
+            yield Problem(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{alias}'", alias, name)
         elif property_ is None and not suits(Plain(Scalar.STRING), field.type):
-            yield Problem(ProblemCode.ID, f"column '{field.name}' must hold strings, not {field.type}", label, name)
+            yield Problem(ProblemCode.ID, f"column '{field.name}' must hold strings, not {field.type}", alias, name)
         elif property_ is not None and not text and not suits(property_.type, field.type):
             message = f"strict property '{name}' expects {expected(property_.type)}, got a column of {field.type}"
-            yield Problem(ProblemCode.TYPE, message, label, name)
+            yield Problem(ProblemCode.TYPE, message, alias, name)
         seen.add(name)
     for name, end in zip(ends, _ENDS, strict=False):
         if name not in seen:
-            yield Problem(ProblemCode.ENVELOPE, f"edge missing '{end}'", label, name)
+            yield Problem(ProblemCode.ENVELOPE, f"edge missing '{end}'", alias, name)
     for property_ in entity.properties:
         if not property_.nullable and property_.name not in seen:
-            yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", label, property_.name)
+            yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", alias, property_.name)
 
 
 def _identity(name: str, values: pa.Array) -> ConvertedColumn:

@@ -134,7 +134,7 @@ def _days(column: pa.Array) -> Numbers64:
     """Return days since 1970 of dates and times, with an arbitrary number in place of null."""
     if pa.types.is_date64(column.type):
         return np.asarray(numbers(column.view(pa.int64())) // _DAY_MS, np.int64)
-    return numbers(column.view(pa.int32())).astype(np.int64)
+    return np.asarray(numbers(column.view(pa.int32())), np.int64)
 
 
 def _calendar(function: Function, days: Numbers64) -> Numbers64:
@@ -147,7 +147,7 @@ def _calendar(function: Function, days: Numbers64) -> Numbers64:
         case Function.MONTH:
             return months.astype(np.int64) % 12 + 1
         case _:
-            return (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
+            return np.asarray((dates - months.astype("datetime64[D]")).astype(np.int64) + 1, np.int64)
 
 
 def _date(times: pa.Array) -> pa.Array:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from omnigraph.catalog.types import FLOATS, INTEGERS, ListOf, Plain, ValueType, scalar_of
+from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, ListOf, Plain, ValueType, scalar_of
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import STRING, Atom, Constant, Field, Value
+from omnigraph.plan.values import ARROW_NAMES
 
 NOTHING: Final = "false"
 EVERYTHING: Final = "true"
@@ -33,17 +34,6 @@ _OPPOSITE: Final = {
     Comparison.LE: Comparison.GT,
     Comparison.GT: Comparison.LE,
     Comparison.GE: Comparison.LT,
-}
-
-_ARROW: Final = {
-    Scalar.I32: "Int32",
-    Scalar.I64: "Int64",
-    Scalar.U32: "UInt32",
-    Scalar.U64: "UInt64",
-    Scalar.F32: "Float32",
-    Scalar.F64: "Float64",
-    Scalar.DATE: "Date32",
-    Scalar.DATETIME: "Date64",
 }
 
 
@@ -120,7 +110,9 @@ def _operator(comparison: Comparison, *, wanted: bool) -> str:
 def _one_of(field: Field, values: tuple[Atom, ...], *, wanted: bool) -> str:
     if not values:
         return NOTHING if wanted else EVERYTHING
-    return f"{column(field.column)} {'IN' if wanted else 'NOT IN'} ({', '.join(_item(value, field.type) for value in values)})"
+    name, items = column(field.column), ", ".join(_item(value, field.type) for value in values)
+    # Null is not in two lists that exclude each other either, but the storage engine takes that for true unless it is told.
+    return f"{name} IN ({items})" if wanted else f"{name} IS NOT NULL AND {name} NOT IN ({items})"
 
 
 def _item(value: Atom, type_: ValueType) -> str:
@@ -180,9 +172,9 @@ def literal(value: Value, type_: ValueType) -> str:
             return "true" if value else "false"
         case str():
             return "'" + value.replace("'", "''") + "'"
-        case int() | float() if scalar in _ARROW:
+        case int() | float() if scalar in NUMBERS or scalar in (Scalar.DATE, Scalar.DATETIME):
             # Days and milliseconds are cast from numbers, all else from text: only text can represent the smallest I64.
             plain = str(value) if scalar in (Scalar.DATE, Scalar.DATETIME) else f"'{value!r}'"
-            return f"arrow_cast({plain}, '{_ARROW[scalar]}')"
+            return f"arrow_cast({plain}, '{ARROW_NAMES[scalar]}')"
         case _:
             raise Unsupported(Kind.UNSUPPORTED, f"{value!r} cannot be compared with a column")

@@ -20,7 +20,7 @@ from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts, uses_number
-from omnigraph.exec.read.conditions import filter_mask
+from omnigraph.exec.read.conditions import RowFilter
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
 from omnigraph.exec.read.expressions import evaluate
@@ -236,7 +236,7 @@ class _Run:
             case ops.CrossProduct() | ops.Join():
                 return self._pairs(op, outer)
             case ops.Filter(input_, where):
-                return (self._filter(rows, where) for rows in self._rows(input_, outer))
+                return self._filter(self._rows(input_, outer), RowFilter(where))
             case ops.SemiJoin():
                 return self._semi_join(op, outer)
             case ops.Optional():
@@ -311,8 +311,8 @@ class _Run:
         for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
             yield Rows(len(numbers), {op.binding: numbers}, {(op.binding, name): batch.column(name) for name in names})
 
-    def _filter(self, rows: Rows, where: tuple[ir.Predicate, ...]) -> Rows:
-        return rows.keep(filter_mask(where, rows.count, lambda field: self._field(rows, field)))
+    def _filter(self, batches: Iterator[Rows], where: RowFilter) -> Iterator[Rows]:
+        return (rows.keep(where.mask(rows.count, partial(self._field, rows))) for rows in batches)
 
     def _fetch(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
         for read in reads:

@@ -150,8 +150,7 @@ def ensure_indices(
 
 def _plan(snapshot: BranchSnapshot, catalog: Catalog, tables: Tables, ahead: Written | None = None) -> Iterator[_TablePlan]:
     shown = live_tables(snapshot.state)
-    entities: tuple[EntityType, ...] = (*catalog.nodes, *catalog.edges)
-    for entity in entities:
+    for entity in catalog.entities:
         row = shown[entity.id]
         states = list(_states(entity, row, tables.open(row.ref), ahead or {}))
         missing = (_spec(intent) for intent, index in states if index.state is IndexState.BUILT)

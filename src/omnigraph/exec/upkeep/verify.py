@@ -127,7 +127,7 @@ def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
         check.begin(f"{name}:{row.alias}")
         yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
-        yield from _guarded(f"{name}:edge:{edge.name}", _edges(check.engine.tables, snapshot, edge, ids))
+        yield from _guarded(f"{name}:{edge.alias}", _edges(check.engine.tables, snapshot, edge, ids))
 
 
 def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
@@ -237,9 +237,8 @@ def _uncovered(manifest: Manifest, snapshot: BranchSnapshot, row: TableRow, head
 
 
 def _edges(tables: Tables, snapshot: BranchSnapshot, edge: EdgeType, ids: dict[str, KeySet]) -> Iterator[Damage]:
-    alias = f"edge:{edge.name}"
-    row = snapshot.state.table(alias)
-    if row is None or alias not in ids:
+    row = snapshot.state.table(edge.alias)
+    if row is None or edge.alias not in ids:
         return
     table = tables.open(row.ref)
     for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):

@@ -55,7 +55,7 @@ def rule_findings(
 ) -> Findings:
     """The findings for one rule: the first of `total` rows that break it, each with its number, message and id."""
     one_by_one = zip(rows, messages, ids, strict=True)
-    found = tuple(Violation(code, message, label(entity), row, property_, id_) for row, message, id_ in one_by_one)
+    found = tuple(Violation(code, message, entity.alias, row, property_, id_) for row, message, id_ in one_by_one)
     return Findings(found, total - len(found))
 
 
@@ -75,11 +75,6 @@ def merge_in_order(findings: Iterable[Findings], *, limit: int) -> Findings:
 
 def _row(found: Violation) -> int:
     return -1 if found.row is None else found.row
-
-
-def label(entity: EntityType) -> str:
-    """The name of a type in problems, for example `node:Film`."""
-    return f"{entity.kind}:{entity.name}"
 
 
 def error(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput | KeyConflict:

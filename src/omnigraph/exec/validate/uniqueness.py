@@ -20,7 +20,7 @@ from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.arrays import Distinct, at, distinct, joined_texts, true_at
 from omnigraph.exec.validate.context import IntegrityContext, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
-from omnigraph.exec.validate.findings import Findings, Violation, label, merge_by_row, rule_findings
+from omnigraph.exec.validate.findings import Findings, Violation, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import Selection, holding, pick
 from omnigraph.store.arrays import Places, whole
 
@@ -48,7 +48,7 @@ def _check(context: IntegrityContext, delta: Delta, added: Added, unique: Unique
         found = (_in_part(context, delta, unique, pick(added, columns, by=unique.columns, part=part)) for part in parts)
         return merge_by_row(found, limit=context.limit)
     except InvalidInput as error:  # a list or a vector has no encoding: such a constraint can be declared, but no row satisfies it
-        return Findings((Violation(ProblemCode.UNIQUE, error.message, label(delta.entity), property=unique.columns[0]),))
+        return Findings((Violation(ProblemCode.UNIQUE, error.message, delta.entity.alias, property=unique.columns[0]),))
 
 
 def _in_part(context: IntegrityContext, delta: Delta, unique: Unique, picked: Selection) -> Findings:

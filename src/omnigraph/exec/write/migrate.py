@@ -136,7 +136,7 @@ def prepare_migration(wanted: Wanted, accepted: Catalog, evolution: Evolution, s
         schema=SchemaText(wanted.source.text, encode(after).decode()),
         creates=tuple(new_table(entity) for entity in _entities(after) if accepted.by_id(entity.id) is None),
         drops=frozenset(row.id for row in dropped),
-        renames={row.id: alias_of(new) for _, new, row in kept if row.alias != alias_of(new)},
+        renames={row.id: new.alias for _, new, row in kept if row.alias != new.alias},
     )
 
 
@@ -159,12 +159,7 @@ def _reclaim(engine: Engine, branch: BranchName, commit: Commit | None) -> None:
 
 def new_table(entity: EntityType) -> NewTable:
     """The table of a new type, at an unused path."""
-    return NewTable(new_table_id(entity.id), alias_of(entity), f"{entity.kind}s", table_schema(entity))
-
-
-def alias_of(entity: EntityType) -> str:
-    """The readable name of a type's table."""
-    return f"{entity.kind}:{entity.name}"
+    return NewTable(new_table_id(entity.id), entity.alias, f"{entity.kind}s", table_schema(entity))
 
 
 def _change(wanted: Wanted, old: EntityType, new: EntityType, row: TableRow, snapshot: BranchSnapshot) -> Change | None:

@@ -41,7 +41,7 @@ def change(c: Cursor, *, after_match: bool = False) -> Change:
     if c.kind != lexer.LOWER or word not in CHANGES:
         if after_match:
             raise c.unexpected("`return` or a change", options=("return", *CHANGES))
-        raise c.unexpected("`match`, `insert`, `update` or `delete`", options=("match", *CHANGES))
+        raise c.unexpected("`match`, `insert`, `update` or `delete`", hint=_hint(c), options=("match", *CHANGES))
     c.begin_part()
     c.advance()
     if word in _INSERTIONS:
@@ -51,6 +51,14 @@ def change(c: Cursor, *, after_match: bool = False) -> Change:
     if word == "update":
         return _update(c, start)
     return _delete(c, start)
+
+
+def _hint(c: Cursor) -> str | None:
+    if c.at_word("return"):
+        return "a query either reads or changes the graph"
+    if c.at_word("where"):
+        return "`where` goes with a type; which rows a variable stands for is said in the match block"
+    return None
 
 
 def _update(c: Cursor, start: int) -> Update | UpdateBound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.lang import lexer
-from omnigraph.lang.grammar.condition import CONTAINMENTS, TEST_WORDS, condition
+from omnigraph.lang.grammar.condition import TEST_WORDS, condition
 from omnigraph.lang.grammar.cursor import Cursor
 from omnigraph.lang.grammar.expression import value, variable
 from omnigraph.lang.query import Binding, Clause, Either, Exists, Hops, Negation, Optional, Path, PropertyMatch, Traversal
@@ -42,34 +42,42 @@ def _at_traversal(c: Cursor, parameters: frozenset[str]) -> bool:
         case lexer.VARIABLE | lexer.UPPER:
             return True  # the edge name production rejects a capital letter
         case lexer.LOWER:
-            return not (c.next_text in TEST_WORDS and (c.text in parameters or _only_test(c)))
+            return c.next_text not in TEST_WORDS or not _at_test(c, parameters)
         case "<":
             return _at_undirected(c)
         case _:
             return False
 
 
-def _only_test(c: Cursor) -> bool:
-    """What follows the word after a variable is no end of a traversal: `is null`, `in [`, `not in`, a literal."""
+def _at_test(c: Cursor, parameters: frozenset[str]) -> bool:
+    """A variable and a word that may follow the left side of a test: whether a test it is.
+
+    It is if what follows is no end of a traversal (`is null`, `in [`, `not in`, a literal, `$v.property`), or if the variable
+    is a parameter.
+    """
     kind, text = c.ahead(2)
+    value = kind in (lexer.STRING, lexer.INTEGER, lexer.FLOAT) or (kind == lexer.VARIABLE and c.ahead(3)[0] == ".")
     match c.next_text:
         case "is":
             return kind == lexer.LOWER and text in ("null", "not")
-        case "in":
-            return kind == "["
         case "not":
             return kind == lexer.LOWER and text == "in"
-        case word:
-            return word in CONTAINMENTS and kind in (lexer.STRING, lexer.INTEGER, lexer.FLOAT)
+        case "in":
+            return kind == "[" or c.text in parameters
+        case "and" | "or":
+            # An edge may have these names; only what can be a Bool is joined.
+            return value or kind == "(" or (c.text in parameters and (kind != lexer.VARIABLE or text in parameters))
+        case _:
+            return value or c.text in parameters
 
 
 def _at_undirected(c: Cursor) -> bool:
-    """`<edge>`, `<edge|edge>`"""
+    """`<edge>`, `<edge|edge>`, also where only the `>` is missing."""
     at = 2
     while c.ahead(at)[0] == lexer.LOWER:
         following = c.ahead(at + 1)[0]
         if following != "|":
-            return following == ">"
+            return following in (">", lexer.VARIABLE)
         at += 2
     return False
 

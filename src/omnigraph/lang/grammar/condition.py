@@ -16,6 +16,7 @@ from omnigraph.lang.query import (
     Disjunction,
     Expr,
     Filter,
+    FunctionCall,
     Fuzzy,
     Inversion,
     ListLiteral,
@@ -57,23 +58,29 @@ def _is_condition(parsed: Condition | Expr) -> TypeGuard[Condition]:
 
 def _forgot_operator(c: Cursor, left: Expr) -> bool:
     """Whether what follows begins no clause, so that an operator is missing or misspelled."""
-    if isinstance(left, AliasRef) and near(left.name, ("not", *CALLS)) is not None:
-        return True
+    if c.kinds[c.consumed - 1] == ")":
+        return False  # in parentheses a value is complete
     match c.kind:
+        case "{" | lexer.VARIABLE:
+            return isinstance(left, AliasRef)  # `optinal { .. }`, `not $v.property`
         case lexer.STRING | lexer.INTEGER | lexer.FLOAT:
             return True
-        case lexer.LOWER:
+        case lexer.LOWER if c.text not in ("and", "or"):
             return c.next_kind not in ("{", "(", lexer.VARIABLE, lexer.UPPER)
         case _:
             return False
 
 
 def _hint(left: Condition | Expr) -> str | None:
-    if isinstance(left, AliasRef):
-        if left.name == "not":
+    match left:
+        case AliasRef(name="not"):
             return "a condition is negated in parentheses: `not (..)`"
-        return near(left.name, ("not", "optional", "exists", "either", "path", *CALLS))
-    return None
+        case AliasRef(name=name):
+            return near(name, ("not", "optional", "exists", "either", "path"))
+        case FunctionCall(name=name):
+            return near(name.text, CALLS)
+        case _:
+            return None
 
 
 def _disjunction(c: Cursor) -> Condition | Expr:
@@ -83,6 +90,7 @@ def _disjunction(c: Cursor) -> Condition | Expr:
         return first
     terms = [_condition(c, first, start)]
     while c.accept_word("or"):
+        c.begin_part()
         term_start = c.start
         terms.append(_condition(c, _conjunction(c), term_start))
     return Disjunction(tuple(terms), span=c.span_from(start))
@@ -95,6 +103,7 @@ def _conjunction(c: Cursor) -> Condition | Expr:
         return first
     terms = [_condition(c, first, start)]
     while c.accept_word("and"):
+        c.begin_part()
         term_start = c.start
         terms.append(_condition(c, _unit(c), term_start))
     return Conjunction(tuple(terms), span=c.span_from(start))
@@ -107,7 +116,7 @@ def _unit(c: Cursor) -> Condition | Expr:
         inner_start = c.start
         term = _condition(c, _parenthesis(c), inner_start)
         return Inversion(term, span=c.span_from(start))
-    if c.kind == lexer.VARIABLE and c.next_kind == lexer.LOWER and c.next_text not in TEST_WORDS:
+    if _at_traversal(c):
         raise c.unexpected("a test", hint="a traversal cannot be part of a condition; join blocks with `either { .. } or { .. }`")
     if c.kind != "(":
         return _test(c, expression(c), start)
@@ -116,6 +125,12 @@ def _unit(c: Cursor) -> Condition | Expr:
         return inside
     assert not isinstance(inside, Conjunction | Disjunction | Inversion | Filter | ListTest | NullTest | Truth)
     return _test(c, arithmetic(c, inside, start), start)
+
+
+def _at_traversal(c: Cursor) -> bool:
+    """`$a knows $b`; but `$flag path $w =` and `$flag delete $v` are a Bool and the beginning of what comes next."""
+    between = c.kind == lexer.VARIABLE and c.next_kind == lexer.LOWER and c.next_text not in (*TEST_WORDS, "update", "delete")
+    return between and c.ahead(2)[0] == lexer.VARIABLE and c.ahead(3)[0] != "="
 
 
 def _parenthesis(c: Cursor) -> Condition | Expr:
@@ -149,7 +164,7 @@ def _test(c: Cursor, left: Expr, start: int) -> Condition | Expr:
         c.advance()
         c.advance()
         return _list_test(c, left, start, negated=True)
-    if c.text == "is" and c.next_text in ("null", "not"):
+    if c.text == "is":
         c.advance()
         negated = c.accept_word("not")
         c.expect_word("null")

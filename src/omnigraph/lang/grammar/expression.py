@@ -304,7 +304,8 @@ def _aggregate(c: Cursor) -> Aggregate:
     if function is AggregateFunction.COUNT and c.accept("*"):
         c.expect(")")
         return Aggregate(function, None, span=c.span_from(start))
-    distinct = c.at_word("distinct") and c.next_kind not in (")", "(", *_OPERATORS)
+    # `count(distinct)` and `count(distinct + 1)` name an output; whatever can begin a value makes it the keyword.
+    distinct = c.at_word("distinct") and c.next_kind not in (")", "+", "*", "/", "%")
     if distinct:
         if function not in _DISTINCT:
             raise c.unexpected("a value", hint=f"`{function}` is the same with and without `distinct`")

@@ -12,6 +12,7 @@ from omnigraph.lang.grammar.cursor import Cursor, near
 from omnigraph.lang.grammar.expression import expression, variable
 from omnigraph.lang.grammar.shape import parameter_shape
 from omnigraph.lang.query import (
+    AliasRef,
     Clause,
     Mutation,
     Nearest,
@@ -62,7 +63,8 @@ def _anonymous(c: Cursor) -> Query:
 
 def _query(c: Cursor, names: set[str]) -> Query:
     start = c.start
-    c.expect_word("query")
+    if not c.accept_word("query"):
+        raise c.unexpected("`query`", options=("query", "match", *CHANGES))
     name_start = c.start
     name = c.lower_name("a query name")
     if name.text in names:
@@ -130,6 +132,8 @@ def _body(c: Cursor, parameters: frozenset[str]) -> Read | Mutation:
         clauses = clause_block(c, parameters)
         if not statements and c.accept_word("return"):
             return _read(c, clauses, start)
+        if c.at_word("return"):
+            raise c.unexpected("a change", hint="a query either reads or changes the graph")
         statements.append(matched_changes(c, clauses, match_start))
     return Mutation(tuple(statements), span=c.span_from(start))
 
@@ -139,6 +143,8 @@ def _body(c: Cursor, parameters: frozenset[str]) -> Read | Mutation:
 
 def _read(c: Cursor, clauses: tuple[Clause, ...], start: int) -> Read:
     distinct = c.accept_word("distinct")
+    if c.kind == lexer.LOWER:
+        raise c.unexpected("`{`", options=("distinct",))
     projections = _projections(c)
     order = _orderings(c) if c.accept_word("order") else ()
     skip = _count(c, "the number of rows to skip") if c.accept_word("skip") else None
@@ -162,6 +168,8 @@ def _projection(c: Cursor) -> Projection:
     start = c.start
     c.begin_part()
     projected = expression(c)
+    if isinstance(projected, AliasRef) and projected.name == "distinct" and c.kind == lexer.VARIABLE:
+        raise c.unexpected("`,` or `}`", hint="`distinct` stands before the braces: `return distinct { .. }`")
     alias = c.lower_name("an alias") if c.accept_word("as") else None
     projection = Projection(projected, alias, span=c.span_from(start))
     c.accept(",")

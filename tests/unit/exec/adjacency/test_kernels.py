@@ -63,7 +63,10 @@ each_way = pytest.mark.parametrize("budget", WAYS.values(), ids=WAYS)
 @quickly
 @given(edges(square=True), STARTS, BOUNDS)
 def test_a_search_emits_what_the_book_says(budget: Budget, given_: Edges, starts: list[int], bounds: tuple[int, int]) -> None:
-    """X-12: with parallel edges, edges to oneself and cycles; a start that stands twice gets its own copy."""
+    """X-12: Every route of a traversal gives the same rows, with parallel edges, self-edges and cycles.
+
+    With parallel edges, edges to oneself and cycles; a start that stands twice gets its own copy.
+    """
     low, high = bounds
     starts = [start for start in starts if start < given_.sources]
     found = reach((out(given_),), np.array(starts, np.int64), low=low, high=high, budget=budget)

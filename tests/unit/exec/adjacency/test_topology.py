@@ -69,7 +69,7 @@ def test_an_edge_that_came_first_counts_once_its_end_is_there(tmp_path: Path) ->
 
 
 def test_a_version_of_the_past_has_the_topology_of_its_day(tmp_path: Path) -> None:
-    """T-01, also when the newer one was made first and the older one is derived from it."""
+    """T-01: A version of the past has the adjacency of its time, also if it is derived from a newer one."""
     town = city(tmp_path)
     then = (town.people, town.knows)
     town.link([("new", "p1", "p2")])

@@ -44,7 +44,10 @@ def people(graph: Graph, branch: str = "main") -> list[str]:
 
 
 def test_an_append_adds_rows_in_one_commit(graph: Graph) -> None:
-    """W-27, W-44: one commit, by its actor, with a receipt of what came."""
+    """W-44: A commit records its actor.
+
+    Also W-27.
+    """
     before = graph.snapshot()
     receipt = graph.load(ndjson(*SECOND), mode="append", message="more people")
     assert (receipt.nodes, receipt.edges, receipt.total) == ({"Person": 2}, {"Knows": 1}, 3)
@@ -55,7 +58,10 @@ def test_an_append_adds_rows_in_one_commit(graph: Graph) -> None:
 
 
 def test_an_append_refuses_an_id_that_is_there(graph: Graph) -> None:
-    """W-28, E91: named with its type and line; nothing moved."""
+    """W-28: An append of an id that exists is refused with type, id and line; nothing moves.
+
+    Also E91.
+    """
     before = graph.snapshot()
     with pytest.raises(KeyConflict) as caught:
         graph.load(ndjson(*SECOND, FIRST[0]), mode="append")
@@ -66,7 +72,10 @@ def test_an_append_refuses_an_id_that_is_there(graph: Graph) -> None:
 
 
 def test_a_merge_replaces_whole_rows_and_adds_others(graph: Graph) -> None:
-    """W-29, E92: what a record leaves out becomes null."""
+    """W-29: A merge replaces whole rows and adds others; a property that a record leaves out becomes null.
+
+    Also E92.
+    """
     for _ in range(3):
         graph.load(ndjson({"type": "Person", "data": {"name": "Ada"}}, SECOND[0]), mode="merge")
     rows = {row["id"]: row for row in shown(graph)["node:Person"]}
@@ -76,7 +85,10 @@ def test_a_merge_replaces_whole_rows_and_adds_others(graph: Graph) -> None:
 
 
 def test_an_overwrite_replaces_the_types_it_names_and_no_other(graph: Graph) -> None:
-    """W-31, E95."""
+    """W-31: An overwrite replaces the types that its input names and no other.
+
+    Also E95.
+    """
     graph.load(ndjson(*OVER), mode="overwrite")
     rows = shown(graph)
     assert [row["id"] for row in rows["node:Person"]] == ["Ada", "Ben", "Eve"]
@@ -86,7 +98,7 @@ def test_an_overwrite_replaces_the_types_it_names_and_no_other(graph: Graph) -> 
 
 
 def test_an_empty_load_is_a_commit_of_its_own(graph: Graph) -> None:
-    """W-26: in every mode, and it changes no table."""
+    """W-26: An empty load is a commit in every mode and changes no table."""
     before = graph.snapshot()
     for mode in LoadMode:
         receipt = graph.load(b"\n\n", mode=mode)
@@ -139,7 +151,10 @@ BAD: dict[str, tuple[bytes, ProblemCode, int]] = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_load_with_anything_wrong_changes_nothing_and_leaves_nothing(graph: Graph, what: str) -> None:
-    """W-11, W-32: the refusal has a code and a line; rows, versions and files are what they were."""
+    """W-11: A refused write changes nothing and leaves no files.
+
+    Also W-32.
+    """
     data, code, line = BAD[what]
     before, files, rows = graph.snapshot(), files_of(graph), shown(graph)
     with pytest.raises(InvalidInput) as caught:
@@ -206,7 +221,10 @@ def test_a_branch_is_made_for_a_load_that_is_sound(graph: Graph) -> None:
 
 @pytest.mark.parametrize("mode", LoadMode)
 def test_a_first_touch_of_a_branch_keeps_the_parent_as_it_was(graph: Graph, mode: LoadMode) -> None:
-    """B-04, B-13: files are written before the branch's own copy of a table exists."""
+    """B-13: A fork starts from the version that the branch shows, also when main has moved on; main does not change.
+
+    Also B-04.
+    """
     graph.branches.create("work")
     before = shown(graph)
     records = SECOND if mode is LoadMode.APPEND else OVER

@@ -117,7 +117,7 @@ def test_lists_and_vectors_come_in_every_kind_of_list() -> None:
 
 
 def test_a_bad_vector_or_list_is_refused_and_never_mended() -> None:
-    """V-02."""
+    """V-02: A vector or list with a bad item, or a vector of another length, is refused and never corrected."""
     assert refusals("vec", pa.array([[1.0, 2.0], [1.0], [1.0, None], [1.0, float("nan")]])) == [
         (2, ProblemCode.VECTOR),
         (3, ProblemCode.VECTOR),

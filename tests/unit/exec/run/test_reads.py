@@ -102,7 +102,10 @@ def test_branches_have_histories_of_their_own(tmp_path: Path) -> None:
 
 
 def test_old_versions_are_read_with_the_schema_of_their_day(tmp_path: Path) -> None:
-    """D-14, T-05: a renamed type is the same table; a new type of the old name is another."""
+    """D-14: A version of the past is read with the schema of its time.
+
+    T-05: a renamed type is the same table; a new type of the old name is another.
+    """
     graph = graph_of(tmp_path, person("a"), schema="node Person { name: String @key }")
     old = graph.snapshot().manifest_version
     graph.apply_schema('node Human @rename_from("Person") { name: String @key }')
@@ -160,7 +163,10 @@ def test_indexes_change_the_plan_and_not_the_answer(tmp_path: Path) -> None:
     ],
 )
 def test_literals_keep_their_value_whatever_the_column_can_hold(tmp_path: Path, filter_: str, expected: list[str]) -> None:
-    """X-05, X-06: nothing is cut off, no filter is dropped; only a 32-bit float narrows its literal."""
+    """X-05: A literal that its column cannot hold is compared by its value, never truncated and never null.
+
+    X-06: nothing is cut off, no filter is dropped; only a 32-bit float narrows its literal.
+    """
     rows = (
         person("a", born=2, score=0.1, votes=2**64 - 1, rank=2**53 + 1, day="1979-05-25"),
         person("b", born=3, score=0.2, votes=0, rank=2**53, day="1979-05-26"),

@@ -148,7 +148,10 @@ law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_
 @law
 @given(worlds())
 def test_the_evaluator_says_what_the_rules_say(world: World) -> None:
-    """V-03, V-04, V-05, V-07, V-08, V-10, V-11, V-12, V-13, V-14."""
+    """V-08: An edge whose source or target is missing is refused, in every mode.
+
+    Also V-03, V-04, V-05, V-07, V-10, V-11, V-12, V-13, V-14.
+    """
     findings = judge(world, limit=10_000)
     assert said(findings) == problems(world)
     assert findings.more == 0

@@ -73,7 +73,10 @@ def _asked(rows: int, committed: int) -> list[str | None]:
 
 
 def test_a_change_makes_as_many_scans_for_many_rows_as_for_few() -> None:
-    """K-11, V-16: by key while the change is small beside the table, in one pass when it is not."""
+    """K-11: A check against committed rows is one scan: by key for a small change, one pass for a large one.
+
+    Also V-16.
+    """
     (few,) = _asked(4, 8)
     (more,) = _asked(FEW_KEYS, 8)
     (many,) = _asked(64, 8)
@@ -86,7 +89,7 @@ def test_a_change_makes_as_many_scans_for_many_rows_as_for_few() -> None:
 
 
 def test_keys_are_asked_for_in_bounded_lists() -> None:
-    """V-16."""
+    """V-16: Committed keys are looked up in lists of bounded length."""
 
     class Vast(InMemory):
         def rows(self, entity: object) -> int:

@@ -102,7 +102,10 @@ def test_merge_and_overwrite_replace_an_id_that_is_there(graph: Graph) -> None:
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
 def test_a_key_twice_is_refused_in_every_mode(graph: Graph, mode: str) -> None:
-    """V-03, W-32."""
+    """V-03: A key or `@unique` value that stands twice in one input is refused in every mode.
+
+    Also W-32.
+    """
     screening = {"id": '["heat","3"]', "film": "heat", "hall": 3}
     held = 'held by \'["heat","3"]\' and \'["heat","3"]\''
     findings = judge(graph, mode, {"Screening": [screening, screening], "Note": [{"id": "n"}, {"id": "m"}, {"id": "n"}]})
@@ -121,7 +124,7 @@ def test_the_same_name_twice_is_told_as_a_unique_value(graph: Graph) -> None:
 
 
 def test_edges_that_an_overwrite_of_nodes_would_strand_are_told(graph: Graph) -> None:
-    """V-10."""
+    """V-10: An overwrite of nodes that would leave an edge of another table without an end is refused."""
     findings = judge(graph, "overwrite", {"Person": [{"id": "Ada", "name": "Ada"}]})
     assert {(found.code, found.type, found.row) for found in findings.found} == {
         (ProblemCode.ENDPOINT, f"edge:{name}", None) for name in ("ActedIn", "Directed", "WorksFor")
@@ -131,13 +134,13 @@ def test_edges_that_an_overwrite_of_nodes_would_strand_are_told(graph: Graph) ->
 
 
 def test_edges_alone_are_overwritten_against_the_nodes_that_stay(graph: Graph) -> None:
-    """V-09."""
+    """V-09: An overwrite of edges is checked against the nodes that stay; one of nodes and edges against the new nodes."""
     assert not judge(graph, "overwrite", {"ActedIn": [{"id": "x", "src": "Dee", "dst": "heat"}]})
     assert only(judge(graph, "overwrite", {"ActedIn": [{"id": "x", "src": "Dee", "dst": "no"}]})).message == "dst 'no' not found in Film"
 
 
 def test_nodes_and_edges_are_overwritten_against_the_new_nodes(graph: Graph) -> None:
-    """V-09: Ada is not there any more, and edges that went with the change are no concern."""
+    """V-09: here Ada is not there any more, and edges that went with the change are no concern."""
     ben, edge = {"id": "Ben", "name": "Ben"}, {"id": "x", "dst": "heat"}
     new = {"Person": [ben], "ActedIn": [edge | {"src": "Ben"}], "Directed": [], "WorksFor": []}
     assert not judge(graph, "overwrite", new)
@@ -153,7 +156,7 @@ def test_two_edges_with_one_tuple_are_told_with_sorted_columns(graph: Graph) -> 
 
 
 def test_an_overwrite_that_takes_a_source_below_its_minimum_is_refused(graph: Graph) -> None:
-    """V-11."""
+    """V-11: `@card` holds in mutations and loads, for its minimum and its maximum."""
     findings = judge(graph, "overwrite", {"WorksFor": [{"id": "w", "src": "Ben", "dst": "Ben"}]})
     assert sorted(found.message for found in findings.found) == [
         f"@card violation on edge WorksFor: source '{name}' has 0 edges (min 1)" for name in ("Ada", "Dee")
@@ -164,7 +167,9 @@ def test_an_overwrite_that_takes_a_source_below_its_minimum_is_refused(graph: Gr
 
 
 def test_an_edge_that_moves_leaves_its_old_source_to_be_counted(graph: Graph) -> None:
-    """V-12, V-13: the vacated source is below its minimum; an edge that comes again counts once."""
+    """V-12: A merge that moves an edge checks the minimum of the source it leaves.
+    V-13: An edge that is replaced counts once.
+    """
     moved = judge(graph, "merge", {"WorksFor": [{"id": "w1", "src": "Cy", "dst": "Ben"}]})
     assert only(moved).message == "@card violation on edge WorksFor: source 'Ada' has 0 edges (min 1)"
     assert not judge(graph, "merge", {"Directed": [{"id": "d1", "src": "Cy", "dst": "dune"}]})

@@ -118,7 +118,10 @@ ENUM = "invalid enum value 'gone' for Film.status (expected: archived, draft, re
 def test_a_mutation_that_breaks_a_rule_is_refused(
     graph: Graph, text: str, params: dict[str, object], code: ProblemCode, message: str
 ) -> None:
-    """V-01, V-03, V-04, V-08, V-11, V-14."""
+    """V-01: Enum, range, required and vector rules refuse the same values in loads, inserts and updates.
+
+    Also V-03, V-04, V-08, V-11, V-14.
+    """
     error = refused(graph, text, params)
     assert (error.facts["code"], error.message) == (code.value, message)
     assert len(error.facts["problems"]) == 1  # type: ignore[arg-type]  # a tuple of problems
@@ -131,20 +134,20 @@ def test_the_tuple_of_an_edge_is_named_by_its_columns_in_order(graph: Graph) -> 
 
 
 def test_a_violation_takes_its_clean_siblings_along(graph: Graph) -> None:
-    """V-04."""
+    """V-04: A `@unique` value that another row holds is refused, and no row of the change is kept."""
     refused(graph, 'insert Person { name: "Eve" } insert Studio { name: "new" } insert Person { name: "Fay", email: "ada@x" }')
     assert "Eve" not in rows(graph, "node:Person")
 
 
 def test_a_row_may_keep_its_own_unique_value(graph: Graph) -> None:
-    """V-05."""
+    """V-05: A row does not collide with itself."""
     run(graph, 'insert Person { name: "Ada", email: "ada@x", born: 1950 }')
     run(graph, 'update Person set { born: 1951 } where email = "ada@x"')
     assert values(graph, "node:Person", "born")["Ada"] == 1951
 
 
 def test_values_that_a_later_statement_replaces_do_not_count(graph: Graph) -> None:
-    """Y-06: the final image of each id is what is judged."""
+    """Y-06: Only the final row of each id is checked."""
     run(
         graph,
         'update Person set { email: "temp" } where name = "Ada" update Person set { email: "final" } where name = "Ada"'
@@ -176,7 +179,7 @@ def test_values_that_a_later_statement_replaces_do_not_count(graph: Graph) -> No
 def test_unique_values_of_every_type_are_asked_for_in_their_own_type(
     graph: Graph, name: str, value: str, same: str, other: str, shown: str, indexed: bool
 ) -> None:
-    """V-06."""
+    """V-06: `@unique` holds for values of every type, with and without an index."""
     run(graph, f'insert Slot {{ code: "a", {name}: {value} }} insert Slot {{ code: "none" }}')
     if indexed:
         build_indexes(graph, "node:Slot", name)
@@ -186,7 +189,7 @@ def test_unique_values_of_every_type_are_asked_for_in_their_own_type(
 
 
 def test_a_composite_tuple_has_no_separator_to_forge_and_null_exempts(graph: Graph) -> None:
-    """V-07."""
+    """V-07: `@unique` over several columns compares column by column; a null exempts the row; the message names the columns."""
     run(graph, 'insert Slot { code: "a", s: "x", h: 1 } insert Slot { code: "b", s: "x" } insert Slot { code: "c", s: "x" }')
     run(graph, 'insert Slot { code: "d", s: "x", h: 2 } insert Slot { code: "e", s: "y", h: 1 }')
     error = refused(graph, 'insert Slot { code: "f", s: "y", h: 1 }')
@@ -194,7 +197,7 @@ def test_a_composite_tuple_has_no_separator_to_forge_and_null_exempts(graph: Gra
 
 
 def test_edges_of_a_deleted_source_owe_nothing(graph: Graph) -> None:
-    """V-14: the minimum holds for nodes that stay, and persons without any such edge are never asked."""
+    """V-14: A minimum holds for sources that stay: a delete below it is refused, and a deleted source owes no edges."""
     assert run(graph, 'delete Person where name = "Ada"').affected_edges == 2
     run(graph, 'delete Studio where name = "MGM"')
 
@@ -208,7 +211,7 @@ def test_an_edge_may_be_replaced_by_one_to_another_place_only_if_enough_remain(g
 
 
 def test_cardinality_is_judged_at_the_live_head(graph: Graph) -> None:
-    """V-15: another handle wrote meanwhile; the second preparation sees it."""
+    """V-15: Rules are checked at the head of the branch, also on a stale handle."""
     racing = Racing({"n": "Cy"}, lambda: run(og.open(graph.uri), 'insert Directed { from: "Cy", to: "heat" }'))
     with pytest.raises(InvalidInput, match="has 3 edges"):
         run(graph, '($n: String) insert Directed { from: $n, to: "dune" } insert Directed { from: "Ben", to: "dune" }'

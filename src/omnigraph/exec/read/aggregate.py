@@ -369,10 +369,10 @@ class _Values:
         return np.lexsort(ranks[::-1]) if ranks else np.arange(len(table))
 
     def _ranks(self, binding: int, numbers: Numbers64) -> Numbers64:
-        """Return the place of each entity in the order of ids; null is smallest."""
+        """Return the place of each entity in the order of ids; null is smallest. Equal ids of two types are in the order of the types."""
         entities, places = np.unique(numbers, return_inverse=True)
         ids = whole(self._read_back(binding, ID, entities))
-        ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense").to_numpy().astype(np.int64)
+        ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="first").to_numpy().astype(np.int64)
         return ranks[places]
 
     def result(self, groups: pa.Table, count: int) -> Column:

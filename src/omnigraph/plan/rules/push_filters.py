@@ -1,4 +1,4 @@
-"""A predicate about one binding moves into the scan or link that binds it; one about several stays above."""
+"""A predicate about one binding moves into the scan or link that binds it; one about several, or about a type's name, stays above."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from omnigraph.plan.ir import Link, LogicalFilter, LogicalPattern, LogicalPlan, LogicalScan, Predicate, map_inputs, reads_bindings
+from omnigraph.plan.expr import TYPE
+from omnigraph.plan.ir import Link, LogicalFilter, LogicalPattern, LogicalPlan, LogicalScan, Predicate, fields_of, map_inputs, reads_bindings
 from omnigraph.plan.statistics import Statistics
 
 
@@ -23,7 +24,8 @@ def _pushed(pattern: LogicalPattern, where: tuple[Predicate, ...]) -> LogicalPla
     kept: list[Predicate] = []
     for predicate in where:
         bindings = reads_bindings(predicate)
-        if len(bindings) == 1 and bindings <= here:
+        stored = all(field.column != TYPE for field in fields_of(predicate))  # no table has the name of its type as a column
+        if stored and len(bindings) == 1 and bindings <= here:
             pushed.setdefault(next(iter(bindings)), []).append(predicate)
         else:
             kept.append(predicate)

@@ -129,7 +129,8 @@ def _together(types: list[NodeStatistics]) -> NodeStatistics:
     """The statistics of several node types as if they were one. A value that is unique in each of them is nearly so in all."""
     if not types:
         return NodeStatistics(rows=0)
-    indexed, unique = (frozenset.intersection(*columns) for columns in ([type_.indexed for type_ in types], [type_.unique for type_ in types]))
+    indexed = frozenset.intersection(*(type_.indexed for type_ in types))
+    unique = frozenset.intersection(*(type_.unique for type_ in types))
     return NodeStatistics(sum(type_.rows for type_ in types), indexed, unique)
 
 

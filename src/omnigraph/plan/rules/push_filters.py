@@ -7,7 +7,17 @@ from typing import TypeVar
 import msgspec
 
 from omnigraph.plan.expr import TYPE
-from omnigraph.plan.ir import Link, LogicalFilter, LogicalPattern, LogicalPlan, LogicalScan, Predicate, fields_of, map_inputs, reads_bindings
+from omnigraph.plan.ir import (
+    Link,
+    LogicalFilter,
+    LogicalPattern,
+    LogicalPlan,
+    LogicalScan,
+    Predicate,
+    fields_of,
+    map_inputs,
+    reads_bindings,
+)
 from omnigraph.plan.statistics import Statistics
 
 

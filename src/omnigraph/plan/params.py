@@ -86,7 +86,7 @@ def _bound(parameter: Parameter, given: Mapping[str, object], numbers: Numbers) 
 
 def _plain(value: object) -> object:
     """A numpy scalar or array as Python's own values. Nothing else has `tolist` and `dtype`."""
-    return value.tolist() if hasattr(value, "tolist") and hasattr(value, "dtype") else value  # type: ignore[attr-defined]  # numpy
+    return value.tolist() if hasattr(value, "tolist") and hasattr(value, "dtype") else value
 
 
 def _wrong(name: str, message: str) -> InvalidInput:

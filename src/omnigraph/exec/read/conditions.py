@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.read.arithmetic import is_valid, numbers
+from omnigraph.exec.read.encoding import normalize_zero
 from omnigraph.exec.read.expressions import ColumnReader, evaluate
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
@@ -120,9 +121,9 @@ class RowFilter:
     def _one_of(self, predicate: ir.OneOf, column: pa.Array, *, wanted: bool) -> Mask:
         if not predicate.values:
             return np.full(len(column), not wanted)
-        column = _hashable(column)
+        column = normalize_zero(column)
         if (members := self._members.get(id(predicate))) is None:
-            members = self._members[id(predicate)] = Members(_hashable(pa.array(predicate.values, column.type)))
+            members = self._members[id(predicate)] = Members(normalize_zero(pa.array(predicate.values, column.type)))
         found = members.has(column)
         return found if wanted else is_valid(column) & ~found
 
@@ -210,11 +211,6 @@ def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, flo
 
 
 # -- lists
-
-
-def _hashable(column: pa.Array) -> pa.Array:
-    """Return the column with `0.0` in place of `-0.0`: the values are equal, but their hashes are not."""
-    return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
 
 
 def _includes(lists: pa.Array, items: pa.Array, *, wanted: bool) -> Mask:

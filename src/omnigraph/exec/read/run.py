@@ -24,7 +24,7 @@ from omnigraph.exec.read.conditions import RowFilter
 from omnigraph.exec.read.entity_union import AnyEntities
 from omnigraph.exec.read.expand import LinkAccess, connect, end_of, expand, fan_outs, is_bare, paths
 from omnigraph.exec.read.expressions import evaluate
-from omnigraph.exec.read.join import NO_BINDINGS, Added, equi_join, left_join, product, semi_join
+from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.routes import LinkRouter
@@ -286,10 +286,10 @@ class _Run:
             inside = added.of(right) if right.count else added.nulls(1)
             yield from self._limit_pairs(product(self._rows(op.input, outer), inside), what)
 
-    def _added(self, op: ops.Optional) -> Added:
+    def _added(self, op: ops.Optional) -> BlockColumns:
         columns = sorted(key for key in columns_of(op.inner.root, self._with_ids) if key[0] in op.binds)
         entities = [binding for binding in op.binds if self._plan.bindings[binding].type is not None]
-        return Added(entities, {key: self._column_type(*key) for key in columns})
+        return BlockColumns(entities, {key: self._column_type(*key) for key in columns})
 
     def _limit_pairs(self, pairs: Iterator[Rows], what: str) -> Iterator[Rows]:
         """Pass pairs on and fail above the limit. Pairs are not kept in memory, but so many take too long and point to a mistake."""

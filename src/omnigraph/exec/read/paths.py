@@ -103,7 +103,7 @@ class PathSearch:
         """Return the nodes of one shortest path for each pair. The traversal emits every pair."""
         if self._high == 1:
             return NodeLists(np.ones(len(lefts), np.int64), np.stack([lefts, rights], axis=1).reshape(-1))
-        table = _Table(len(lefts))
+        table = _PathTable(len(lefts))
         starts, owners, ends = np.unique(lefts, return_inverse=True, return_counts=True)
         crowded = ends[owners] > self._ends_of_start
         few = np.flatnonzero(~crowded)
@@ -120,7 +120,7 @@ class PathSearch:
 
     # -- from both ends
 
-    def _from_both(self, at: Numbers64, lefts: Numbers64, rights: Numbers64, table: _Table) -> Mask:
+    def _from_both(self, at: Numbers64, lefts: Numbers64, rights: Numbers64, table: _PathTable) -> Mask:
         """Find the paths of the pairs at the positions `at`, and return for which pairs there is one as long as their distance."""
         met = self._meet(lefts, rights)
         self._complete(met)
@@ -143,7 +143,7 @@ class PathSearch:
         count, size = len(lefts), self._size
         searches = np.arange(count, dtype=np.int64)
         distances = np.where(lefts == rights, 0, -1)
-        ends = [_End(count, size, searches * size + nodes, self._type) for nodes in (lefts, rights)]
+        ends = [_SearchEnd(count, size, searches * size + nodes, self._type) for nodes in (lefts, rights)]
         meetings = [ends[0].keys[:0]]
         while True:
             sizes = [np.bincount(end.keys // size, minlength=count) for end in ends]
@@ -165,7 +165,7 @@ class PathSearch:
                 meetings.append(common)
         return _Meeting(distances, ends[0].distances, ends[1].distances, np.concatenate(meetings))
 
-    def _grow(self, end: _End, chosen: Mask, *, back: bool) -> Numbers64:
+    def _grow(self, end: _SearchEnd, chosen: Mask, *, back: bool) -> Numbers64:
         """Follow one hop from one end of the chosen searches. Return the keys reached by it; they are the new frontier."""
         size = self._size
         owners = end.keys // size
@@ -212,7 +212,7 @@ class PathSearch:
     # -- from the start
 
     def _from_starts(
-        self, at: Numbers64, starts: Numbers64, owners: Numbers64, groups: Numbers64, rights: Numbers64, table: _Table
+        self, at: Numbers64, starts: Numbers64, owners: Numbers64, groups: Numbers64, rights: Numbers64, table: _PathTable
     ) -> None:
         """Find the paths of the pairs at the positions `at`, by one search for each start. `owners` are their starts among `groups`."""
         targets = np.searchsorted(groups, owners) * self._size + rights
@@ -228,7 +228,7 @@ class PathSearch:
 
     def _distances(self, starts: Numbers64, targets: Numbers64) -> Distances:
         """Return the distances from the starts, as far as the targets are."""
-        end = _End(len(starts), self._size, np.arange(len(starts), dtype=np.int64) * self._size + starts, self._type)
+        end = _SearchEnd(len(starts), self._size, np.arange(len(starts), dtype=np.int64) * self._size + starts, self._type)
         while len(end.keys) and not end.distances[targets].all():
             missing = np.zeros(len(starts), np.bool_)
             missing[targets[end.distances[targets] == 0] // self._size] = True
@@ -237,7 +237,7 @@ class PathSearch:
         return end.distances
 
     def _trace(
-        self, at: Numbers64, first: Numbers64, targets: Numbers64, lengths: Numbers64, distances: Distances, slack: int, table: _Table
+        self, at: Numbers64, first: Numbers64, targets: Numbers64, lengths: Numbers64, distances: Distances, slack: int, table: _PathTable
     ) -> None:
         """Write the paths of the given lengths from the keys `first` to the targets. A path has `slack` hops more than its distance."""
         layers = self._layers(targets, lengths, distances, slack)
@@ -278,7 +278,7 @@ class PathSearch:
         return [sorted_once(before), *found[::-1]]
 
 
-class _End:
+class _SearchEnd:
     """One end of some searches: the distances found so far, the frontier, and the number of hops of each search."""
 
     def __init__(self, count: int, size: int, keys: Numbers64, type_: type) -> None:
@@ -304,7 +304,7 @@ class _Layer(NamedTuple):
     parents: Numbers64
 
 
-class _Table:
+class _PathTable:
     """Nodes by path and position, in the order in which they are found."""
 
     def __init__(self, count: int) -> None:

@@ -26,6 +26,8 @@ PART_ROWS: Final = 16 * BATCH
 """Output above this many rows is returned in parts."""
 SEARCH_ROWS: Final = 4_096
 """The number of rows whose multi-hop searches run together. Each search keeps the set of nodes it has visited."""
+SEARCHED_STARTS: Final = 16
+"""From up to this many nodes a few known others are searched for. Above that, a walk from the others costs less."""
 
 
 class End(NamedTuple):
@@ -70,6 +72,20 @@ class LinkAccess:
             pairs = self.finder.pairs(reach, nodes)
             return FoundEdges(pairs.origin, pairs.reached, pairs.reached)
         return self.finder.hops(reach.walked, nodes)
+
+    def find_among(self, nodes: Numbers64, others: Numbers64, *, from_right: bool) -> FoundEdges:
+        """Like `find`, but only the given other nodes, which are few. The nodes ascend. The link binds no edge and has several hops."""
+        if len(nodes) > SEARCHED_STARTS:  # the walk starts at the few instead
+            back = self.find(others, from_right=not from_right)
+            origin = np.minimum(np.searchsorted(nodes, back.reached), len(nodes) - 1)
+            wanted = np.flatnonzero(nodes[origin] == back.reached)
+            wanted = wanted[np.argsort(origin[wanted], kind="stable")]
+            reached = others[back.origin[wanted]]
+            return FoundEdges(origin[wanted], reached, reached)
+        origin = np.repeat(np.arange(len(nodes), dtype=np.int64), len(others))
+        here, there = nodes[origin], np.tile(others, len(nodes))
+        linked = self.path_search().linked(*((there, here) if from_right else (here, there)))
+        return FoundEdges(origin[linked], there[linked], there[linked])
 
     def counts(self, nodes: Numbers64, *, from_right: bool) -> Numbers64:
         """Return the number of linked nodes for each of the given nodes. The link binds no edge."""
@@ -127,9 +143,19 @@ class Target:
             return None
         if self._op.restrict is not ops.Restrict.BEFORE:
             return self._entities.satisfying(numbers, where, check=self._watch.check)
+        return self._mask_before()[numbers]
+
+    def _mask_before(self) -> Mask:
         if self._allowed is None:
-            self._allowed = self._entities.mask(where, check=self._watch.check)
-        return self._allowed[numbers]
+            self._allowed = self._entities.mask(self._op.target.where, check=self._watch.check)
+        return self._allowed
+
+    def few(self) -> Numbers64 | None:
+        """Return the nodes at which the expansion may end, if they are known before the walk and so few that each can be searched for."""
+        if not self._op.target.where or self._op.restrict is not ops.Restrict.BEFORE:
+            return None
+        allowed = np.flatnonzero(self._mask_before())
+        return allowed if len(allowed) <= ENDS_OF_START else None
 
     def bind(self, rows: Rows, numbers: Numbers64) -> Rows:
         binding = self._op.target.binding
@@ -142,12 +168,16 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
     start = link.right if op.reverse else link.left
     near, far = (access.right, access.left) if op.reverse else (access.left, access.right)
     target = Target(op, far.entities, watch=access.watch)
+    few = target.few() if link.edge_binding is None and link.high > 1 else None
     for rows in _cut(batches, link, {start: near}):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start] - near.base, size=near.size)
-        found = access.find(nodes, from_right=op.reverse)
+        if few is not None:
+            found = access.find_among(nodes, few[far.holds(few)] - far.base, from_right=op.reverse)
+        else:
+            found = access.find(nodes, from_right=op.reverse)
         found = found._replace(reached=found.reached + far.base)
-        if (allowed := target.mask(found.reached)) is not None:
+        if few is None and (allowed := target.mask(found.reached)) is not None:
             found = found.keep(allowed)
         for part, at in _join(rows, place, found, len(nodes)):
             yield access.bind_edges(target.bind(part, found.reached[at]), found.edge[at])

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from omnigraph.exec.read.expand import SEARCHED_STARTS
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
 from omnigraph.plan.typed import Direction
@@ -90,6 +91,40 @@ def test_a_link_follows_the_edges_of_all_its_types(
     assert bag(graph, f"match {{ {match} }} return {{ $p, $q }}") == expected
     for route in Route:
         assert routed(graph, f"match {{ {match} }} return {{ $p, $q }}", route) == expected
+
+
+@pytest.mark.parametrize("bound", ["$p", "$q"])
+@pytest.mark.parametrize(("link", "direction", "low", "high"), LINKS)
+def test_a_link_between_a_few_known_nodes(
+    random_case: tuple[Graph, list[Ends], list[str]], link: str, direction: Direction, low: int, high: int, bound: str
+) -> None:
+    """The far end is known before the walk, so that each two nodes are searched between."""
+    graph, edges, names = random_case
+    other = {"$p": "$q", "$q": "$p"}[bound]
+    body = f'match {{ {bound}: Person  {bound}.name in ["n1", "n2", "n3"]  {other}: Person {{ name: "n4" }}  {link} }} return {{ $p, $q }}'
+    pairs = [(names[left], names[right]) for left in range(8) for right in emitted(edges, left, direction, low, high)]
+    wanted = [pair for pair in pairs if {"$p": pair[0], "$q": pair[1]}[bound] in ("n1", "n2", "n3")]
+    expected = sorted((pair for pair in wanted if {"$p": pair[0], "$q": pair[1]}[other] == "n4"), key=repr)
+    for route in Route:
+        assert routed(graph, body, route) == expected
+
+
+def test_many_nodes_and_a_few_known_ends(tmp_path: Path) -> None:
+    """A block starts at all outer rows; its walk starts at the few nodes where it may end."""
+    rnd, count = random.Random(5), 4 * SEARCHED_STARTS
+    edges = [(rnd.randrange(count), rnd.randrange(count)) for _ in range(2 * count)]
+    people = [node("Person", name=f"n{at:02d}") for at in range(count)]
+    graph = graph_of(tmp_path, *people, *(edge("Knows", f"n{left:02d}", f"n{right:02d}") for left, right in edges), schema=SCHEMA)
+    for low, high in ((1, 3), (2, 4)):
+        for link, left_first in ((f"$p knows{{{low},{high}}} $q", True), (f"$q knows{{{low},{high}}} $p", False)):
+            body = f'match {{ $p: Person  optional {{ {link}  $q.name in ["n04", "n09"] }} }} return {{ $p, $q }}'
+            pairs = {(a, b) for a in range(count) for b in emitted(edges, a, Direction.OUT, low, high)}
+            expected: list[tuple[str, str | None]] = []
+            for at in range(count):
+                ends = [end for end in (4, 9) if ((at, end) if left_first else (end, at)) in pairs]
+                expected += [(f"n{at:02d}", f"n{end:02d}") for end in ends] or [(f"n{at:02d}", None)]
+            for route in Route:
+                assert routed(graph, body, route) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -54,6 +54,11 @@ ROWS: Final[dict[str, tuple[str, list[tuple[Any, ...]]]]] = {
         "match { $p: Person  optional { $p actedIn $f  $f.year = 99 } } return { $p, $f, $f.title as t, type($f) as y }",
         [(name, None, None, None) for name in ("ann", "bob", "cid", "dan")],
     ),
+    "the type in conditions": (
+        'match { $p: Person  type($p) = "Person"  optional { $p $r:actedIn $f  type($f) = "Film"  type($r) != "Film" }  type($f) is null }'
+        " return { $p, type($p) as t, type($r) as r }",
+        [("cid", "Person", None), ("dan", "Person", None)],
+    ),
     "a condition after the block sees nulls": (f"match {{ {ACTORS}  $f.year = 1 }} return {{ $p, $f }}", [("ann", "f"), ("bob", "f")]),
     "null itself": (f"match {{ {ACTORS}  $f is null }} return {{ $p }}", [("cid",), ("dan",)]),
     "not null": (f"match {{ {ACTORS}  $f is not null }} return {{ $p, $f }}", [("ann", "f"), ("bob", "f"), ("bob", "g")]),

@@ -166,6 +166,7 @@ class Paths(_Op, frozen=True):
     input: Op
     link: ir.Link
     columns: tuple[str, ...]
+    choice: RouteChoice
     rows: float
 
 

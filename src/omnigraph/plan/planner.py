@@ -117,7 +117,7 @@ class _Choices:
             case ir.LogicalFetch(_, reads):
                 return ops.Fetch(below, reads, rows)
             case ir.LogicalPaths(_, link, columns):
-                return ops.Paths(below, link, columns, rows)
+                return ops.Paths(below, link, columns, choose_route(link, rows, self._statistics, from_left=True), rows)
             case ir.LogicalAggregate(_, outputs, ties):
                 grouped = any(not isinstance(output, ir.Call) for output in outputs)
                 return ops.Aggregate(below, outputs, ties, max(1.0, rows * _GROUPS) if grouped else 1.0)

@@ -67,6 +67,9 @@ class Entities:
         """A mask of the numbers that belong to a row."""
         return alive(self.table, self.numbers.fragments)
 
+    def column_type(self, name: str) -> pa.DataType:
+        return self.table.schema.field(name).type
+
     # -- in memory
 
     def _in_memory(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:

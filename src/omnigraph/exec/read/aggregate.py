@@ -38,7 +38,7 @@ MERGE_BYTES: Final = 64 << 20
 _VALUE: Final = "value"
 
 
-class _Merged:
+class Merged:
     """Tables that are merged now and then. They take memory in proportion to what a merge leaves."""
 
     def __init__(self, merge: Callable[[pa.Table], pa.Table], merge_rows: int) -> None:
@@ -68,7 +68,7 @@ class DistinctRows:
     """The distinct rows of a result: `add` takes rows, `cells` returns each of them once, in the order in which they came."""
 
     def __init__(self, *, merge_rows: int = MERGE_ROWS) -> None:
-        self._held: Final = _Merged(lambda rows: _group(rows, rows.column_names, ()), merge_rows)
+        self._held: Final = Merged(lambda rows: _group(rows, rows.column_names, ()), merge_rows)
         self._types: list[pa.DataType] | None = None
 
     @property
@@ -112,7 +112,7 @@ class Grouping:
             if isinstance(output, ir.Call) and _keeps_values(output)
         }
         merges = [merge for at, call in self._merged_calls() for merge in _merges(at, call)]
-        self._states: Final = _Merged(lambda states: _group(states, self._keys, merges), merge_rows)
+        self._states: Final = Merged(lambda states: _group(states, self._keys, merges), merge_rows)
         self._has_states: Final = bool(self._keys or merges)
         self._started = False
 
@@ -333,7 +333,7 @@ class _Values:
         self._read_back: Final = read_back
         self._ties: Final = {f"t{binding}": binding for binding in ties} if call.function is AggregateFunction.COLLECT else {}
         self._type: pa.DataType | None = None
-        self._held: Final = _Merged(self._merge, merge_rows)
+        self._held: Final = Merged(self._merge, merge_rows)
 
     @property
     def nbytes(self) -> int:

@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "equal values count once where they are distinct",
         "exec/read/aggregate.py",
-        '        return _group(ordered, [*self._keys, _VALUE], [(name, "first") for name in self._ties])\n',
-        "        return ordered\n",
+        "        if not self._call.distinct:\n            return table\n",
+        "        return table\n",
     ),
     Mutant(
         "skipped rows are left out of an order",

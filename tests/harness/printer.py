@@ -99,6 +99,11 @@ def print_queries(file: QueryFile) -> str:
     return "\n".join(_query(query) for query in file.queries)
 
 
+def print_expression(expr: Expr) -> str:
+    """An expression as it is written in one line."""
+    return _expression(expr)
+
+
 # schemas
 
 

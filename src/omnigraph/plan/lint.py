@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
@@ -12,8 +11,9 @@ from omnigraph.errors import LanguageError, ResourceLimitExceeded
 from omnigraph.lang import parse_queries
 from omnigraph.lang.query import Query, Read
 from omnigraph.plan.check import check
+from omnigraph.plan.lint_warnings import changes_of, lint_warnings
 from omnigraph.plan.operation import Operation, operation_of
-from omnigraph.plan.typed import Change, MatchedChanges, TypedMutation, TypedQuery, UpdateBound, UpdateRows
+from omnigraph.plan.typed import TypedQuery, UpdateBound, UpdateRows
 
 PARSE_CODE = "Q000"
 COVERAGE_CODE = "L201"
@@ -53,7 +53,7 @@ class LintFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueryResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One query: `operation` when it compiles, `error` when it does not."""
+    """One query: `operation` when it compiles, `error` when it does not. `warnings` are about what is legal and probably not meant."""
 
     name: str
     kind: str
@@ -131,12 +131,8 @@ def _checked(query: Query, catalog: Catalog) -> tuple[QueryResult, TypedQuery | 
         typed = check(query, catalog)
     except (LanguageError, ResourceLimitExceeded) as error:
         return QueryResult(name, kind, LintStatus.ERROR, warnings, error=error.message), None
+    warnings = (*warnings, *lint_warnings(query, typed))
     return QueryResult(name, kind, LintStatus.OK, warnings, operation=operation_of(typed, catalog)), typed
-
-
-def _changes(query: TypedQuery) -> Iterator[Change]:
-    for statement in query.statements if isinstance(query, TypedMutation) else ():
-        yield from statement.changes if isinstance(statement, MatchedChanges) else (statement,)
 
 
 def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[LintFinding]:
@@ -145,7 +141,7 @@ def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[LintFinding]:
     set_: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
     for name, query in valid:
-        for change in _changes(query):
+        for change in changes_of(query):
             if isinstance(change, UpdateRows | UpdateBound) and isinstance(change.entity, NodeType):
                 node = change.entity
                 updated[node.name] = node

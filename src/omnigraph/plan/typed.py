@@ -20,11 +20,12 @@ from omnigraph.plan.functions import Function
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A declared parameter, and wherever `$name` reads it."""
+    """A declared parameter, and wherever `$name` reads it. A nullable one that is not `required` may be left out."""
 
     name: str
     type: ValueType
     nullable: bool
+    required: bool = False
 
 
 class NowCall(msgspec.Struct, frozen=True):

@@ -306,7 +306,8 @@ def test_clauses_are_separated_by_whitespace() -> None:
     ]  # fmt: skip
     found = clauses(
         "$f.a optional { $f: F } $f.a not { $f: F } $f.a is null ($f.a) $f.a in $p exists { $f: F } $f.a path $w = $a e $b"
-        " $f.a search(a, b) $f.a and $p path $w = $a e $b $f.a or $p exists { $f: F } not ($f.a) (1 < 2) either { $f: F } or { $f: F } $a <e|d> $b 1 < 2"
+        " $f.a search(a, b)"
+        " $f.a and $p path $w = $a e $b $f.a or $p exists { $f: F } not ($f.a) (1 < 2) either { $f: F } or { $f: F } $a <e|d> $b 1 < 2"
     )
     assert [type(clause).__name__ for clause in found] == [
         "Truth", "Optional", "Truth", "Negation", "NullTest", "Truth", "ListTest", "Exists", "Truth", "Path", "Truth", "Search",

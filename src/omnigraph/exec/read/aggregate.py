@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.types import INTEGERS, arrow_type, scalar_of
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.encoding import decoded, encoded
-from omnigraph.exec.read.rows import NULL_ENTITY, Cells, Rows
+from omnigraph.exec.read.rows import NULL_ENTITY, Cells, Rows, distinct
 from omnigraph.lang.query import AggregateFunction
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
@@ -36,6 +36,8 @@ MERGE_BYTES: Final = 64 << 20
 """The size of pending states that triggers a merge."""
 
 _VALUE: Final = "value"
+_ROW: Final = "row"
+_FIRST: Final = "first"
 
 
 class Merged:
@@ -68,8 +70,9 @@ class DistinctRows:
     """The distinct rows of a result: `add` takes rows, `cells` returns each of them once, in the order in which they came."""
 
     def __init__(self, *, merge_rows: int = MERGE_ROWS) -> None:
-        self._held: Final = Merged(lambda rows: _group(rows, rows.column_names, ()), merge_rows)
-        self._types: list[pa.DataType] | None = None
+        self._held: Final = Merged(self._merge, merge_rows)
+        self._types: list[pa.DataType] = []
+        self._count = 0
 
     @property
     def nbytes(self) -> int:
@@ -77,14 +80,20 @@ class DistinctRows:
 
     def add(self, cells: Cells) -> None:
         self._types = [column.type for column in cells.columns]
-        self._held.add(pa.table({_name(at): encoded(column) for at, column in enumerate(cells.columns)}))
+        columns = {_name(at): encoded(column) for at, column in enumerate(cells.columns)}
+        self._held.add(pa.table({**columns, _ROW: _numbered(self._count, cells.count)}))
+        self._count += cells.count
+
+    def _merge(self, rows: pa.Table) -> pa.Table:
+        return _group(rows, rows.column_names[:-1], [(_ROW, "min")])
 
     def cells(self) -> Cells | None:
         """Return the rows, or None if none was added."""
-        if self._types is None:
+        if not self._count:
             return None
         rows = self._held.table()
-        return Cells(len(rows), [decoded(column, type_) for column, type_ in zip(rows.columns, self._types, strict=True)])
+        rows = rows.take(pa.array(_sorted(rows.column(_ROW).to_numpy())))
+        return Cells(len(rows), [decoded(rows.column(_name(at)), type_) for at, type_ in enumerate(self._types)])
 
 
 class Grouping:
@@ -166,8 +175,12 @@ def _name(at: int) -> str:
     return f"c{at}"
 
 
+def _numbered(start: int, count: int) -> pa.Array:
+    return pa.array(np.arange(start, start + count, dtype=np.int64))
+
+
 def _group(table: pa.Table, keys: Sequence[str], merges: Sequence[tuple[str, str]]) -> pa.Table:
-    """Return each tuple of keys once, in the order in which they came, with the other columns merged by the given functions."""
+    """Return each tuple of keys once, in any order, with the other columns merged by the given functions."""
     # One thread: several threads build a table of groups each and merge them. With many groups that costs two to four times the CPU.
     grouped = table.group_by(list(keys), use_threads=False).aggregate(list(merges))
     names = {f"{name}_{how}": name for name, how in merges}
@@ -317,6 +330,21 @@ def _total(low: pa.Array, high: pa.Array, call: ir.Call) -> pa.Array:
 # -- values of a call
 
 
+def _sorted(*keys: Numbers64) -> Numbers64:
+    """Return the positions in the order of the keys, which are not negative. Positions with equal keys keep their order."""
+    codes, bits = keys[0], len(keys[0]).bit_length()
+    most = int(codes.max(initial=0))
+    for key in keys[1:]:
+        width = int(key.max(initial=0)) + 1
+        most = most * width + width - 1
+        if most.bit_length() + bits < 64:
+            codes = codes * width + key
+    if most.bit_length() + bits >= 64:
+        return np.lexsort(keys[::-1])
+    # Numbers that contain their positions take a fifth of the time that `argsort` needs.
+    return np.sort(codes << bits | np.arange(len(codes))) & (1 << bits) - 1
+
+
 def _keeps_values(call: ir.Call) -> bool:
     """Return whether merging states is not enough. Leaving out equal values makes no difference to a minimum."""
     if call.function in (AggregateFunction.MIN, AggregateFunction.MAX):
@@ -331,7 +359,10 @@ class _Values:
         self._call: Final = call
         self._keys: Final = tuple(keys)
         self._read_back: Final = read_back
-        self._ties: Final = {f"t{binding}": binding for binding in ties} if call.function is AggregateFunction.COLLECT else {}
+        collects = call.function is AggregateFunction.COLLECT
+        self._ties: Final = {f"t{binding}": binding for binding in ties} if collects else {}
+        self._numbers_rows: Final = collects and call.distinct and not ties
+        self._count = 0
         self._type: pa.DataType | None = None
         self._held: Final = Merged(self._merge, merge_rows)
 
@@ -341,7 +372,9 @@ class _Values:
 
     def add(self, keys: Mapping[str, Column], rows: Rows, value_of: ValueOf) -> None:
         ties = {name: pa.array(rows.bindings[binding]) for name, binding in self._ties.items()}
-        table = pa.table({**keys, _VALUE: self._value(rows, value_of), **ties})
+        row = {_ROW: _numbered(self._count, rows.count)} if self._numbers_rows else {}
+        table = pa.table({**keys, _VALUE: self._value(rows, value_of), **ties, **row})
+        self._count += rows.count
         present = table.column(_VALUE).is_valid()
         self._held.add(table.filter(present) if table.column(_VALUE).null_count else table)
 
@@ -360,33 +393,37 @@ class _Values:
         """Leave out equal values. Of several rows with one value the first counts."""
         if not self._call.distinct:
             return table
-        ordered = table.take(pa.array(self._order(table))) if self._ties else table
-        return _group(ordered, [*self._keys, _VALUE], [(name, "first") for name in self._ties])
+        first = [(name, "first") for name in self._ties] or [(_ROW, "min")] * self._numbers_rows
+        return _group(self._ordered(table) if self._ties else table, [*self._keys, _VALUE], first)
 
-    def _order(self, table: pa.Table) -> Numbers64:
-        """Return the rows in the order of the ids of the ties."""
-        ranks = [self._ranks(binding, table.column(name).to_numpy()) for name, binding in self._ties.items()]
-        return np.lexsort(ranks[::-1]) if ranks else np.arange(len(table))
+    def _ordered(self, table: pa.Table) -> pa.Table:
+        """Return the rows in the order of the ids of the ties, or in that in which they came."""
+        if self._ties:
+            keys = [self._ranks(binding, table.column(name).to_numpy()) for name, binding in self._ties.items()]
+        elif self._numbers_rows:
+            keys = [table.column(_ROW).to_numpy()]
+        else:
+            return table
+        return table.take(pa.array(_sorted(*keys)))
 
     def _ranks(self, binding: int, numbers: Numbers64) -> Numbers64:
         """Return the place of each entity in the order of ids; null is smallest."""
-        entities, places = np.unique(numbers, return_inverse=True)
-        ids = whole(self._read_back(binding, ID, entities))
+        above, places = distinct(numbers - NULL_ENTITY, size=int(numbers.max(initial=0) - NULL_ENTITY) + 1)
+        ids = whole(self._read_back(binding, ID, above + NULL_ENTITY))
         ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense").to_numpy().astype(np.int64)
         return ranks[places]
 
     def result(self, groups: pa.Table, count: int) -> Column:
         """Return the result of the call for each of the `count` groups."""
-        table = self._held.table()
+        table, function = self._held.table(), self._call.function
+        if function is AggregateFunction.COLLECT:
+            table = self._ordered(table)
         owners = self._owners(groups, table, count)
-        function = self._call.function
         if function is AggregateFunction.COUNT:
             return pa.array(np.bincount(owners, minlength=count).astype(np.int64))
         if function is AggregateFunction.COLLECT:
-            order = self._order(table)
-            order = order[np.argsort(owners[order], kind="stable")]
             ends = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))])
-            items = whole(self._values_of(table).take(pa.array(order)))
+            items = whole(self._values_of(table).take(pa.array(_sorted(owners))))
             type_ = arrow_type(self._call.type)
             return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items.cast(type_.value_type), type=type_)
         return self._merged(table, owners, count)
@@ -396,9 +433,11 @@ class _Values:
         if not self._keys:
             return np.zeros(len(table), np.int64)
         keys = pa.concat_tables([groups.select(self._keys), table.select(self._keys)])
-        rows = _group(keys.append_column("row", pa.array(np.arange(len(keys)))), self._keys, [("row", "list")]).column("row")
+        keys = keys.append_column(_ROW, _numbered(0, len(keys))).append_column(_FIRST, _numbered(0, len(keys)))
+        found = _group(keys, self._keys, [(_ROW, "list"), (_FIRST, "min")])
+        rows, first = found.column(_ROW), found.column(_FIRST).to_numpy()  # the first row of each is the group itself
         owners = np.empty(len(keys), np.int64)
-        owners[pc.list_flatten(rows).to_numpy()] = np.repeat(np.arange(count), pc.list_value_length(rows).to_numpy())
+        owners[pc.list_flatten(rows).to_numpy()] = np.repeat(first, pc.list_value_length(rows).to_numpy())
         return owners[count:]
 
     def _values_of(self, table: pa.Table) -> Column:
@@ -416,4 +455,5 @@ class _Values:
         values = pa.table({"group": pa.array(owners), **dict(zip(names, states, strict=True))})
         every = pa.table({"group": pa.array(np.arange(count)), **{name: pa.nulls(count, values.schema.field(name).type) for name in names}})
         merged = _group(pa.concat_tables([every, values]), ["group"], [(name, "sum") for name in names])
+        merged = merged.take(pa.array(_sorted(merged.column("group").to_numpy())))
         return _result(self._call, [merged.column(name) for name in names])

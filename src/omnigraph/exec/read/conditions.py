@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.read.arithmetic import is_valid, numbers
+from omnigraph.exec.read.encoding import normalize_zero
 from omnigraph.exec.read.expressions import ColumnReader, evaluate
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.expr import Atom, Constant
+from omnigraph.plan.expr import Constant
 from omnigraph.store.arrays import Mask, whole
-from omnigraph.store.membership import is_in
+from omnigraph.store.membership import Members
 
 _ARROW: Final = {
     Comparison.EQ: pc.equal,
@@ -54,30 +55,81 @@ _TEXT: Final = np.dtypes.StringDType()
 
 
 def filter_mask(where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
-    """Return for each of `count` rows whether every predicate is true.
+    """Return for each of `count` rows whether every predicate is true."""
+    return RowFilter(where).mask(count, read)
 
-    Predicates that compute are evaluated last, and only for rows for which the others are true: an overflow elsewhere is no error.
-    """
-    mask = np.ones(count, np.bool_)
-    computing = []
-    for predicate in where:
-        if _computes(predicate):
-            computing.append(predicate)
-        else:
-            mask &= _where(predicate, count, read, wanted=True)
-    if not computing:
-        return mask
-    if not mask.all():
+
+class RowFilter:
+    """Predicates that must all be true, for any number of batches: the values of a list are hashed once."""
+
+    def __init__(self, where: Sequence[ir.Predicate]) -> None:
+        self._where: Final = tuple(predicate for predicate in where if not computes(predicate))
+        self._computing: Final = tuple(predicate for predicate in where if computes(predicate))
+        self._members: Final[dict[int, Members]] = {}
+
+    def mask(self, count: int, read: ColumnReader) -> Mask:
+        """Return for each of `count` rows whether every predicate is true.
+
+        Predicates that compute are evaluated last, and only for rows for which the others are true: an overflow elsewhere is no error.
+        """
+        mask = self._all(self._where, count, read)
+        if not self._computing:
+            return mask
+        if mask.all():
+            return self._all(self._computing, count, read)
         rows = np.flatnonzero(mask)
         at = pa.array(rows)
-        mask[rows] = filter_mask(computing, len(rows), lambda field: read(field).take(at))
+        mask[rows] = self._all(self._computing, len(rows), lambda field: read(field).take(at))
         return mask
-    for predicate in computing:
-        mask &= _where(predicate, count, read, wanted=True)
-    return mask
+
+    def _all(self, where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
+        mask = np.ones(count, np.bool_)
+        for predicate in where:
+            mask &= self._rows(predicate, count, read, wanted=True)
+        return mask
+
+    def _rows(self, predicate: ir.Predicate, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
+        """Return for each row whether the predicate is `wanted`: true, or false. Unknown is neither."""
+        match predicate:
+            case ir.AllOf(terms) | ir.AnyOf(terms):
+                every = isinstance(predicate, ir.AllOf) is wanted
+                mask = np.full(count, every)
+                for term in terms:
+                    (np.logical_and if every else np.logical_or)(mask, self._rows(term, count, read, wanted=wanted), out=mask)
+                return mask
+            case ir.Not(term):
+                return self._rows(term, count, read, wanted=not wanted)
+            case ir.Compare(left, operator, right):
+                return compare(evaluate(left, count, read), operator, evaluate(right, count, read), wanted=wanted)
+            case ir.OneOf(value):
+                return self._one_of(predicate, evaluate(value, count, read), wanted=wanted)
+            case ir.Includes(items, item):
+                return _includes(evaluate(items, count, read), evaluate(item, count, read), wanted=wanted)
+            case ir.Substring() | ir.Prefix() | ir.Suffix():
+                return _text(predicate, count, read, wanted=wanted)
+            case ir.IsNull(value):
+                return is_valid(evaluate(value, count, read)) ^ wanted
+            case ir.Decided(field, truth):
+                return is_valid(whole(read(field))) if truth is wanted else np.zeros(count, np.bool_)
+            case ir.Known(truth):
+                return np.full(count, truth is wanted)
+            case ir.Matches(text):
+                raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
+            case _:
+                assert_never(predicate)
+
+    def _one_of(self, predicate: ir.OneOf, column: pa.Array, *, wanted: bool) -> Mask:
+        if not predicate.values:
+            return np.full(len(column), not wanted)
+        column = normalize_zero(column)
+        if (members := self._members.get(id(predicate))) is None:
+            members = self._members[id(predicate)] = Members(normalize_zero(pa.array(predicate.values, column.type)))
+        found = members.has(column)
+        return found if wanted else is_valid(column) & ~found
 
 
-def _computes(predicate: ir.Predicate) -> bool:
+def computes(predicate: ir.Predicate) -> bool:
+    """Return whether evaluating a predicate may fail with an overflow."""
     return any(isinstance(expr, ir.Arithmetic | ir.FunctionCall) for expr in _exprs(predicate))
 
 
@@ -98,37 +150,6 @@ def _exprs(predicate: ir.Predicate) -> tuple[ir.Expr, ...]:
             return _exprs(term)
         case ir.Matches() | ir.Known():
             return ()
-        case _:
-            assert_never(predicate)
-
-
-def _where(predicate: ir.Predicate, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
-    """Return for each row whether the predicate is `wanted`: true, or false. Unknown is neither."""
-    match predicate:
-        case ir.AllOf(terms) | ir.AnyOf(terms):
-            every = isinstance(predicate, ir.AllOf) is wanted
-            mask = np.full(count, every)
-            for term in terms:
-                (np.logical_and if every else np.logical_or)(mask, _where(term, count, read, wanted=wanted), out=mask)
-            return mask
-        case ir.Not(term):
-            return _where(term, count, read, wanted=not wanted)
-        case ir.Compare(left, operator, right):
-            return compare(evaluate(left, count, read), operator, evaluate(right, count, read), wanted=wanted)
-        case ir.OneOf(value, values):
-            return _one_of(evaluate(value, count, read), values, wanted=wanted)
-        case ir.Includes(items, item):
-            return _includes(evaluate(items, count, read), evaluate(item, count, read), wanted=wanted)
-        case ir.Substring() | ir.Prefix() | ir.Suffix():
-            return _text(predicate, count, read, wanted=wanted)
-        case ir.IsNull(value):
-            return is_valid(evaluate(value, count, read)) ^ wanted
-        case ir.Decided(field, truth):
-            return is_valid(whole(read(field))) if truth is wanted else np.zeros(count, np.bool_)
-        case ir.Known(truth):
-            return np.full(count, truth is wanted)
-        case ir.Matches(text):
-            raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
         case _:
             assert_never(predicate)
 
@@ -190,15 +211,6 @@ def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, flo
 
 
 # -- lists
-
-
-def _one_of(column: pa.Array, values: tuple[Atom, ...], *, wanted: bool) -> Mask:
-    if not values:
-        return np.full(len(column), not wanted)
-    among = pa.array(values, column.type)
-    # Arrow hashes 0.0 and -0.0 differently.
-    found = np.isin(numbers(column), numbers(among)) if pa.types.is_floating(column.type) else is_in(column, among)
-    return is_valid(column) & (found if wanted else ~found)
 
 
 def _includes(lists: pa.Array, items: pa.Array, *, wanted: bool) -> Mask:

@@ -94,14 +94,13 @@ def _called(function: Function, arguments: list[pa.Array], type_: pa.DataType) -
 
 
 def _substring(texts: pa.Array, start: pa.Array, count: pa.Array) -> pa.Array:
-    """Return the characters at `start`, `start + 1`, ..., `start + count - 1`, as far as the text has them. The first is at 0.
+    """Return `count` characters from `start` on, or fewer if the text has no more. The first is at 0; a negative number counts as 0.
 
     Rows with the same bounds are cut together. In most calls these are all rows.
     """
     longest = pc.max(pc.utf8_length(texts)).as_py() or 0
-    first = clipped(start, _LONGEST)
-    last = np.clip(first + clipped(count, _LONGEST), 0, longest)
-    first = np.clip(first, 0, last)
+    first = np.clip(clipped(start, _LONGEST), 0, longest)
+    last = np.minimum(first + np.maximum(clipped(count, _LONGEST), 0), longest)
     bounds, group, sizes = np.unique(first * (longest + 1) + last, return_inverse=True, return_counts=True)
     order = np.argsort(group, kind="stable")
     ordered = texts.take(pa.array(order))
@@ -134,7 +133,7 @@ def _days(column: pa.Array) -> Numbers64:
     """Return days since 1970 of dates and times, with an arbitrary number in place of null."""
     if pa.types.is_date64(column.type):
         return np.asarray(numbers(column.view(pa.int64())) // _DAY_MS, np.int64)
-    return numbers(column.view(pa.int32())).astype(np.int64)
+    return np.asarray(numbers(column.view(pa.int32())), np.int64)
 
 
 def _calendar(function: Function, days: Numbers64) -> Numbers64:
@@ -147,7 +146,7 @@ def _calendar(function: Function, days: Numbers64) -> Numbers64:
         case Function.MONTH:
             return months.astype(np.int64) % 12 + 1
         case _:
-            return (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
+            return np.asarray((dates - months.astype("datetime64[D]")).astype(np.int64) + 1, np.int64)
 
 
 def _date(times: pa.Array) -> pa.Array:

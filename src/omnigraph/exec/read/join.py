@@ -135,7 +135,7 @@ def semi_join(rows: Rows, inners: Sequence[tuple[Sequence[int], InnerPlan]], *, 
     return rows.keep(found if wanted else ~found)
 
 
-class Added(NamedTuple):
+class BlockColumns(NamedTuple):
     """What the inner plan of an optional block adds to a row: the numbers of entities, and columns with their types."""
 
     bindings: Sequence[int]
@@ -150,7 +150,7 @@ class Added(NamedTuple):
         return Rows(count, dict.fromkeys(self.bindings, numbers), {key: pa.nulls(count, type_) for key, type_ in self.columns.items()})
 
 
-def left_join(rows: Rows, on: Sequence[int], inner: InnerPlan, added: Added) -> Iterator[Rows]:
+def left_join(rows: Rows, on: Sequence[int], inner: InnerPlan, added: BlockColumns) -> Iterator[Rows]:
     """Yield every row with each row of the inner plan that has the same bindings `on`, or with nulls if there is none.
 
     The inner plan runs once for all tuples, and its rows are not kept.

@@ -23,7 +23,7 @@ NULL_ENTITY: Final = -1
 """The number of a binding without an entity: an optional block had no row. Every column of it is null."""
 
 
-class Batch(Protocol):
+class RowBatch(Protocol):
     """What rows of the match and rows of the result have in common."""
 
     @property
@@ -39,7 +39,7 @@ class Batch(Protocol):
     def slice(self, start: int, count: int) -> Self: ...
 
 
-B = TypeVar("B", bound=Batch)
+B = TypeVar("B", bound=RowBatch)
 
 
 class Rows(msgspec.Struct, frozen=True):

@@ -20,11 +20,11 @@ from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts, uses_number
-from omnigraph.exec.read.conditions import filter_mask
+from omnigraph.exec.read.conditions import RowFilter
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
 from omnigraph.exec.read.expressions import evaluate
-from omnigraph.exec.read.join import NO_BINDINGS, Added, equi_join, left_join, product, semi_join
+from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.routes import LinkRouter
@@ -244,7 +244,7 @@ class _Run:
             case ops.CrossProduct() | ops.Join():
                 return self._pairs(op, outer)
             case ops.Filter(input_, where):
-                return (self._filter(rows, where) for rows in self._rows(input_, outer))
+                return self._filter(self._rows(input_, outer), RowFilter(where))
             case ops.SemiJoin():
                 return self._semi_join(op, outer)
             case ops.Optional():
@@ -293,10 +293,10 @@ class _Run:
             inside = added.of(right) if right.count else added.nulls(1)
             yield from self._limit_pairs(product(self._rows(op.input, outer), inside), what)
 
-    def _added(self, op: ops.Optional) -> Added:
+    def _added(self, op: ops.Optional) -> BlockColumns:
         columns = sorted(key for key in columns_of(op.inner.root, self._with_ids) if key[0] in op.binds)
         entities = [binding for binding in op.binds if self._plan.bindings[binding].type is not None]
-        return Added(entities, {key: self._column_type(*key) for key in columns})
+        return BlockColumns(entities, {key: self._column_type(*key) for key in columns})
 
     def _limit_pairs(self, pairs: Iterator[Rows], what: str) -> Iterator[Rows]:
         """Pass pairs on and fail above the limit. Pairs are not kept in memory, but so many take too long and point to a mistake."""
@@ -319,8 +319,8 @@ class _Run:
         for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
             yield Rows(len(numbers), {op.binding: numbers}, {(op.binding, name): batch.column(name) for name in names})
 
-    def _filter(self, rows: Rows, where: tuple[ir.Predicate, ...]) -> Rows:
-        return rows.keep(filter_mask(where, rows.count, lambda field: self._field(rows, field)))
+    def _filter(self, batches: Iterator[Rows], where: RowFilter) -> Iterator[Rows]:
+        return (rows.keep(where.mask(rows.count, partial(self._field, rows))) for rows in batches)
 
     def _fetch(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
         for read in reads:

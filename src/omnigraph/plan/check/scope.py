@@ -51,7 +51,7 @@ class Parameters:
             hint = f"declare it: `query name(${variable.name}: String) {{ .. }}`"
             raise refused(Code.PARAMETER, f"the type of parameter `{variable}` cannot be told from its place", variable, hint=hint)
         plain = STRING if isinstance(type_, EnumOf) else type_
-        return self._known.setdefault(variable.name, Parameter(variable.name, plain, nullable=True))
+        return self._known.setdefault(variable.name, Parameter(variable.name, plain, nullable=True, required=True))
 
 
 class Scope:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read.join import NO_BINDINGS, OUTER_ROW, Added, equi_join, left_join, product, semi_join
+from omnigraph.exec.read.join import NO_BINDINGS, OUTER_ROW, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.rows import NULL_ENTITY, Rows, concat, cut_ranges, distinct, expand_ranges, rebatch, spread, window
 from omnigraph.plan.expr import I64, STRING, Field
 
@@ -100,7 +100,7 @@ class Block:
             yield outer.take(part[:, 0]).binding(2, part[:, 1]).with_columns({(2, "t"): texts})
 
 
-ADDED = Added((2,), {(2, "t"): pa.string()})
+ADDED = BlockColumns((2,), {(2, "t"): pa.string()})
 
 
 @settings(deadline=None)

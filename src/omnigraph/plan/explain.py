@@ -59,7 +59,9 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        return "\n".join((f"query {self.query} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes))
+        return "\n".join(
+            (f"{f'query {self.query}' if self.query else 'query'} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes)
+        )
 
     def to_json(self) -> dict[str, object]:
         built: dict[str, object] = msgspec.to_builtins(self)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
+from omnigraph.catalog.model import EntityType, InterfaceType, NodeType
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.aggregate import MERGE_ROWS, Merged
@@ -17,12 +21,20 @@ from omnigraph.exec.read.view import PendingView, View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.exec.write.assignment import ONCE, Driving
 from omnigraph.exec.write.image import Image
+from omnigraph.exec.write.selection import having_ids
 from omnigraph.ids import TypeId
 from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.plan.expr import TYPE
 from omnigraph.plan.planner import plan_logical
 from omnigraph.plan.touched import matched_types
+from omnigraph.plan.typed import PathType
 from omnigraph.plan.writes import Change, MatchedChange, MatchedChanges, fields_of_change
+from omnigraph.store.arrays import Column, Mask, joined, whole
+from omnigraph.store.membership import Members
 from omnigraph.store.tables import Table, table_in_memory
+
+_FIXED: Final = (ID, SOURCE, TARGET, TYPE)
+"""The columns that no change sets."""
 
 
 def combinations(
@@ -56,6 +68,36 @@ def _held(image: Image) -> Table:
     """The rows of a type with the changes so far, in memory. A match reads no blobs."""
     columns = [name for name in image.schema.names if name not in image.blobs]
     return table_in_memory(image.table.root, image.table.scan(columns, overlay=image.overlay).read_all())
+
+
+def as_they_are(rows: Driving, statement: MatchedChanges, images: Iterable[Image]) -> Driving:
+    """The combinations with the properties that their entities have now, after earlier changes of the statement to these tables."""
+    columns = dict(rows.columns)
+    for slot in {binding for binding, _ in columns}:
+        names = [name for binding, name in columns if binding == slot and name not in _FIXED]
+        for image in images if names else ():
+            mine = _bound_to(image.entity, statement.match.variables[slot].type, rows.count, columns.get((slot, TYPE)))
+            if mine.any():
+                columns |= {(slot, name): column for name, column in _read_again(image, slot, names, columns, mine).items()}
+    return Driving(rows.count, columns)
+
+
+def _bound_to(entity: EntityType, bound: EntityType | InterfaceType | PathType, count: int, types: Column | None) -> Mask:
+    """Which rows bind a variable of the type `bound` to an entity of this type. `types` are those of the entities."""
+    if isinstance(bound, InterfaceType) and isinstance(entity, NodeType):
+        assert types is not None, "the type of an entity of an interface is part of its identity"
+        return np.asarray(pc.fill_null(pc.equal(whole(types), entity.name), fill_value=False), np.bool_)
+    return np.full(count, bound == entity)
+
+
+def _read_again(image: Image, slot: int, names: list[str], columns: Mapping[ColumnKey, Column], mine: Mask) -> dict[str, Column]:
+    ids = whole(columns[slot, ID])
+    schema = pa.schema([image.schema.field(name) for name in (ID, *names)])
+    wanted = pc.unique(ids.filter(pa.array(mine))).drop_null()
+    found = pa.Table.from_batches([batch.select(schema.names) for batch in having_ids(image, wanted, names)], schema)
+    at = Members(found.column(ID)).find(ids)
+    places = pa.array(np.where((at >= 0) & mine, len(ids) + at, np.arange(len(ids))))
+    return {name: joined([columns[slot, name], found.column(name)], schema.field(name).type).take(places) for name in names}
 
 
 class _Combinations:

@@ -28,7 +28,7 @@ from omnigraph.exec.validate.findings import error, merge_in_order
 from omnigraph.exec.validate.integrity import CommittedTables, check_integrity
 from omnigraph.exec.write.assignment import ONCE, Driving, assigned, once_each
 from omnigraph.exec.write.image import Image
-from omnigraph.exec.write.matches import combinations
+from omnigraph.exec.write.matches import as_they_are, combinations
 from omnigraph.exec.write.protocol import Change as TableChange
 from omnigraph.exec.write.protocol import Prepared, Request, Written, write
 from omnigraph.exec.write.selection import having_ids, matching_pairs, matching_rows, own, row_fields
@@ -97,8 +97,7 @@ class _MutationRun:
         try:
             for statement in plan.statements:
                 if isinstance(statement, MatchedChanges):
-                    for change, rows in combinations(self._engine, statement, self._snapshot, self._images):
-                        self._apply(change, rows)
+                    self._apply_matched(statement)
                 else:
                     self._apply(statement, ONCE)
             self._check()
@@ -106,6 +105,14 @@ class _MutationRun:
         except BaseException:
             self.discard()
             raise
+
+    def _apply_matched(self, statement: MatchedChanges) -> None:
+        """Apply the changes in order. Each sees the entities as they are before it; a deleted entity as it was."""
+        changed: dict[TypeId, Image] = {}
+        for change, rows in combinations(self._engine, statement, self._snapshot, self._images):
+            self._apply(change, rows if rows is ONCE else as_they_are(rows, statement, changed.values()))
+            if not isinstance(change, DeleteNodes | DeleteEdges | DeleteBound):
+                changed[change.type.id] = self._image(change.type)
 
     def discard(self) -> None:
         """Delete the files that were written."""

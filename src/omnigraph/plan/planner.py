@@ -27,7 +27,11 @@ _MOST_ROWS: Final = 1e18
 
 def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics: Statistics = NO_STATISTICS) -> ops.ReadPlan:
     """The operators that answer a checked read. `now_ms` is the value of `now()`."""
-    logical = lower(read, parameters, now_ms=now_ms)
+    return plan_logical(lower(read, parameters, now_ms=now_ms), statistics)
+
+
+def plan_logical(logical: ir.LogicalRead, statistics: Statistics) -> ops.ReadPlan:
+    """The operators that answer a lowered read."""
     root = _Choices(statistics).op(optimize(logical.root, statistics))
     return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
 

@@ -377,6 +377,16 @@ def key_annotated(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, metadata=schema.metadata)
 
 
+def table_in_memory(root: Root, rows: pa.Table) -> Table:
+    """Rows as a table that no other process sees, and that lasts as long as its handle. Blobs are not supported."""
+    path = f"memory://{new_ulid()}"
+    try:
+        dataset = lance.write_dataset(rows, path)
+    except raised_by_lance() as error:
+        raise lance_error(error, doing="hold", path=path) from error
+    return Table(root, TableRef(path, None, dataset.version), dataset)
+
+
 def matching(rows: pa.Table, where: Where | None) -> pa.Table:
     """The pending rows that match a filter. Lance evaluates it, as it does for committed rows, so that both have the same semantics."""
     if where is None:

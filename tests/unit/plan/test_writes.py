@@ -6,8 +6,8 @@ import pytest
 
 from omnigraph.errors import InvalidInput
 from omnigraph.lang.query import Comparison
-from omnigraph.plan.expr import Constant, Field
-from omnigraph.plan.ir import UNKNOWN, Compare, Decided
+from omnigraph.plan.expr import STRING, Constant, Field, Value
+from omnigraph.plan.ir import UNKNOWN, Compare, Decided, Expr
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.touched import touched
 from omnigraph.plan.writes import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateRows, plan_mutation
@@ -21,6 +21,12 @@ def planned(text: str, given: object = None) -> MutationPlan:
     return plan_mutation(mutation, bind_parameters(mutation.parameters, given), now_ms=NOW)
 
 
+def constants(values: dict[str, Expr]) -> dict[str, Value]:
+    found = {name: value.value for name, value in values.items() if isinstance(value, Constant)}
+    assert len(found) == len(values)
+    return found
+
+
 def test_values_are_what_columns_hold() -> None:
     insert, edge, update = planned(
         "($n: String, $r: F64?) insert Person { name: $n, born: 5 } insert Influenced { from: $n, to: $n, strength: 0.1 }"
@@ -28,11 +34,12 @@ def test_values_are_what_columns_hold() -> None:
         {"n": "Eve"},
     ).statements
     assert isinstance(insert, InsertNode)
-    assert insert.values == {"name": "Eve", "born": 5}
+    assert constants(insert.values) == {"name": "Eve", "born": 5}
     assert isinstance(edge, InsertEdge)
-    assert (edge.source, edge.target, edge.values) == ("Eve", "Eve", {"strength": 0.10000000149011612})
+    assert edge.source == edge.target == Constant(STRING, "Eve")
+    assert constants(edge.values) == {"strength": 0.10000000149011612}
     assert isinstance(update, UpdateRows)
-    assert update.values == {"rating": None, "added_at": NOW, "vec": (1.0, 0.5, 0.0), "genres": ()}
+    assert constants(update.values) == {"rating": None, "added_at": NOW, "vec": (1.0, 0.5, 0.0), "genres": ()}
     assert isinstance(update.where, Compare)
     assert update.where.operator is Comparison.GT
     assert isinstance(update.where.right, Constant)

@@ -75,6 +75,11 @@ def run(
     return _Run(plan, view, watch, route, memory_bytes, outer_rows, recorder).result()
 
 
+def stream(plan: ops.ReadPlan, view: View, *, watch: Watch, memory_bytes: int = MEMORY_BYTES) -> Iterator[Cells]:
+    """Return the rows of the plan in batches. The caller keeps what it needs of them."""
+    return _Run(plan, view, watch, None, memory_bytes, OUTER_ROWS, None).cells()
+
+
 class Clause(StrEnum):
     """The clause of a query that exceeded a limit."""
 
@@ -142,6 +147,9 @@ class _Run:
         columns = concat_cells(parts).columns
         cast = [column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
         return pa.Table.from_arrays([joined([column], column.type) for column in cast], schema=pa.schema(fields))
+
+    def cells(self) -> Iterator[Cells]:
+        return self._cells(self._plan.root)
 
     def _cells(self, op: ops.Op) -> Iterator[Cells]:
         """Yield the result rows of an operator above the match."""

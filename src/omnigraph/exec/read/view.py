@@ -1,8 +1,8 @@
-"""A snapshot -> the tables that a query reads. They are opened on first use and kept between queries."""
+"""A snapshot, with or without pending rows -> the tables that a query reads. They are opened on first use and kept between queries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -10,8 +10,8 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, TypeKind
 from omnigraph.catalog.types import Plain, arrow_type
 from omnigraph.exec.adjacency.column_cache import ColumnCache
-from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.node_ids import Ids
+from omnigraph.exec.adjacency.edges import Adjacency, AdjacencyInput, build
+from omnigraph.exec.adjacency.node_ids import Ids, read_ids
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.entity_union import AnyEntities, EntityUnion
@@ -22,7 +22,7 @@ from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.expr import ID, TypeRef
 from omnigraph.plan.statistics import Availability
-from omnigraph.store.tables import HANDLES, TableRef, Tables
+from omnigraph.store.tables import HANDLES, Table, TableRef, Tables
 
 
 class OpenTables:
@@ -135,3 +135,54 @@ class View:
 
     def _row(self, type_: TypeRef | EntityType) -> TableRow:
         return self.snapshot.table_of(type_.id, name=type_.name)
+
+
+class PendingView(View):
+    """A view with the pending rows of a writer: the types that it changed are tables in memory. It lives as long as one query."""
+
+    def __init__(self, base: View, held: Mapping[TypeId, Table]) -> None:
+        super().__init__(base.snapshot, base._catalog, base._open_tables, base._topology)
+        self._held: Final = held
+        self._ids: Final[dict[TypeId, Ids]] = {}
+        self._adjacencies: Final[dict[TypeId, Adjacency]] = {}
+
+    def entities(self, type_: TypeRef | EntityType) -> Entities:
+        if type_.id in self._held and type_.id not in self._entities:
+            self._entities[type_.id] = Entities(self._held[type_.id], key=self._key(type_.id))
+        return super().entities(type_)
+
+    def adjacency(self, edge: TypeRef) -> Adjacency:
+        if not self._differs(edge.id):
+            return super().adjacency(edge)
+        if (known := self._adjacencies.get(edge.id)) is None:
+            known = self._adjacencies[edge.id] = self._build(edge)
+        return known
+
+    def _build(self, edge: TypeRef) -> Adjacency:
+        edges = self.entities(edge)
+        source, target = self._edge(edge.id)[1:]
+        return build(AdjacencyInput(edges.table, edges.numbers, self._ids_of(source), self._ids_of(target), source.id == target.id))
+
+    def _ids_of(self, node: NodeType) -> Ids:
+        if node.id not in self._held:
+            return self._topology.ids(self._row(node))
+        if (known := self._ids.get(node.id)) is None:
+            nodes = self.entities(node)
+            known = self._ids[node.id] = read_ids(nodes.table, nodes.numbers)
+        return known
+
+    def availability(self, edge: TypeId) -> Availability:
+        if not self._differs(edge):
+            return super().availability(edge)
+        return Availability.MEMORY if edge in self._adjacencies else Availability.MISSING
+
+    def spend(self, edge: TypeId, ms: float) -> None:
+        if not self._differs(edge):
+            super().spend(edge, ms)
+
+    def known_edges(self, edge: TypeId) -> int:
+        return 0 if self._differs(edge) else super().known_edges(edge)
+
+    def _differs(self, edge: TypeId) -> bool:
+        """Return whether the numbers of an edge type or of one of its ends are others than in the snapshot."""
+        return not self._held.keys().isdisjoint({edge, *(node.id for node in self._edge(edge)[1:])})

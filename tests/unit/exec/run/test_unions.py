@@ -168,6 +168,17 @@ def test_a_path_of_an_optional_block_may_be_null(tmp_path: Path) -> None:
         assert routed(graph, body, route) == expected
 
 
+def test_a_path_is_tested_after_it_is_found(tmp_path: Path) -> None:
+    records = [*(node("Person", name=name) for name in "abcd"), *(edge("Knows", *ends) for ends in ("ab", "bc", "cd"))]
+    graph = graph_of(tmp_path, *records, schema=SCHEMA)
+    start = '$p: Person { name: "a" }  path $w = $p knows{1,5} $q'
+    assert bag(graph, f"match {{ {start}  length($w) > 1 }} return {{ $q }}") == [("c",), ("d",)]
+    assert bag(graph, f"match {{ {start}  length($w) > 1  exists {{ $q knows $r  length($w) < 3 }} }} return {{ $q }}") == [("c",)]
+    both = f'{start}  $r: Person {{ name: "d" }}  path $v = $q knows{{1,5}} $r  length($w) > length($v)'
+    assert bag(graph, f"match {{ {both} }} return {{ $q, length($w) as w, length($v) as v }}") == [("c", 2, 1)]
+    assert ask(graph, f"match {{ {start} }} return {{ $q }} order {{ length($w) desc }} limit 2") == [("d",), ("c",)]
+
+
 # -- interfaces
 
 

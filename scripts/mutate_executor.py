@@ -80,8 +80,8 @@ MUTANTS = (
     Mutant(
         "null matches nothing, not even `!=`",
         "exec/read/conditions.py",
-        "    return both & found\n\n\ndef _numbers(",
-        "    return found\n\n\ndef _numbers(",
+        "    return is_valid(left, right) & (found if wanted else ~found)\n",
+        "    return found if wanted else ~found\n",
     ),
     Mutant(
         "integers and floats compare by value",

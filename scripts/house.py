@@ -29,7 +29,10 @@ SHARED = {
         DECLARED_AND_RESOLVED,
     ),
     **dict.fromkeys(("Aggregate", "Argument", "Binding", "Bm25", "Filter", "Link", "Nearest", "Parameter", "Read"), WRITTEN_AND_TYPED),
-    **dict.fromkeys(("DeleteEdges", "DeleteNodes", "InsertEdge", "InsertNode", "UpdateNodes"), TYPED_AND_PLANNED),
+    **dict.fromkeys(
+        ("DeleteBound", "DeleteEdges", "DeleteNodes", "InsertEdge", "InsertNode", "MatchedChanges", "UpdateBound", "UpdateRows"),
+        TYPED_AND_PLANNED,
+    ),
 }
 """Names that several classes may have, and why: each stage of the compiler has its own form of the same construct."""
 

@@ -391,6 +391,7 @@ def test_the_calls_that_move_a_head_are_these() -> None:
         "refs.create_ref": ["table", "name"],
         "tables.create_table": ["root", "path", "schema"],
         "ledger.Ledger.swap": ["self", "state", "facts"],
+        "ledger.Draft.swap": ["self"],
         "ledger.create_ledger": ["root", "path"],
     }
 

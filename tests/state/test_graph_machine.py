@@ -38,9 +38,12 @@ OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operat
 
 UNARMED = (Fault.WRITE_PREPARED, Fault.WRITE_BEFORE_ARM, Fault.OBJECT_BEFORE_LINK)
 """A death here leaves nothing to resolve."""
-HALF_WAY = (Fault.WRITE_ARMED, Fault.WRITE_BEFORE_REF, Fault.WRITE_AFTER_REF, Fault.STAGE_BEFORE_COMMIT, Fault.WRITE_BETWEEN_TABLES)
+HALF_WAY = (
+    *(Fault.WRITE_ARMED, Fault.WRITE_BEFORE_REF, Fault.WRITE_AFTER_REF, Fault.PUBLISH_BEFORE_WRITE),
+    *(Fault.STAGE_BEFORE_COMMIT, Fault.WRITE_BETWEEN_TABLES),
+)
 """A death here is undone."""
-COMMITTED = (Fault.WRITE_COMMITTED, Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT)
+COMMITTED = (Fault.WRITE_COMMITTED, Fault.PUBLISH_BEFORE_COMMIT)
 """A death here is finished by whoever comes next."""
 PUBLISHED = (Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC)
 """A death here has written."""

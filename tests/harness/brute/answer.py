@@ -10,7 +10,7 @@ import msgspec
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.types import INTEGERS, scalar_of
 from omnigraph.errors import InvalidInput, Kind, LanguageError
-from omnigraph.lang import parse_queries, select_query
+from omnigraph.lang import Source, located, parse_queries, select_query
 from omnigraph.lang.query import (
     Aggregate,
     AggregateFunction,
@@ -84,7 +84,8 @@ def answer(
 ) -> Answer:
     """What a read answers. With `steps`, `TooManyRows` instead of a loop that goes round more often."""
     query = select_query(parse_queries(source), name)
-    checked = check_read(query, catalog)
+    with located(Source(source, "query")):
+        checked = check_read(query, catalog)
     parameters = typed_parameters(checked.parameters, bind_parameters(checked.parameters, params))
     assert isinstance(query.body, Read)
     matcher = Matcher(catalog, data, parameters, now_ms=now_ms, steps=steps)

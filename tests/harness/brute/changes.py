@@ -13,7 +13,7 @@ import msgspec
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, KeyConflict, Kind
 from omnigraph.ids import new_ulid
-from omnigraph.lang import parse_queries, select_query
+from omnigraph.lang import Source, located, parse_queries, select_query
 from omnigraph.lang.query import (
     AliasRef,
     Assignment,
@@ -64,7 +64,8 @@ class Changed(NamedTuple):
 def change(source: str, params: object, *, catalog: Catalog, data: Data, name: str | None = None, now_ms: int = 0) -> Changed:
     """What a mutation does, or its refusal: then nothing happened."""
     query = select_query(parse_queries(source), name)
-    checked = check_mutation(query, catalog)
+    with located(Source(source, "query")):
+        checked = check_mutation(query, catalog)
     parameters = typed_parameters(checked.parameters, bind_parameters(checked.parameters, params))
     assert isinstance(query.body, Mutation)
     return _Run(catalog, data, parameters, now_ms).run(query.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
@@ -47,11 +48,11 @@ class BruteGraph:
         self._keys = keys
 
     def query(self, source: str, *, name: str | None, params: object) -> Table:
-        found = answer(source, params, name=name, catalog=self._catalog, data=self._data)
+        found = answer(source, params, name=name, catalog=self._catalog, data=self._data, now_ms=time.time_ns() // 1_000_000)
         return Table(found.columns, found.rows)
 
     def mutate(self, source: str, *, name: str | None, params: object) -> Counts:
-        changed = change(source, params, name=name, catalog=self._catalog, data=self._data)
+        changed = change(source, params, name=name, catalog=self._catalog, data=self._data, now_ms=time.time_ns() // 1_000_000)
         self._data = changed.data
         return Counts(changed.nodes, changed.edges, changed.committed)
 

@@ -116,7 +116,7 @@ def test_exists_and_either_add_no_rows() -> None:
     assert keys("exists { $a to $b  $b.n = 1 }", *rows) == []
     assert keys("either { $a to $_ } or { $a like $_ }", *rows) == ["x", "y", "z"]
     assert keys("either { $a.n = 1 } or { $a like $_ } or { $a to $a }", *rows) == ["x", "y", "z"]
-    assert keys("not { $a.k != \"\"  either { $a to $_ } or { $a.n = 1 } }", *rows) == ["y"]
+    assert keys('not { $a.k != ""  either { $a to $_ } or { $a.n = 1 } }', *rows) == ["y"]
     assert keys("exists { $a to $b }  $b: A", *rows) == ["x"] * 3 + ["z"] * 3
 
 

@@ -407,10 +407,10 @@ class _Values:
         return table.take(pa.array(_sorted(*keys)))
 
     def _ranks(self, binding: int, numbers: Numbers64) -> Numbers64:
-        """Return the place of each entity in the order of ids; null is smallest."""
+        """Return the place of each entity in the order of ids; null is smallest. Equal ids of two types are in the order of the types."""
         above, places = distinct(numbers - NULL_ENTITY, size=int(numbers.max(initial=0) - NULL_ENTITY) + 1)
         ids = whole(self._read_back(binding, ID, above + NULL_ENTITY))
-        ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense").to_numpy().astype(np.int64)
+        ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="first").to_numpy().astype(np.int64)
         return ranks[places]
 
     def result(self, groups: pa.Table, count: int) -> Column:

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import arrow_type
-from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
+from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts
 from omnigraph.exec.read.conditions import RowFilter
-from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
+from omnigraph.exec.read.entity_union import AnyEntities
+from omnigraph.exec.read.expand import LinkAccess, connect, end_of, expand, fan_outs, linked_rows, paths
 from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
@@ -47,6 +47,7 @@ from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
 from omnigraph.plan.ops import Route
 from omnigraph.plan.spelling import Speller
+from omnigraph.plan.typed import Direction
 from omnigraph.store.arrays import Column, joined
 
 MEMORY_BYTES: Final = 4 << 30
@@ -204,7 +205,7 @@ class _Run:
 
     def _weighted_rows(self, input_: ops.Op, outputs: tuple[ir.Expr | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
         """Yield the rows to group, each with the number of rows it stands for. A link whose far end is only counted is not expanded."""
-        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and is_bare(input_):
+        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and input_.is_bare:
             weighted = fan_outs(input_, self._link_access(input_), self._rows(input_.input, None))
             yield from ((rows, times) for rows, times in self._tally_weighted(input_, weighted) if rows.count)
         else:
@@ -230,6 +231,13 @@ class _Run:
             self._watch.check()
             if rows.count:
                 yield rows
+
+    def _existing(self, op: ops.Op, outer: Rows) -> Iterator[Rows]:
+        """Yield rows of an operator of which only the existence counts. Those of a bare expansion are not multiplied."""
+        if not (isinstance(op, ops.Expand) and op.is_bare):
+            return self._rows(op, outer)
+        found = linked_rows(op, self._link_access(op), self._rows(op.input, outer))
+        return found if self._recorder is None else self._recorder.of(op).count(found)
 
     def _batches(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
         match op:
@@ -260,7 +268,7 @@ class _Run:
             case ops.Empty():
                 return iter(())
             case ops.Paths():
-                raise Unsupported(Kind.UNSUPPORTED, "paths cannot be run yet")
+                return paths(op, self._link_access(op), self._rows(op.input, outer))
             case ops.Rank():
                 raise AssertionError("rankings are refused before a plan runs")
             case ops.Aggregate() | ops.Project() | ops.Distinct():
@@ -278,7 +286,7 @@ class _Run:
                 yield from self._limit_pairs(product(left, right), what)
 
     def _semi_join(self, op: ops.SemiJoin, outer: Rows | None) -> Iterator[Rows]:
-        inners = [(inner.on, partial(self._rows, inner.root)) for inner in op.inners]
+        inners = [(inner.on, partial(self._existing, inner.root)) for inner in op.inners]
         for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
             yield semi_join(rows, inners, wanted=op.wanted)
 
@@ -376,7 +384,11 @@ class _Run:
         return [OrderColumn(self._value(key.key, rows), key.descending, key.nulls) for key in op.keys]
 
     def _ties(self, op: ops.Sort, rows: Rows, at: Numbers64) -> list[Column]:
-        return [self._read_one(binding, ID, rows.bindings[binding][at]) for binding in op.ties]
+        return [
+            self._read_one(binding, name, rows.bindings[binding][at])
+            for binding in op.ties
+            for name in ((ID, TYPE) if self._type(binding).kind is TypeKind.INTERFACE else (ID,))
+        ]
 
     def _cell_keys(self, op: ops.Sort, cells: Cells) -> list[OrderColumn]:
         return [OrderColumn(self._cell_value(key.key, cells), key.descending, key.nulls) for key in op.keys]
@@ -425,23 +437,25 @@ class _Run:
         """Return the type of a column of an entity or a path."""
         if self._plan.bindings[binding].type is None:
             return pa.int64() if name == "length" else pa.list_(pa.field("item", pa.string(), nullable=True))
-        return pa.string() if name == TYPE else self._entities(binding).table.schema.field(name).type
+        return pa.string() if name == TYPE else self._entities(binding).column_type(name)
 
     # -- tables
 
-    def _entities(self, binding: int) -> Entities:
-        return self._view.entities(self._type(binding))
+    def _entities(self, binding: int) -> AnyEntities:
+        return self._view.rows(self._type(binding))
 
     def _type(self, binding: int) -> TypeRef:
         type_ = self._plan.bindings[binding].type
         assert type_ is not None, "a path has no table"
         return type_
 
-    def _link_access(self, op: ops.Expand | ops.Connect) -> LinkAccess:
+    def _link_access(self, op: ops.Expand | ops.Connect | ops.Paths) -> LinkAccess:
         link = op.link
-        left, right = self._entities(link.left), self._entities(link.right)
+        sources, targets = self._view.ends(link.edges[0])
+        left, right = (targets, sources) if link.direction is Direction.IN else (sources, targets)
         finder = LinkRouter(link, op.choice, self._view, (left, right), forced=self._route, watch=self._watch, tally=self._tally(op))
-        return LinkAccess(link, self._view.entities(link.edge), left, right, finder, watch=self._watch)
+        ends = end_of(self._entities(link.left), left), end_of(self._entities(link.right), right)
+        return LinkAccess(link, self._view.edges(link.edges), *ends, finder, watch=self._watch)
 
     def _product_of(self, left: ops.Op, right: ops.Op) -> str:
         return f"matching {self._names(left)} with {self._names(right)}"

@@ -30,7 +30,7 @@ from omnigraph.exec.write.assignment import ONCE, Driving, assigned, once_each
 from omnigraph.exec.write.image import Image
 from omnigraph.exec.write.matches import as_they_are, combinations
 from omnigraph.exec.write.protocol import Change as TableChange
-from omnigraph.exec.write.protocol import Prepared, Request, Written, write
+from omnigraph.exec.write.protocol import Prepared, Request, Upsert, Written, write
 from omnigraph.exec.write.selection import having_ids, matching_pairs, matching_rows, own, row_fields
 from omnigraph.exec.write.ulids import mint
 from omnigraph.ids import TableId, TypeId
@@ -56,6 +56,7 @@ from omnigraph.plan.writes import (
     plan_mutation,
 )
 from omnigraph.store.arrays import Column, Places, joined, whole
+from omnigraph.store.keys import addresses_of
 from omnigraph.store.membership import Members
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import one_of
@@ -69,16 +70,21 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
     earlier: list[_MutationRun] = []
 
+    def plan(snapshot: BranchSnapshot) -> MutationPlan:
+        mutation = engine.compiled_mutation(call.source, call.name, snapshot)
+        with located(call.source):
+            return plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
+
     def prepare(snapshot: BranchSnapshot) -> Prepared:
         for run in earlier:  # the branch moved: nothing will name the files of the first attempt
             run.discard()
-        mutation = engine.compiled_mutation(call.source, call.name, snapshot)
-        with located(call.source):
-            plan = plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
         earlier[:] = [_MutationRun(engine, snapshot)]
-        return earlier[0].prepare(plan)
+        return earlier[0].prepare(plan(snapshot))
 
-    return write(engine, request, prepare)
+    def read_ahead(snapshot: BranchSnapshot) -> None:
+        _MutationRun(engine, snapshot).read_ahead(plan(snapshot))
+
+    return write(engine, request, prepare, read_ahead=read_ahead)
 
 
 class _MutationRun:
@@ -113,6 +119,22 @@ class _MutationRun:
             self._apply(change, rows if rows is ONCE else as_they_are(rows, statement, changed.values()))
             if not isinstance(change, DeleteNodes | DeleteEdges | DeleteBound):
                 changed[change.type.id] = self._image(change.type)
+
+    def read_ahead(self, plan: MutationPlan) -> None:
+        """Look up the keys of inserted rows, so that the parts of the index that they need are in memory. Other statements read rows,
+        which a later snapshot may no longer have.
+        """
+        inserts = [each for each in plan.statements if isinstance(each, InsertNode | InsertEdge) and each.insertion is Insertion.INSERT]
+        if len(inserts) < len(plan.statements):
+            return
+        try:
+            for statement in inserts:
+                self._apply(statement, ONCE)
+            for table, change in self._changes().items():
+                if isinstance(change, Upsert):
+                    addresses_of(self._engine.tables.open(self._snapshot.state.tables[table].ref), whole(change.rows.column(ID)))
+        finally:
+            self.discard()
 
     def discard(self) -> None:
         """Delete the files that were written."""

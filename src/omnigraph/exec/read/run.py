@@ -75,9 +75,9 @@ def run(
     return _Run(plan, view, watch, route, memory_bytes, outer_rows, recorder).result()
 
 
-def stream(plan: ops.ReadPlan, view: View, *, watch: Watch, memory_bytes: int = MEMORY_BYTES) -> Iterator[Cells]:
-    """Return the rows of the plan in batches. The caller keeps what it needs of them."""
-    return _Run(plan, view, watch, None, memory_bytes, OUTER_ROWS, None).cells()
+def stream(plan: ops.ReadPlan, view: View, *, watch: Watch, route: Route | None = None) -> Iterator[Cells]:
+    """Return the rows of the plan in batches. The caller keeps what it needs of them. `route` as for `run`."""
+    return _Run(plan, view, watch, route, MEMORY_BYTES, OUTER_ROWS, None).cells()
 
 
 class Clause(StrEnum):

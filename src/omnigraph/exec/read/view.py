@@ -160,8 +160,12 @@ class PendingView(View):
 
     def _build(self, edge: TypeRef) -> Adjacency:
         edges = self.entities(edge)
-        source, target = self._edge(edge.id)[1:]
-        return build(AdjacencyInput(edges.table, edges.numbers, self._ids_of(source), self._ids_of(target), source.id == target.id))
+        found, _, _ = self._edge(edge.id)
+        return build(AdjacencyInput(edges.table, edges.numbers, *self.end_ids(edge.id), found.source == found.target))
+
+    def end_ids(self, edge: TypeId) -> tuple[Ids, Ids]:
+        _, source, target = self._edge(edge)
+        return self._ids_of(source), self._ids_of(target)
 
     def _ids_of(self, node: NodeType) -> Ids:
         if node.id not in self._held:

@@ -68,20 +68,20 @@ MUTANTS = (
     Mutant(
         "a self-edge emits its node (adjacency)",
         "exec/adjacency/kernels.py",
-        "        return linked(self.csrs[0].near, nodes, nodes)\n",
-        "        return linked(self.csrs[0].near, nodes, nodes) & False\n",
+        "            loops |= linked(csr.near, nodes, nodes)\n",
+        "            loops |= linked(csr.near, nodes, nodes) & False\n",
     ),
     Mutant(
         "an undirected self-edge is bound once (adjacency)",
         "exec/read/routes.py",
-        "        back = back.keep(back.reached != nodes[back.origin])\n",
-        "",
+        "            yield found if not number else found.keep(reached != nodes[origin])",
+        "            yield found",
     ),
     Mutant(
         "null matches nothing, not even `!=`",
         "exec/read/conditions.py",
-        "    return both & found\n\n\ndef _numbers(",
-        "    return found\n\n\ndef _numbers(",
+        "    return is_valid(left, right) & (found if wanted else ~found)\n",
+        "    return found if wanted else ~found\n",
     ),
     Mutant(
         "integers and floats compare by value",
@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         "ties are broken in the order of names",
         "exec/read/run.py",
-        "rows.bindings[binding][at]) for binding in op.ties]\n",
-        "rows.bindings[binding][at]) for binding in reversed(op.ties)]\n",
+        "            for binding in op.ties\n",
+        "            for binding in reversed(op.ties)\n",
     ),
     Mutant(
         "nulls are the smallest",

@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "the intent",
         "exec/write/protocol.py",
-        "    _arm(manifest, intent)  # 6\n",
+        "    _arm(manifest, intent, first=partial(_settle, manifest.root, ready, grant))  # 6\n",
         "",
         ("tests/crash/test_matrix.py::test_a_death_in_the_process[two tables, main-write.between_tables:1]",),
     ),

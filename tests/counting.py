@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from omnigraph.store.ledger import Ledger
-from omnigraph.store.objects import Objects
+from omnigraph.store.objects import First, Objects
 from omnigraph.store.paths import Names
 
 
@@ -39,9 +39,9 @@ class CountingObjects:
         self._count("get")
         return self._inner.get_versioned(path)
 
-    def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
+    def put(self, path: str, data: bytes, *, sync: bool = False, first: First | None = None) -> str:
         self._count("put")
-        return self._inner.put(path, data, sync=sync)
+        return self._inner.put(path, data, sync=sync, first=first)
 
     def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
         self._count("put")

@@ -40,14 +40,14 @@ def names() -> Iterator[str]:
         yield f"person-{chance.randrange(ROWS):07d}"
 
 
-def people() -> pa.Table:
-    ids = [f"person-{n:07d}" for n in range(ROWS)]
-    return pa.table({"id": ids, "n": pa.array(range(ROWS), pa.int64()), "name": ids})
+def people(count: int = ROWS) -> pa.Table:
+    ids = [f"person-{n:07d}" for n in range(count)]
+    return pa.table({"id": ids, "n": pa.array(range(count), pa.int64()), "name": ids})
 
 
 def ours(folder: Path, rows: pa.Table, *, history: int) -> Callable[[], object]:
     graph = og.init(folder / f"graph-{history}", schema=SCHEMA)
-    _fill(graph, rows)
+    fill(graph, rows)
     keys = names()
 
     def work() -> None:
@@ -58,8 +58,8 @@ def ours(folder: Path, rows: pa.Table, *, history: int) -> Callable[[], object]:
     return work
 
 
-def _fill(graph: Graph, rows: pa.Table) -> None:
-    """Write a million rows and the index through the storage layer. The load is not measured."""
+def fill(graph: Graph, rows: pa.Table) -> None:
+    """Write rows and the index through the storage layer. The load is not measured."""
     manifest, tables = graph.engine.manifest, Tables(graph.engine.manifest.root)
     before = manifest.snapshot().state.table("node:Person")
     assert before is not None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
+from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded, StorageError
 from omnigraph.store.objects import Objects
 from tests.contract.stores import Place, finish, release, run_together, start_child
 
@@ -82,6 +83,28 @@ class TestContract:
         with pytest.raises(InvalidInput):
             objects.delete_prefix(prefix)
         assert objects.exists("a/keep")
+
+    @pytest.mark.parametrize("sync", [False, True])
+    def test_what_comes_first_runs_before_the_object_is_seen(self, objects: Objects, sync: bool) -> None:
+        seen: list[bytes | None] = []
+
+        def first(flush: Callable[[], None]) -> None:
+            flush()
+            seen.append(objects.get_if_exists("a/x"))
+
+        objects.put("a/x", b"old", sync=sync, first=first)
+        objects.put("a/x", b"new", sync=sync, first=first)
+        assert seen == [None, b"old"]
+        assert objects.get("a/x") == b"new"
+
+    def test_an_object_whose_first_step_fails_is_not_written(self, objects: Objects) -> None:
+        def first(flush: Callable[[], None]) -> None:
+            raise StorageError(Kind.TORN_FILE, "a file is incomplete")
+
+        for _ in range(2):
+            with pytest.raises(StorageError, match="incomplete"):
+                objects.put("a/x", b"new", sync=True, first=first)
+        assert objects.list("") == []
 
     def test_put_if_absent_lets_the_first_win_and_leaves_its_bytes(self, objects: Objects) -> None:
         """A-02: Of several claims of an absent name exactly one succeeds, and the others leave its bytes alone."""

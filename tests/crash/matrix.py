@@ -129,11 +129,14 @@ def points(writer: Writer) -> list[Point]:
             found.append(Point(Fault.WRITE_BETWEEN_TABLES, n - 1, lands=False, resolved=True))
         if writer.first_touches:
             found += [Point(fault, n, lands=False, resolved=True) for fault in (Fault.WRITE_BEFORE_REF, Fault.WRITE_AFTER_REF)]
+        if n == writer.tables:  # the rows of the publication are written beside the last commit
+            found.append(Point(Fault.PUBLISH_BEFORE_WRITE, 1, lands=False, resolved=True))
         found.append(Point(Fault.STAGE_BEFORE_COMMIT, n, lands=False, resolved=True))
         found.append(Point(Fault.STAGE_AFTER_COMMIT, n, lands=n == writer.tables, resolved=True))
+    written_late = () if writer.tables else (Fault.PUBLISH_BEFORE_WRITE,)
     found += [
         Point(fault, 1, lands=writer.has_effects, resolved=writer.has_effects)
-        for fault in (Fault.WRITE_COMMITTED, Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT)
+        for fault in (Fault.WRITE_COMMITTED, *written_late, Fault.PUBLISH_BEFORE_COMMIT)
     ]
     found += [
         Point(fault, 1, lands=True, resolved=False)

@@ -12,7 +12,7 @@ from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import CommitId, OperationId, SchemaHash
 from omnigraph.manifest.model import CommitKind, Resolution, SchemaText, TableRow
 from omnigraph.manifest.registry import Branch
-from omnigraph.store.objects import Objects
+from omnigraph.store.objects import First, Objects
 from omnigraph.store.tables import TableRef
 
 DIRECTORY: Final = "__recovery"
@@ -89,9 +89,9 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.tables or self.births)
 
 
-def arm(objects: Objects, intent: Intent) -> None:
-    """Make the intent durable. INV-9: before the first effect that another process may have to undo."""
-    objects.put(path_of(intent.operation), msgspec.json.encode(intent), sync=True)
+def arm(objects: Objects, intent: Intent, *, first: First | None = None) -> None:
+    """Make the intent durable. INV-9: before the first effect that another process may have to undo. `first`: see `Objects.put`."""
+    objects.put(path_of(intent.operation), msgspec.json.encode(intent), sync=True, first=first)
 
 
 def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable[[], None]) -> Resolution | None:

@@ -47,7 +47,7 @@ from omnigraph.manifest.model import (
 )
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch
-from omnigraph.store.ledger import Ledger, SwapLost
+from omnigraph.store.ledger import Draft, Ledger, SwapLost
 
 ATTEMPTS: Final = 5
 LOCK_SECONDS: Final = 60.0
@@ -94,8 +94,29 @@ class PublishResult(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> PublishResult:
-    """Publish a change atomically, as the child of the commit that is the head at that moment (C-10), or raise."""
+class Drafted(msgspec.Struct, frozen=True):
+    """A publication on the state that was the newest. Its rows are being written to files, which no version names."""
+
+    rows: Draft
+    state: State
+    commit: Commit
+
+    def discard(self) -> None:
+        """Remove the files of a draft that was not published. Has no effect on others."""
+        self.rows.discard()
+
+
+def draft(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Drafted:
+    """Begin to write the rows of a publication that this caller is about to publish, or else to discard."""
+    return _draft(publication, publication.commit or new_commit_id(), *manifest.look(branch))
+
+
+def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN, drafted: Drafted | None = None) -> PublishResult:
+    """Publish a change atomically, as the child of the commit that is the head at that moment (C-10), or raise.
+
+    `drafted` is a draft of this publication. It is used if the state is still the one that it was made on. The caller discards it
+    afterwards, which has no effect if it was used.
+    """
     _check_distinct_tables(publication)
     commit_id = publication.commit or new_commit_id()
     for attempt in range(ATTEMPTS):
@@ -105,14 +126,15 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
             if error.kind is not Kind.STORAGE_UNAVAILABLE or attempt == ATTEMPTS - 1:
                 raise
             continue
-        if publication.token is not None and (first := published_before(ledger, found, publication.token)) is not None:
+        if (first := _published_before(publication, found, ledger, state)) is not None:
             return PublishResult(first, BranchSnapshot(found, ledger.version, state), repeated=True)
-        if (ours := _already_published(publication, ledger, state)) is not None:
-            return PublishResult(ours, BranchSnapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
-        commit = _commit(publication, commit_id, found, ledger, state)
+        if drafted is None or drafted.rows.base is not ledger:
+            drafted = _draft(publication, commit_id, found, ledger, state)
         try:
-            return _swap(manifest, found, ledger, _next(publication, state, commit), publication, commit)
+            moved = drafted.rows.swap(uuid=str(uuid4()))
+            manifest.remember(found, moved, drafted.state)
+            return PublishResult(drafted.commit, BranchSnapshot(found, moved.version, drafted.state))
         except SwapLost:
             log.debug("publish to %s lost the race for version %d (attempt %d)", branch, ledger.version + 1, attempt + 1)
     raise ConflictError(
@@ -209,12 +231,12 @@ def _head_intent(branch: Branch, head: Head) -> Intent:
 # -- one attempt
 
 
-def _swap(manifest: Manifest, branch: Branch, ledger: Ledger, state: State, publication: Publication, commit: Commit) -> PublishResult:
-    schemas = _new_schemas(publication, ledger)
-    facts = fact_rows(commit, schemas, copied=publication.copied, born=commit.manifest_version)
-    moved = ledger.swap(state_rows(state, born=commit.manifest_version), facts, uuid=str(uuid4()))
-    manifest.remember(branch, moved, state)
-    return PublishResult(commit, BranchSnapshot(branch, moved.version, state))
+def _draft(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Drafted:
+    commit = _commit(publication, commit_id, branch, ledger, state)
+    after = _next(publication, state, commit)
+    born = commit.manifest_version
+    facts = fact_rows(commit, _new_schemas(publication, ledger), copied=publication.copied, born=born)
+    return Drafted(ledger.draft(state_rows(after, born=born), facts), after, commit)
 
 
 def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Commit:
@@ -253,6 +275,13 @@ def _new_schemas(publication: Publication, ledger: Ledger) -> list[SchemaText]:
     """Return the publication's schema, unless the branch has it already (a change that was undone): facts are written once."""
     schema = publication.schema
     return [schema] if schema is not None and not len(ledger.find(SCHEMA + schema.hash)) else []
+
+
+def _published_before(publication: Publication, branch: Branch, ledger: Ledger, state: State) -> Commit | None:
+    """Return the first commit of this publication, by its token or by its id."""
+    if publication.token is not None and (first := published_before(ledger, branch, publication.token)) is not None:
+        return first
+    return _already_published(publication, ledger, state)
 
 
 def _already_published(publication: Publication, ledger: Ledger, state: State) -> Commit | None:

@@ -134,6 +134,12 @@ class Manifest:
         _, ledger, _ = self.look(branch.name)
         discard_torn_head(self.root, PATH, branch=branch.native, after=ledger.version)
 
+    def last_read(self, branch: BranchName) -> BranchSnapshot | None:
+        """Return the branch as it was last read or written here, which others may have changed since. Reads nothing."""
+        with self._mutex:
+            cached = self._cache.get(branch)
+        return None if cached is None else BranchSnapshot(cached.branch, cached.ledger.version, cached.state)
+
     def known_epoch(self, branch: BranchName) -> int:
         """Return the fencing epoch of the last head that was read. Reads only if there is none in memory: the epoch only grows."""
         with self._mutex:

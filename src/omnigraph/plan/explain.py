@@ -159,8 +159,8 @@ def _above(
             return "aggregate", {"outputs": [spell.output(output) for output in outputs]}
         case ops.Project(_, outputs):
             return "project", {"outputs": [spell.expr(output) for output in outputs]}
-        case ops.Paths(_, link, columns):
-            return "shortest paths", {"link": spell.link(link), "columns": list(columns)}
+        case ops.Paths(_, link, columns, choice):
+            return "shortest paths", {"link": spell.link(link), "columns": list(columns), **_route(choice)}
         case ops.Distinct():
             return "distinct", {}
         case ops.Sort(_, keys, ties, limit, skip):

@@ -499,11 +499,13 @@ def bound_by(plan: LogicalPlan) -> frozenset[int]:
             return frozenset(bindings)
         case LogicalPattern(scans, links, argument, input_):
             before = frozenset[int]() if input_ is None else bound_by(input_)
-            return before.union(argument, (scan.binding for scan in scans), *(_bound_by_link(link) for link in links))
+            return before.union(argument, (scan.binding for scan in scans), *(_numbers(link.edge_binding, link.path) for link in links))
         case LogicalExpand(input_, link, _, target):
-            return bound_by(input_) | _bound_by_link(link) | {target.binding}
+            return bound_by(input_).union((target.binding,), _numbers(link.edge_binding))
         case LogicalConnect(input_, link):
-            return bound_by(input_) | _bound_by_link(link)
+            return bound_by(input_).union(_numbers(link.edge_binding))
+        case LogicalPaths(input_, link):
+            return bound_by(input_).union(_numbers(link.path))
         case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             return bound_by(left) | bound_by(right)
         case LogicalOptional(input_, _, binds):
@@ -511,7 +513,6 @@ def bound_by(plan: LogicalPlan) -> frozenset[int]:
         case (
             LogicalSemiJoin()
             | LogicalFilter()
-            | LogicalPaths()
             | LogicalRank()
             | LogicalFetch()
             | LogicalAggregate()
@@ -527,9 +528,9 @@ def bound_by(plan: LogicalPlan) -> frozenset[int]:
             assert_never(plan)
 
 
-def _bound_by_link(link: Link) -> frozenset[int]:
-    """The bindings of a link besides its ends."""
-    return frozenset(binding for binding in (link.edge_binding, link.path) if binding is not None)
+def _numbers(*bindings: int | None) -> frozenset[int]:
+    """The bindings of a link that it has."""
+    return frozenset(binding for binding in bindings if binding is not None)
 
 
 def fields_of(predicate: Predicate) -> tuple[Field, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+import msgspec
+
 from omnigraph.plan import ir, ops
-from omnigraph.plan.cost import choose_restriction, choose_route, index_for
+from omnigraph.plan.cost import choose_restriction, choose_route, index_for, only_existence
 from omnigraph.plan.lowering import lower
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules import optimize
@@ -25,7 +27,11 @@ _MOST_ROWS: Final = 1e18
 
 def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics: Statistics = NO_STATISTICS) -> ops.ReadPlan:
     """The operators that answer a checked read. `now_ms` is the value of `now()`."""
-    logical = lower(read, parameters, now_ms=now_ms)
+    return plan_logical(lower(read, parameters, now_ms=now_ms), statistics)
+
+
+def plan_logical(logical: ir.LogicalRead, statistics: Statistics) -> ops.ReadPlan:
+    """The operators that answer a lowered read."""
     root = _Choices(statistics).op(optimize(logical.root, statistics))
     return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
 
@@ -58,7 +64,7 @@ class _Choices:
                 return ops.Join(first, second, on, min(first.rows * second.rows * _EQUAL_PAIRS, _MOST_ROWS))
             case ir.LogicalSemiJoin(input_, inners, wanted):
                 below = self.op(input_)
-                insides = tuple(self._inner(inner, below.rows) for inner in inners)
+                insides = tuple(_only_existence(self._inner(inner, below.rows)) for inner in inners)
                 return ops.SemiJoin(below, insides, wanted, below.rows * _KEPT_BY_TEST)
             case ir.LogicalOptional(input_, inner, binds):
                 below = self.op(input_)
@@ -115,7 +121,7 @@ class _Choices:
             case ir.LogicalFetch(_, reads):
                 return ops.Fetch(below, reads, rows)
             case ir.LogicalPaths(_, link, columns):
-                return ops.Paths(below, link, columns, rows)
+                return ops.Paths(below, link, columns, choose_route(link, rows, self._statistics, from_left=True), rows)
             case ir.LogicalAggregate(_, outputs, ties):
                 grouped = any(not isinstance(output, ir.Call) for output in outputs)
                 return ops.Aggregate(below, outputs, ties, max(1.0, rows * _GROUPS) if grouped else 1.0)
@@ -148,6 +154,14 @@ class _Choices:
             choose_route(plan.link, below.rows, self._statistics, from_left=plan.from_left, far=plan.target),
             min(reached * target.rows / total, _MOST_ROWS),
         )
+
+
+def _only_existence(inner: ops.InnerOp) -> ops.InnerOp:
+    """Of a block that only tests, a single hop need not be followed: whether it exists is cheaper."""
+    root = inner.root
+    if isinstance(root, ops.Expand) and root.is_bare and root.link.high == 1:
+        return ops.InnerOp(msgspec.structs.replace(root, choice=only_existence(root.choice)), inner.on)
+    return inner
 
 
 def _limited(rows: float, limit: ir.LogicalLimit) -> float:

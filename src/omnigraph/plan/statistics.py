@@ -111,6 +111,8 @@ def statistics_of(
     for node in catalog.nodes:
         single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
         nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)))
+    for interface in catalog.interfaces:
+        nodes[interface.id] = _together([nodes[node.id] for node in catalog.implementing(interface)])
     ids = {node.name: node.id for node in catalog.nodes}
     edges: dict[TypeId, EdgeStatistics] = {}
     for edge in catalog.edges:
@@ -121,6 +123,15 @@ def statistics_of(
         past = spent_ms.get(edge.id, 0.0), known.get(edge.id, 0)
         edges[edge.id] = EdgeStatistics(count, *degrees, adjacency.get(edge.id, Availability.MISSING), ends, *past, sources + targets)
     return Statistics(nodes, edges)
+
+
+def _together(types: list[NodeStatistics]) -> NodeStatistics:
+    """The statistics of several node types as if they were one. A value that is unique in each of them is nearly so in all."""
+    if not types:
+        return NodeStatistics(rows=0)
+    indexed = frozenset.intersection(*(type_.indexed for type_ in types))
+    unique = frozenset.intersection(*(type_.unique for type_ in types))
+    return NodeStatistics(sum(type_.rows for type_ in types), indexed, unique)
 
 
 def scanned_rows(scan: LogicalScan, statistics: Statistics) -> float:

@@ -42,7 +42,7 @@ class Touched(msgspec.Struct, frozen=True):
 def touched(query: TypedQuery, catalog: Catalog) -> Touched:
     match query:
         case TypedRead(variables=variables, block=block):
-            return Touched(_sorted(_matched(variables, block, catalog)), ())
+            return Touched(_sorted(matched_types(variables, block, catalog)), ())
         case TypedMutation():
             reads = (entity for statement in query.statements for entity in _read_by(statement, catalog))
             writes = (entity for statement in query.statements for change in _changes(statement) for entity in _written_by(change))
@@ -66,7 +66,8 @@ def links_of(block: Block) -> Iterable[Link]:
                 assert_never(part)
 
 
-def _matched(variables: tuple[BoundVariable, ...], block: Block, catalog: Catalog) -> Iterable[EntityType]:
+def matched_types(variables: tuple[BoundVariable, ...], block: Block, catalog: Catalog) -> Iterable[EntityType]:
+    """The types whose rows a match reads; some of them more than once."""
     for variable in variables:
         match variable.type:
             case InterfaceType():
@@ -94,7 +95,7 @@ def _changes(statement: Statement) -> tuple[Change, ...]:
 
 def _read_by(statement: Statement, catalog: Catalog) -> Iterable[EntityType]:
     if isinstance(statement, MatchedChanges):
-        yield from _matched(statement.variables, statement.block, catalog)
+        yield from matched_types(statement.variables, statement.block, catalog)
     for change in _changes(statement):
         yield from _written_by(change)
         if isinstance(change, InsertEdge):

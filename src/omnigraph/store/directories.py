@@ -144,6 +144,15 @@ def _fill(directory: int, name: str, data: bytes, *, sync: bool) -> None:
         os.close(descriptor)
 
 
+def flush(directory: int, name: str) -> None:
+    """Flushes the bytes of a staged file."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _discard(directory: int, name: str) -> None:
     # After a rename the name no longer exists. A failed removal must not change the outcome of the write.
     with suppress(OSError):

@@ -9,7 +9,7 @@ HEAD request returns the size.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from functools import partial
 from itertools import takewhile
@@ -69,26 +69,47 @@ def is_newest(root: Root, home: str, version: int) -> bool:
     is missing and the hint is not ahead. The hint covers later versions whose predecessors were removed. If the newest version is
     removed, the hint stays ahead, and Lance is asked.
     """
-    if not root.is_local:
+    if not root.is_local or _has_version(root, home, version + 1):
         return False
-    directory = os.path.join(root.uri, home)
+    hinted = _hinted(root, home)
+    return hinted is not None and hinted <= version
+
+
+def find_newest(root: Root, home: str) -> int | None:
+    """The newest version of a table on a disk, found without a listing. None means unknown, as for `is_newest`."""
+    if not root.is_local or (version := _hinted(root, home)) is None or not _has_version(root, home, version):
+        return None
+    while _has_version(root, home, version + 1):  # its commit has not written the hint yet
+        version += 1
+    return version if is_newest(root, home, version) else None
+
+
+def _has_version(root: Root, home: str, version: int) -> bool:
+    return os.path.lexists(os.path.join(root.uri, home, version_file(version)))
+
+
+def _hinted(root: Root, home: str) -> int | None:
     try:
-        if os.path.lexists(os.path.join(directory, version_file(version + 1))):
-            return False
-        with open(os.path.join(directory, _HINT), "rb", buffering=0) as file:
-            return msgspec.json.decode(file.readall(), type=_Hint).version <= version
+        with open(os.path.join(root.uri, home, _HINT), "rb", buffering=0) as file:
+            return msgspec.json.decode(file.readall(), type=_Hint).version
     except (OSError, msgspec.DecodeError):
-        return False
+        return None
 
 
-def settle(root: Root, files: Iterable[NewFile]) -> None:
-    """Checks and flushes files before the commit that names them. If this fails, the commit did not happen."""
-    _each(root, list(files), outcome=Outcome.DID_NOT_HAPPEN)
+def settle(root: Root, files: Iterable[NewFile], *, beside: Callable[[], None] | None = None) -> None:
+    """Checks and flushes files before the commit that names them. If this fails, the commit did not happen.
+
+    `beside` is another flush. It runs at the same time, because a file system combines concurrent flushes.
+    """
+    _each(root, list(files), outcome=Outcome.DID_NOT_HAPPEN, beside=[beside] if beside is not None else [])
 
 
-def settle_visible(root: Root, paths: Iterable[str]) -> None:
-    """Checks and flushes files that Lance has made visible: a version, a native branch. If a flush fails, the outcome is unknown."""
-    _each(root, [NewFile(path) for path in paths], outcome=Outcome.UNKNOWN)
+def settle_visible(root: Root, paths: Iterable[str], *, beside: Iterable[NewFile] = ()) -> None:
+    """Checks and flushes files that Lance has made visible: a version, a native branch. If a flush fails, the outcome is unknown.
+
+    `beside` are files for a later commit. They are flushed at the same time, because a file system combines concurrent flushes.
+    """
+    _each(root, [*(NewFile(path) for path in paths), *beside], outcome=Outcome.UNKNOWN)
 
 
 def sync_directory(root: Root, directory: str) -> None:
@@ -113,14 +134,14 @@ def is_torn(root: Root, path: str) -> bool:
 # -- checking
 
 
-def _each(root: Root, files: list[NewFile], *, outcome: Outcome) -> None:
+def _each(root: Root, files: list[NewFile], *, outcome: Outcome, beside: Sequence[Callable[[], None]] = ()) -> None:
     if not root.is_local:
         _all(root, [partial(_check_stored, root, file) for file in files])
         return
     every = [*files, *(NewFile(blob) for file in files for blob in _blobs(root, file.path))]
     directories = _directories(root, every) if root.sync else set()
     checks = [partial(_check_and_flush, root, file, outcome) for file in every]
-    _all(root, [*checks, *(partial(_flush_directory, root, directory, outcome) for directory in directories)])
+    _all(root, [*beside, *checks, *(partial(_flush_directory, root, directory, outcome) for directory in directories)])
     root.flushed.update(directories)
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from omnigraph.store.tables import Table
+
 FOLD: Final = 3
 """How many fragments of one size are folded into one, together with the rows of the write. Each costs up to six reads."""
 
@@ -36,19 +38,13 @@ def fold(fragments: Sequence[Any], *, incoming: int) -> Sequence[Any]:
     return next(full, [])[:FOLD]
 
 
-def foldable(dataset: Any, *, touched: set[int]) -> list[Any]:
+def foldable(table: Table, *, touched: set[int]) -> list[Any]:
     """The small fragments that a write may rewrite. Excludes those that the write itself changes, and those that an index covers,
     because the index would not cover the rewritten rows.
     """
-    covered: set[int] = set()
-    for index in dataset.describe_indices():
-        for segment in index.segments:
-            covered |= set(segment.fragment_ids or ())
-    return [
-        fragment
-        for fragment in dataset.get_fragments()
-        if fragment.metadata.physical_rows < SMALL_ROWS and fragment.fragment_id not in touched and fragment.fragment_id not in covered
-    ]
+    fixed = touched.union(*(index.fragments for index in table.indexes))
+    free = (fragment for fragment in table.dataset.get_fragments() if fragment.fragment_id not in fixed)
+    return [fragment for fragment in free if fragment.metadata.physical_rows < SMALL_ROWS]
 
 
 def light(dataset: Any, fragments: Sequence[Any], blobs: Sequence[str]) -> bool:

@@ -7,9 +7,9 @@ one base exactly one succeeds, as version base + 1. The manifest package defines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import lance
@@ -22,7 +22,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
-from omnigraph.store.fold import fold
+from omnigraph.store.fold import SMALL_ROWS, fold
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, open_dataset, open_newest, uuid_in_doubt
@@ -61,8 +61,12 @@ class Ledger:
         return dict(self._dataset.schema.metadata or {})
 
     def state(self) -> pa.Table:
-        """The mutable rows: all of the newest fragment."""
-        return self._read(self._dataset.get_fragments()[-1:])
+        """The mutable rows: all of the newest fragment, from which no row is ever deleted."""
+        newest = self._dataset.get_fragments()[-1]
+        try:
+            return newest.take(list(range(newest.physical_rows)), columns=ROWS.names)  # a scan would be planned, for twice the time
+        except raised_by_lance() as error:
+            raise self.as_table().failed(error, doing="read") from error
 
     def find(self, object_id: str) -> pa.Table:
         """The fact with this id: one row or none."""
@@ -103,10 +107,20 @@ class Ledger:
         except raised_by_lance() as error:
             raise self.as_table().failed(error, doing="read") from error
 
+    def _rows_of(self, fragments: Sequence[Any]) -> pa.Table:
+        """All rows of a few small fragments. Those that this process wrote are still in memory."""
+        known = [self._root.memory.rows(fragment.metadata, fields=()) for fragment in fragments]
+        held = [rows for rows in known if rows is not None]
+        return pa.concat_tables(held) if len(held) == len(known) else self._read(fragments)
+
     # -- the one way to change it
 
     def swap(self, state: pa.Table, facts: pa.Table, *, uuid: str) -> Ledger:
-        """Replaces the state and adds facts in one commit, as exactly this version + 1. Raises SwapLost if another swap came first.
+        """Replaces the state and adds facts in one commit, as exactly this version + 1. Raises SwapLost if another swap came first."""
+        return self.draft(state, facts).swap(uuid=uuid)
+
+    def draft(self, state: pa.Table, facts: pa.Table) -> Draft:
+        """Begins to write the files of a swap, on other threads. Neither readers nor other writers see them.
 
         Folds small fact fragments into the new one, so that the number of fragments grows with the logarithm of the history.
         """
@@ -115,38 +129,26 @@ class Ledger:
         fragments = self._dataset.get_fragments()
         folding = fold(fragments[:-1], incoming=len(facts))
         if folding:
-            facts = pa.concat_tables([self._read(folding), facts])
+            facts = pa.concat_tables([self._rows_of(folding), facts])
         reach(Fault.PUBLISH_BEFORE_WRITE)
-        written = self._write(facts, state)
-        removed = [f.fragment_id for f in (*folding, fragments[-1])]
-        change = LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=[], new_fragments=written)
+        # The state is last: fragment ids follow this order, and the newest fragment is the state.
+        parts = [self._root.pool.submit(self._write, rows) for rows in (facts, state) if len(rows)]
+        return Draft(self, parts, removed=[fragment.fragment_id for fragment in (*folding, fragments[-1])])
+
+    def _write(self, rows: pa.Table) -> list[Any]:
+        written = list(write_fragments(rows, self._dataset))
+        if len(written) == 1 and len(rows) < SMALL_ROWS:  # a later swap may fold it
+            self._root.memory.keep_rows(written[0], rows, fields=())
+        return written
+
+    def _swap(self, written: Sequence[Any], *, removed: list[int], uuid: str) -> Ledger:
+        change = LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=[], new_fragments=list(written))
         reach(Fault.PUBLISH_BEFORE_COMMIT)
         moved = self._commit(lance.Transaction(self.version, change, uuid=uuid), written)
         reach(Fault.PUBLISH_AFTER_COMMIT)
         settle_visible(self._root, [f"{self.ref.home}/{version_file(moved.version)}"])
         reach(Fault.PUBLISH_AFTER_SYNC)
         return Ledger(self._root, self.ref.at(moved.version), moved)
-
-    def _write(self, facts: pa.Table, state: pa.Table) -> list[Any]:
-        """Writes both fragments concurrently. The state is last: fragment ids follow this order, and the newest is the state."""
-        beside = [self._root.pool.submit(write_fragments, facts, self._dataset)] if len(facts) else []
-        attempts: list[Callable[[], Any]] = [partial(write_fragments, state, self._dataset), *(attempt.result for attempt in beside)]
-        written: list[Any] = []
-        failed: BaseException | None = None
-        for attempt in attempts:
-            try:
-                written[:0] = attempt()
-            except raised_by_lance() as error:
-                failed = error
-        if failed is not None:
-            self._discard(written)
-            raise self.as_table().failed(failed, doing="write to") from failed
-        try:
-            settle(self._root, _new_files(self.ref.home, written))
-        except StorageError:
-            self._discard(written)
-            raise
-        return written
 
     def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:
         try:
@@ -182,6 +184,50 @@ class Ledger:
     def _discard(self, written: Sequence[Any]) -> None:
         """Removes the files of an attempt that certainly failed. No version names them."""
         _discard(self._root, self.ref.home, written)
+
+
+class Draft:
+    """The files of a swap that is not committed: the new facts and the new state. End it with `swap` or `discard`."""
+
+    def __init__(self, base: Ledger, parts: Sequence[Future[Any]], *, removed: list[int]) -> None:
+        self.base: Final = base
+        self._parts: Final = parts
+        self._removed: Final = removed
+        self._are_settled = False
+        self._is_ended = False
+
+    def settle_with(self, visible: Sequence[str]) -> None:
+        """Checks and flushes the files together with files that are visible already, such as the versions of tables."""
+        settle_visible(self.base._root, visible, beside=_new_files(self.base.ref.home, self._written()))
+        self._are_settled = True
+
+    def swap(self, *, uuid: str) -> Ledger:
+        """Commits the files as version base + 1. Raises SwapLost if another swap came first."""
+        written = self._written()
+        if not self._are_settled:
+            try:
+                settle(self.base._root, _new_files(self.base.ref.home, written))
+            except StorageError:
+                self.discard()
+                raise
+        self._is_ended = True  # from here on a version may name the files
+        return self.base._swap(written, removed=self._removed, uuid=uuid)
+
+    def discard(self) -> None:
+        """Removes the files, unless `swap` was called: it removes them itself, if it is certain that no version names them."""
+        wait(self._parts)
+        for part in self._parts:
+            if not self._is_ended and part.exception() is None:
+                self.base._discard(part.result())
+        self._is_ended = True
+
+    def _written(self) -> list[Any]:
+        wait(self._parts)
+        try:
+            return [fragment for part in self._parts for fragment in part.result()]
+        except raised_by_lance() as error:
+            self.discard()
+            raise self.base.as_table().failed(error, doing="write to") from error
 
 
 def create_ledger(root: Root, path: str, *, state: pa.Table, facts: pa.Table, stamps: dict[bytes, bytes], uuid: str) -> Ledger:

@@ -13,7 +13,7 @@ from omnigraph.ids import content_hash
 from omnigraph.store import directories
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.lock_proof import prove_locks
-from omnigraph.store.paths import Names, check_path, check_prefix
+from omnigraph.store.paths import First, Names, check_path, check_prefix, nothing_to_flush
 
 # How often a write is retried if its directory is deleted meanwhile.
 _ATTEMPTS: Final = 20
@@ -62,8 +62,8 @@ class LocalObjects:
         data = self.get_if_exists(path)
         return None if data is None else (data, content_hash(data))
 
-    def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
-        self._write(path, data, sync=sync, show=directories.replace)
+    def put(self, path: str, data: bytes, *, sync: bool = False, first: First | None = None) -> str:
+        self._write(path, data, sync=sync, show=directories.replace, first=first)
         return content_hash(data)
 
     def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
@@ -163,7 +163,7 @@ class LocalObjects:
     def _full(self, path: str) -> str:
         return os.path.join(self.uri, check_path(path))
 
-    def _write(self, path: str, data: bytes, *, sync: bool, show: Show) -> bool:
+    def _write(self, path: str, data: bytes, *, sync: bool, show: Show, first: First | None = None) -> bool:
         """Stages the bytes in the target directory, then calls `show` to make them visible. Returns whether it did."""
         full = self._full(path)
         directory, name = os.path.split(full)
@@ -172,7 +172,12 @@ class LocalObjects:
             try:
                 made = directories.make(directory)
                 grown = grown or made
-                with directories.opened(directory) as descriptor, directories.staged(descriptor, data, sync=sync) as staged:
+                with (
+                    directories.opened(directory) as descriptor,
+                    directories.staged(descriptor, data, sync=sync and first is None) as staged,
+                ):
+                    if first is not None:
+                        first(partial(directories.flush, descriptor, staged) if sync else nothing_to_flush)
                     shown = show(descriptor, staged, name)
             except FileNotFoundError:
                 continue  # delete_prefix removed the directory meanwhile

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.local import LocalObjects, probe_directory
-from omnigraph.store.paths import Names, canonical_uri, is_local
+from omnigraph.store.paths import First, Names, canonical_uri, is_local
 
-__all__ = ["Objects", "canonical_uri", "open_objects", "probe_local", "wrap_os_error"]
+__all__ = ["First", "Objects", "canonical_uri", "open_objects", "probe_local", "wrap_os_error"]
 
 
 class Objects(Protocol):
@@ -31,8 +31,11 @@ class Objects(Protocol):
     def get_versioned(self, path: str) -> tuple[bytes, str] | None:
         """Returns the object and the token of exactly these bytes, or None if it is missing."""
 
-    def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
-        """Creates or replaces the object atomically: no reader sees a part of it (A-01). Returns its token."""
+    def put(self, path: str, data: bytes, *, sync: bool = False, first: First | None = None) -> str:
+        """Creates or replaces the object atomically: no reader sees a part of it (A-01). Returns its token.
+
+        `first` runs before the object becomes visible. If it raises, the object is not written.
+        """
 
     def put_if_absent(self, path: str, data: bytes, *, sync: bool = False) -> str | None:
         """Creates the object and returns its token. Returns None if it exists; of concurrent callers exactly one creates it (A-02)."""

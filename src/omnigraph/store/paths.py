@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
 
@@ -14,8 +15,15 @@ RESIDUE: Final = ".omnigraph-tmp"
 Names = list[str]
 """The result of a listing. A class with a method `list` cannot use `list[str]` in annotations."""
 
+First = Callable[[Callable[[], None]], None]
+"""What runs before an object becomes visible. Its argument flushes the object's bytes, and may run beside other flushes."""
+
 _S3: Final = "s3://"
 _MEMORY: Final = "memory://"
+
+
+def nothing_to_flush() -> None:
+    """The flush of an object whose store keeps what it acknowledged, or that need not be durable."""
 
 
 def canonical_uri(uri: str) -> str:

@@ -20,7 +20,7 @@ from obstore.store import MemoryStore, S3Store
 from omnigraph.errors import Kind, NotFound, ResourceLimitExceeded, StorageError
 from omnigraph.faults import Fault, reach
 from omnigraph.store.foreign import evidence, never_applied, wrap_obstore_error
-from omnigraph.store.paths import RESIDUE, Names, check_path, check_prefix, s3_place
+from omnigraph.store.paths import RESIDUE, First, Names, check_path, check_prefix, nothing_to_flush, s3_place
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -129,8 +129,10 @@ class RemoteObjects:
         found = self._fetch(path, limit_bytes=None)
         return None if found is None else (found[0], self._token(path, found[1]))
 
-    def put(self, path: str, data: bytes, *, sync: bool = False) -> str:
+    def put(self, path: str, data: bytes, *, sync: bool = False, first: First | None = None) -> str:
         check_path(path)
+        if first is not None:
+            first(nothing_to_flush)
         reach(Fault.OBJECT_BEFORE_LINK)
         with self._wrapping("write", path, write=True):
             # Never multipart: control objects are small, and an abandoned multipart upload leaves parts that listings do not show.

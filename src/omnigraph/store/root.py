@@ -12,6 +12,7 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.store.damage import IndexDamage
+from omnigraph.store.file_memory import FileMemory
 from omnigraph.store.objects import Objects, open_objects
 from omnigraph.store.process import refuse_forked_child
 
@@ -34,6 +35,7 @@ class Root:
         """Directories whose path is flushed. `durable.py` flushes the ancestors of a new directory once."""
         self.index_damage: Final[dict[str, IndexDamage | None]] = {}
         """The damage of each checked index, by uuid. None for an intact index. See `intact.py`."""
+        self.memory: Final = FileMemory()
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
 

@@ -9,7 +9,7 @@ onto the first, and a staged upsert no longer has the filter that protects new k
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -28,8 +28,9 @@ from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
-from omnigraph.store.fold import fold, foldable, light
+from omnigraph.store.fold import SMALL_ROWS, fold, foldable, light
 from omnigraph.store.intact import Access, by_index
+from omnigraph.store.keys import addresses_of, remember
 from omnigraph.store.membership import LIMIT_BYTES, KeySet, matching
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -186,11 +187,14 @@ def put_back(table: Table, version: int, *, uuid: str) -> Staged:
     return _staged(table, LanceOperation.Restore(version), Counts(), uuid)
 
 
-def settled(staged: Sequence[Staged]) -> list[Staged]:
-    """The same changes, with all their files checked and flushed, so that a commit may make them visible."""
-    if staged:
-        settle(staged[0].table.root, [file for each in staged for file in each.files])
-    return [msgspec.structs.replace(each, files=()) for each in staged]
+def settle_files(root: Root, staged: Iterable[Staged], *, beside: Callable[[], None] | None = None) -> None:
+    """Checks and flushes the files of these changes, and runs another flush at the same time."""
+    settle(root, [file for each in staged for file in each.files], beside=beside)
+
+
+def settled(staged: Staged) -> Staged:
+    """The change after `settle_files`: a commit may make it visible."""
+    return msgspec.structs.replace(staged, files=())
 
 
 def commit(staged: Staged) -> Table:
@@ -202,7 +206,11 @@ def commit(staged: Staged) -> Table:
 
 def keep(root: Root, refs: Sequence[TableRef]) -> None:
     """Checks and flushes the version files of commits, before anything depends on them."""
-    settle_visible(root, [f"{ref.home}/{version_file(ref.version)}" for ref in refs])
+    settle_visible(root, version_files(refs))
+
+
+def version_files(refs: Iterable[TableRef]) -> list[str]:
+    return [f"{ref.home}/{version_file(ref.version)}" for ref in refs]
 
 
 def settle_version(table: Table, *, before: Table) -> None:
@@ -311,16 +319,25 @@ def _taking_along(table: Table, change: Any) -> Any:
 
 def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | None]:
     """The ids of the small fragments to fold, and their rows. None if there are too few, or if their blobs are too large."""
-    group = fold(foldable(table.dataset, touched=touched), incoming=1)
+    group = fold(foldable(table, touched=touched), incoming=1)
     if not group:
         return [], None
     try:
         if not light(table.dataset, group, blob_names(table.schema)):
             return [], None
-        rows = stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
+        rows = _rows_of(table, group)
     except raised_by_lance() as error:
         raise table.failed(error, doing="fold small fragments of") from error
     return [fragment.fragment_id for fragment in group], rows
+
+
+def _rows_of(table: Table, group: Sequence[Any]) -> pa.Table:
+    """The rows of a few small fragments. Those that this process wrote are still in memory."""
+    known = [table.root.memory.rows(fragment.metadata, fields=_every_field(table)) for fragment in group]
+    held = [rows for rows in known if rows is not None]
+    if len(held) == len(known):
+        return pa.concat_tables(held)
+    return stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
 
 
 def _as_update(table: Table, operation: Any) -> Any:
@@ -346,6 +363,9 @@ def _write(table: Table, rows: pa.Table) -> list[Any]:
         written = write_fragments(rows, table.dataset, mode="append")
     except raised_by_lance() as error:
         raise table.failed(error, doing="write to") from error
+    remember(table, written, rows)
+    if len(written) == 1 and len(rows) < SMALL_ROWS and not blob_names(rows.schema):  # a later write may fold it
+        table.root.memory.keep_rows(written[0], rows, fields=_every_field(table))
     return list(written)
 
 
@@ -394,7 +414,8 @@ def _addresses_of(table: Table, keys: Keys, *, limit_bytes: int = LIMIT_BYTES) -
         return np.empty(0, np.uint64)
     values = (_keys(table, batch.column(KEY)) for batch in keys.read([KEY]))
     if keys.rows <= IN_LIST:
-        return table.addresses(one_of(KEY, whole(joined(values, table.schema.field(KEY).type))))
+        few = whole(joined(values, table.schema.field(KEY).type))
+        return found if (found := addresses_of(table, few)) is not None else table.addresses(one_of(KEY, few))
     known = KeySet.of(values, limit_bytes=limit_bytes)
     rows = matching(known, table.scan([KEY], addresses=True, batch_rows=BATCH_ROWS), on=KEY)
     return np.concatenate([np.empty(0, np.uint64), *(batch.column(ADDRESS).to_numpy() for batch in rows)])
@@ -434,7 +455,7 @@ def _refuse_bad_keys(rows: pa.Table) -> None:
     keys = rows.column(KEY)
     if keys.null_count:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{keys.null_count} rows have no {KEY!r}")
-    if len(rows) != (distinct := pc.count_distinct(keys).as_py()):
+    if len(rows) > 1 and len(rows) != (distinct := pc.count_distinct(keys).as_py()):
         counted = pc.value_counts(keys)
         twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
         raise InvalidInput(

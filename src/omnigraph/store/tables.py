@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
@@ -21,7 +22,7 @@ from omnigraph.lru import Lru
 from omnigraph.store.arrays import Column, joined
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
-from omnigraph.store.durable import is_newest, is_torn, newest_version, settle_visible, version_file
+from omnigraph.store.durable import find_newest, is_newest, is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
 from omnigraph.store.intact import Access, by_index, index_files, without_index
 from omnigraph.store.membership import Members, others
@@ -78,7 +79,7 @@ class Table:
         self.ref: Final = ref
         self.dataset: Final = dataset
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns as callers see them, with blobs as plain bytes."""
         try:
@@ -292,6 +293,9 @@ class TornHead(StorageError):
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
     """The Lance dataset at HEAD."""
     directory = home(path, branch)
+    if (version := find_newest(root, directory)) is not None:
+        with suppress(*raised_by_lance()):  # removed meanwhile, or incomplete: Lance finds the newest version in a listing
+            return _lance(root, directory, version)
     try:
         return _lance(root, directory, None)
     except raised_by_lance() as error:
@@ -373,13 +377,25 @@ def key_annotated(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, metadata=schema.metadata)
 
 
+def table_in_memory(root: Root, rows: pa.Table) -> Table:
+    """Rows as a table that no other process sees, and that lasts as long as its handle. Blobs are not supported."""
+    try:
+        dataset = _in_memory(rows)
+    except raised_by_lance() as error:
+        raise lance_error(error, doing="hold pending rows of", path=root.uri) from error
+    return Table(root, TableRef(dataset.uri, None, dataset.version), dataset)
+
+
+def _in_memory(rows: pa.Table) -> Any:
+    return lance.write_dataset(rows, f"memory://{new_ulid()}")
+
+
 def matching(rows: pa.Table, where: Where | None) -> pa.Table:
     """The pending rows that match a filter. Lance evaluates it, as it does for committed rows, so that both have the same semantics."""
     if where is None:
         return rows
     if not (blobs := blob_names(rows.schema)):
-        held = lance.write_dataset(rows, f"memory://{new_ulid()}")
-        return held.to_table(columns=rows.schema.names, filter=where)
+        return _in_memory(rows).to_table(columns=rows.schema.names, filter=where)
     # Filters do not use blobs. So the filter runs without the blob columns, and selects rows by position.
     others = rows.select([name for name in rows.schema.names if name not in blobs])
     placed = others.append_column(PLACE, pa.array(range(len(rows)), pa.int64()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from omnigraph.exec.read.predicate import sql
 from omnigraph.graph import Graph
 from omnigraph.lang import parse_queries, select_query
 from omnigraph.manifest.model import CommitKind
+from omnigraph.manifest.publish import hold
 from omnigraph.plan.check import check_mutation
-from omnigraph.plan.writes import UpdateNodes, plan_mutation
+from omnigraph.plan.writes import UpdateRows, plan_mutation
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import one_of
@@ -721,7 +723,7 @@ def test_an_index_answers_a_mutation_of_its_type(every: Graph, name: str) -> Non
     for operator in ("=", "<", ">="):
         query = select_query(parse_queries(f"query q() {{ update Every set {{ mark: 1 }} where {name} {operator} {value} }}"), None)
         (update,) = plan_mutation(check_mutation(query, every.catalog), {}, now_ms=0).statements
-        assert isinstance(update, UpdateNodes)
+        assert isinstance(update, UpdateRows)
         assert "ScalarIndexQuery" in table(every, "node:Every").dataset.scanner(filter=sql(update.where)).explain_plan()
     run(every, f'insert Every {{ k: "new", {name}: {value} }}')
     assert run(every, f"update Every set {{ mark: 1 }} where {name} = {value}").affected_nodes == 2
@@ -739,3 +741,22 @@ def test_ids_and_ends_are_looked_up_by_their_indexes(graph: Graph) -> None:
     assert run(graph, 'delete Person where name = "Ada"').affected_edges == 4
     assert edges(graph, "Knows") == [("Cy", "Ben")]
     assert graph.verify() == []
+
+
+def test_a_mutation_that_waits_for_the_branch_reads_the_index_meanwhile(tmp_path: Path) -> None:
+    """What it reads ahead decides nothing: it is prepared on the state that the writer before it leaves."""
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key  n: I64? }")
+    graph.load({"Person": pa.table({"name": [f"p{n}" for n in range(100)]})}, mode="append")
+    graph.ensure_indices()
+    waiting = og.open(tmp_path / "g")
+    put = "query put($name: String, $n: I64) { insert Person { name: $name, n: $n } }"
+    blocks = waiting.engine.root.memory.keys
+    with hold(graph.engine.manifest):
+        other = threading.Thread(target=lambda: waiting.mutate(put, params={"name": "p7", "n": 1}))
+        other.start()
+        while not blocks.values():  # it reads before it waits
+            time.sleep(0.01)
+        assert waiting.query("query q() { match { $p: Person { n: 1 } } return { $p.name } }").rows == []
+    other.join()
+    assert waiting.query("query q() { match { $p: Person { n: 1 } } return { $p.name as name } }").rows == [{"name": "p7"}]
+    assert waiting.query("query q() { match { $p: Person } return { count($p) as n } }").rows == [{"n": 100}]

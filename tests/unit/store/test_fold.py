@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import ConflictError
 from omnigraph.store import index, stage
+from omnigraph.store.alter import alter
 from omnigraph.store.fold import FOLD, SMALL_ROWS, fold, foldable
 from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.root import open_root
-from omnigraph.store.tables import Table, create_table
+from omnigraph.store.tables import Table, Tables, create_table
 
 Steps = list[tuple[str, set[int]]]
 COLUMNS = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("text", pa.string()), pa.field("n", pa.int64())])
@@ -35,7 +36,7 @@ def put(table: Table, data: pa.Table) -> Table:
     return stage.commit(staged)
 
 
-def content(table: Table) -> dict[str, int]:
+def content(table: Table) -> dict[str, int | None]:
     found = table.scan(["id", "n"]).read_all()
     return dict(zip(found.column("id").to_pylist(), found.column("n").to_pylist(), strict=True))
 
@@ -132,7 +133,7 @@ def test_large_fragments_are_left_alone(tmp_path: Path) -> None:
     table = start(tmp_path)
     for at in range(FOLD + 1):
         table = put(table, rows(*(f"{at}-{n}" for n in range(SMALL_ROWS))))
-    assert foldable(table.dataset, touched=set()) == []
+    assert foldable(table, touched=set()) == []
 
 
 def test_a_fragment_the_write_itself_touches_is_not_taken_along(tmp_path: Path) -> None:
@@ -140,5 +141,38 @@ def test_a_fragment_the_write_itself_touches_is_not_taken_along(tmp_path: Path) 
     for n in range(FOLD):
         table = put(table, rows(f"k{n}"))
     every = {fragment.fragment_id for fragment in table.dataset.get_fragments()}
-    assert foldable(table.dataset, touched=every) == []
-    assert len(fold(foldable(table.dataset, touched=set()), incoming=1)) in (0, FOLD)
+    assert foldable(table, touched=every) == []
+    assert len(fold(foldable(table, touched=set()), incoming=1)) in (0, FOLD)
+
+
+def test_rows_folded_from_memory_are_those_on_the_disk(tmp_path: Path) -> None:
+    """Two processes take turns, and each deletes rows that the other wrote: what is in memory is used only while it is all there."""
+    table, model = start(tmp_path, "first"), {"first": 0}
+    roots = [table.root, open_root(table.root.uri)]
+    for n in range(60):
+        table = Tables(roots[n // 7 % 2]).open(table.ref)
+        if n % 9 == 8:
+            staged = stage.delete_keys(table, pa.array([f"k{n - 2}"]))
+            assert staged is not None
+            table = stage.commit(staged)
+            model.pop(f"k{n - 2}")
+        else:
+            table = put(table, rows(f"k{n}", n=n))
+            model[f"k{n}"] = n
+        assert content(table) == model
+    assert fragments(table) <= 20
+
+
+def test_a_column_that_was_dropped_and_added_again_is_empty_in_folded_rows(tmp_path: Path) -> None:
+    """It has the name and the type of the old one. The rows in memory still have the old values."""
+    table = start(tmp_path)
+    for n in range(FOLD - 1):
+        table = put(table, rows(f"k{n}", n=7))
+    for columns in (COLUMNS.remove(COLUMNS.get_field_index("n")), COLUMNS):
+        staged = alter(table, columns)
+        assert staged is not None
+        table = stage.commit(staged)
+    for n in range(FOLD + 1):
+        table = put(table, rows(f"new{n}", n=1))
+    assert fragments(table) < 2 * FOLD
+    assert content(table) == {**{f"k{n}": None for n in range(FOLD - 1)}, **{f"new{n}": 1 for n in range(FOLD + 1)}}

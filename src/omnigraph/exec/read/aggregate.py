@@ -40,7 +40,7 @@ _ROW: Final = "row"
 _FIRST: Final = "first"
 
 
-class _Merged:
+class Merged:
     """Tables that are merged now and then. They take memory in proportion to what a merge leaves."""
 
     def __init__(self, merge: Callable[[pa.Table], pa.Table], merge_rows: int) -> None:
@@ -70,7 +70,7 @@ class DistinctRows:
     """The distinct rows of a result: `add` takes rows, `cells` returns each of them once, in the order in which they came."""
 
     def __init__(self, *, merge_rows: int = MERGE_ROWS) -> None:
-        self._held: Final = _Merged(self._merge, merge_rows)
+        self._held: Final = Merged(self._merge, merge_rows)
         self._types: list[pa.DataType] = []
         self._count = 0
 
@@ -121,7 +121,7 @@ class Grouping:
             if isinstance(output, ir.Call) and _keeps_values(output)
         }
         merges = [merge for at, call in self._merged_calls() for merge in _merges(at, call)]
-        self._states: Final = _Merged(lambda states: _group(states, self._keys, merges), merge_rows)
+        self._states: Final = Merged(lambda states: _group(states, self._keys, merges), merge_rows)
         self._has_states: Final = bool(self._keys or merges)
         self._started = False
 
@@ -364,7 +364,7 @@ class _Values:
         self._numbers_rows: Final = collects and call.distinct and not ties
         self._count = 0
         self._type: pa.DataType | None = None
-        self._held: Final = _Merged(self._merge, merge_rows)
+        self._held: Final = Merged(self._merge, merge_rows)
 
     @property
     def nbytes(self) -> int:
@@ -407,10 +407,10 @@ class _Values:
         return table.take(pa.array(_sorted(*keys)))
 
     def _ranks(self, binding: int, numbers: Numbers64) -> Numbers64:
-        """Return the place of each entity in the order of ids; null is smallest."""
+        """Return the place of each entity in the order of ids; null is smallest. Equal ids of two types are in the order of the types."""
         above, places = distinct(numbers - NULL_ENTITY, size=int(numbers.max(initial=0) - NULL_ENTITY) + 1)
         ids = whole(self._read_back(binding, ID, above + NULL_ENTITY))
-        ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense").to_numpy().astype(np.int64)
+        ranks: Numbers64 = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="first").to_numpy().astype(np.int64)
         return ranks[places]
 
     def result(self, groups: pa.Table, count: int) -> Column:

@@ -7,7 +7,7 @@ An operator that needs all rows at once (a sort, the right side of a join, the r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import arrow_type
-from omnigraph.errors import Kind, ResourceLimitExceeded, Unsupported
+from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts, uses_number
+from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts
 from omnigraph.exec.read.conditions import RowFilter
-from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
+from omnigraph.exec.read.entity_union import AnyEntities
+from omnigraph.exec.read.expand import LinkAccess, connect, end_of, expand, fan_outs, linked_rows, paths
 from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
@@ -33,7 +33,6 @@ from omnigraph.exec.read.rows import (
     NULL_ENTITY,
     B,
     Cells,
-    ColumnKey,
     Rows,
     concat,
     concat_cells,
@@ -41,12 +40,14 @@ from omnigraph.exec.read.rows import (
     spread,
     window,
 )
+from omnigraph.exec.read.shapes import bindings_of, bindings_with_ids, columns_of, gives_cells
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
 from omnigraph.plan.ops import Route
 from omnigraph.plan.spelling import Speller
+from omnigraph.plan.typed import Direction
 from omnigraph.store.arrays import Column, joined
 
 MEMORY_BYTES: Final = 4 << 30
@@ -72,6 +73,11 @@ def run(
     A `recorder` collects the measurements of every operator.
     """
     return _Run(plan, view, watch, route, memory_bytes, outer_rows, recorder).result()
+
+
+def stream(plan: ops.ReadPlan, view: View, *, watch: Watch, route: Route | None = None) -> Iterator[Cells]:
+    """Return the rows of the plan in batches. The caller keeps what it needs of them. `route` as for `run`."""
+    return _Run(plan, view, watch, route, MEMORY_BYTES, OUTER_ROWS, None).cells()
 
 
 class Clause(StrEnum):
@@ -142,6 +148,9 @@ class _Run:
         cast = [column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
         return pa.Table.from_arrays([joined([column], column.type) for column in cast], schema=pa.schema(fields))
 
+    def cells(self) -> Iterator[Cells]:
+        return self._cells(self._plan.root)
+
     def _cells(self, op: ops.Op) -> Iterator[Cells]:
         """Yield the result rows of an operator above the match."""
         batches = self._cell_batches(op)
@@ -196,7 +205,7 @@ class _Run:
 
     def _weighted_rows(self, input_: ops.Op, outputs: tuple[ir.Expr | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
         """Yield the rows to group, each with the number of rows it stands for. A link whose far end is only counted is not expanded."""
-        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and is_bare(input_):
+        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and input_.is_bare:
             weighted = fan_outs(input_, self._link_access(input_), self._rows(input_.input, None))
             yield from ((rows, times) for rows, times in self._tally_weighted(input_, weighted) if rows.count)
         else:
@@ -222,6 +231,13 @@ class _Run:
             self._watch.check()
             if rows.count:
                 yield rows
+
+    def _existing(self, op: ops.Op, outer: Rows) -> Iterator[Rows]:
+        """Yield rows of an operator of which only the existence counts. Those of a bare expansion are not multiplied."""
+        if not (isinstance(op, ops.Expand) and op.is_bare):
+            return self._rows(op, outer)
+        found = linked_rows(op, self._link_access(op), self._rows(op.input, outer))
+        return found if self._recorder is None else self._recorder.of(op).count(found)
 
     def _batches(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
         match op:
@@ -252,7 +268,7 @@ class _Run:
             case ops.Empty():
                 return iter(())
             case ops.Paths():
-                raise Unsupported(Kind.UNSUPPORTED, "paths cannot be run yet")
+                return paths(op, self._link_access(op), self._rows(op.input, outer))
             case ops.Rank():
                 raise AssertionError("rankings are refused before a plan runs")
             case ops.Aggregate() | ops.Project() | ops.Distinct():
@@ -270,7 +286,7 @@ class _Run:
                 yield from self._limit_pairs(product(left, right), what)
 
     def _semi_join(self, op: ops.SemiJoin, outer: Rows | None) -> Iterator[Rows]:
-        inners = [(inner.on, partial(self._rows, inner.root)) for inner in op.inners]
+        inners = [(inner.on, partial(self._existing, inner.root)) for inner in op.inners]
         for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
             yield semi_join(rows, inners, wanted=op.wanted)
 
@@ -368,7 +384,11 @@ class _Run:
         return [OrderColumn(self._value(key.key, rows), key.descending, key.nulls) for key in op.keys]
 
     def _ties(self, op: ops.Sort, rows: Rows, at: Numbers64) -> list[Column]:
-        return [self._read_one(binding, ID, rows.bindings[binding][at]) for binding in op.ties]
+        return [
+            self._read_one(binding, name, rows.bindings[binding][at])
+            for binding in op.ties
+            for name in ((ID, TYPE) if self._type(binding).kind is TypeKind.INTERFACE else (ID,))
+        ]
 
     def _cell_keys(self, op: ops.Sort, cells: Cells) -> list[OrderColumn]:
         return [OrderColumn(self._cell_value(key.key, cells), key.descending, key.nulls) for key in op.keys]
@@ -417,150 +437,31 @@ class _Run:
         """Return the type of a column of an entity or a path."""
         if self._plan.bindings[binding].type is None:
             return pa.int64() if name == "length" else pa.list_(pa.field("item", pa.string(), nullable=True))
-        return pa.string() if name == TYPE else self._entities(binding).table.schema.field(name).type
+        return pa.string() if name == TYPE else self._entities(binding).column_type(name)
 
     # -- tables
 
-    def _entities(self, binding: int) -> Entities:
-        return self._view.entities(self._type(binding))
+    def _entities(self, binding: int) -> AnyEntities:
+        return self._view.rows(self._type(binding))
 
     def _type(self, binding: int) -> TypeRef:
         type_ = self._plan.bindings[binding].type
         assert type_ is not None, "a path has no table"
         return type_
 
-    def _link_access(self, op: ops.Expand | ops.Connect) -> LinkAccess:
+    def _link_access(self, op: ops.Expand | ops.Connect | ops.Paths) -> LinkAccess:
         link = op.link
-        left, right = self._entities(link.left), self._entities(link.right)
+        sources, targets = self._view.ends(link.edges[0])
+        left, right = (targets, sources) if link.direction is Direction.IN else (sources, targets)
         finder = LinkRouter(link, op.choice, self._view, (left, right), forced=self._route, watch=self._watch, tally=self._tally(op))
-        return LinkAccess(link, self._view.entities(link.edge), left, right, finder, watch=self._watch)
+        ends = end_of(self._entities(link.left), left), end_of(self._entities(link.right), right)
+        return LinkAccess(link, self._view.edges(link.edges), *ends, finder, watch=self._watch)
 
     def _product_of(self, left: ops.Op, right: ops.Op) -> str:
         return f"matching {self._names(left)} with {self._names(right)}"
 
     def _names(self, op: ops.Op) -> str:
         return ", ".join(self._spell.variable(binding) for binding in sorted(bindings_of(op)))
-
-
-def gives_cells(op: ops.Op) -> bool:
-    """Return whether an operator yields rows of the result, not of the match."""
-    match op:
-        case ops.Aggregate() | ops.Project() | ops.Distinct():
-            return True
-        case ops.Sort() | ops.Limit():
-            return gives_cells(op.input)
-        case _:
-            return False
-
-
-def bindings_with_ids(op: ops.Op) -> frozenset[int]:
-    """Return the bindings whose ids every row needs later. A scan reads them together with its other columns."""
-    found: set[int] = set()
-
-    def see(fields: Iterable[Field]) -> None:
-        found.update(field.binding for field in fields if field.whole)
-
-    def visit(op: ops.Op) -> None:
-        match op:
-            case ops.Project(input_, outputs):
-                see(field for output in outputs for field in ir.expr_fields(output))
-                visit(input_)
-            case ops.Aggregate(input_, outputs):
-                # An entity that is a key, or is counted or collected, is its number until the end.
-                see(field for output in outputs if not uses_number(output) for field in ir.output_fields(output))
-                visit(input_)
-            case ops.Filter(input_, where):
-                see(field for predicate in where for field in ir.fields_of(predicate))
-                visit(input_)
-            case ops.Join(left, right, on):
-                see(field for pair in on for field in pair)
-                visit(left)
-                visit(right)
-            case ops.CrossProduct(left, right):
-                visit(left)
-                visit(right)
-            case ops.SemiJoin(input_, inners):
-                visit(input_)
-                for inner in inners:
-                    visit(inner.root)
-            case ops.Optional(input_, inner):
-                visit(input_)
-                visit(inner.root)
-            case ops.Expand() | ops.Connect() | ops.Paths() | ops.Rank() | ops.Fetch() | ops.Distinct():
-                visit(op.input)
-            case ops.Sort() | ops.Limit():
-                # Columns that only the few remaining rows need are read after the limit.
-                if not isinstance(op, ops.Sort) or op.limit is None:
-                    visit(op.input)
-            case ops.Scan() | ops.Argument() | ops.Empty():
-                return
-            case _:
-                assert_never(op)
-
-    visit(op)
-    return frozenset(found)
-
-
-def bindings_of(op: ops.Op) -> frozenset[int]:
-    """Return the bindings of a row of this operator."""
-    match op:
-        case ops.Scan(binding):
-            return frozenset((binding,))
-        case ops.Argument(bindings):
-            return frozenset(bindings)
-        case ops.Expand():
-            edge = frozenset() if op.link.edge_binding is None else frozenset((op.link.edge_binding,))
-            return bindings_of(op.input) | edge | {op.target.binding}
-        case ops.Connect():
-            edge = frozenset() if op.link.edge_binding is None else frozenset((op.link.edge_binding,))
-            return bindings_of(op.input) | edge
-        case ops.Paths(input_, link):
-            return bindings_of(input_) | (frozenset() if link.path is None else frozenset((link.path,)))
-        case ops.CrossProduct(left, right) | ops.Join(left, right):
-            return bindings_of(left) | bindings_of(right)
-        case ops.Optional(input_, _, binds):
-            return bindings_of(input_).union(binds)
-        case ops.Filter() | ops.SemiJoin() | ops.Rank() | ops.Fetch() | ops.Sort() | ops.Limit():
-            return bindings_of(op.input)
-        case ops.Aggregate() | ops.Project() | ops.Distinct():
-            return bindings_of(op.input)
-        case ops.Empty():
-            return frozenset()
-        case _:
-            assert_never(op)
-
-
-def columns_of(op: ops.Op, with_ids: frozenset[int]) -> frozenset[ColumnKey]:
-    """Return the columns that rows of this operator have, besides those of the outer rows. Scans read the ids of `with_ids`."""
-    match op:
-        case ops.Scan(binding, columns=columns):
-            names = (*columns, ID) if binding in with_ids else columns
-            return frozenset((binding, name) for name in names)
-        case ops.Expand(input_, link, target=target):
-            ends = frozenset((target.binding, name) for name in target.columns)
-            return columns_of(input_, with_ids) | ends | _edge_columns(link)
-        case ops.Connect(input_, link):
-            return columns_of(input_, with_ids) | _edge_columns(link)
-        case ops.Paths(input_, link, columns):
-            return columns_of(input_, with_ids).union((link.path, name) for name in columns if link.path is not None)
-        case ops.Fetch(input_, reads):
-            return columns_of(input_, with_ids).union((read.binding, name) for read in reads for name in read.columns)
-        case ops.CrossProduct(left, right) | ops.Join(left, right):
-            return columns_of(left, with_ids) | columns_of(right, with_ids)
-        case ops.Optional(input_, inner, binds):
-            return columns_of(input_, with_ids).union(key for key in columns_of(inner.root, with_ids) if key[0] in binds)
-        case ops.Filter() | ops.SemiJoin() | ops.Rank() | ops.Sort() | ops.Limit():
-            return columns_of(op.input, with_ids)
-        case ops.Argument() | ops.Empty():
-            return frozenset()
-        case ops.Aggregate() | ops.Project() | ops.Distinct():
-            raise AssertionError("this operator returns result columns, not rows")
-        case _:
-            assert_never(op)
-
-
-def _edge_columns(link: ir.Link) -> frozenset[ColumnKey]:
-    return frozenset() if link.edge_binding is None else frozenset((link.edge_binding, name) for name in link.columns)
 
 
 def _by_place(_: Cells, at: Numbers64) -> list[Column]:

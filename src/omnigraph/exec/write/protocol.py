@@ -2,7 +2,7 @@
 
      1 heal       resolve the intents that dead writers left on this branch
      2 capture    authority = branch incarnation, head commit, schema hash; and one snapshot
-     3 prepare    the caller's work; data files are written, nothing is committed
+     3 prepare    the caller's work; data files are written, nothing is committed. If the branch is busy: only reads ahead
      4 lock       root shared, branch exclusive
      5 recheck    if the authority changed or an intent appeared: heal and prepare again, holding the lock
      6 arm        check and flush every new file; then write and flush the sidecar
@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, assert_never
 from uuid import uuid4
 
@@ -36,14 +38,16 @@ from omnigraph.manifest.birth import NewTable
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
-from omnigraph.manifest.publish import LOCK_SECONDS, hold, publish, published_before
+from omnigraph.manifest.publish import LOCK_SECONDS, Drafted, draft, hold, publish, published_before
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
 from omnigraph.store import alter, index, stage
 from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
+from omnigraph.store.objects import First
 from omnigraph.store.refs import create_ref, fresh_ref
+from omnigraph.store.root import Root
 from omnigraph.store.stage import Staged
 from omnigraph.store.tables import Table, Tables, create_table
 
@@ -155,6 +159,9 @@ class Written(msgspec.Struct, frozen=True):
 Prepare = Callable[[BranchSnapshot], Prepared]
 """Prepares a write on a snapshot. It may run twice, so its only side effect must be unreferenced files."""
 
+ReadAhead = Callable[[BranchSnapshot], None]
+"""Reads what the preparation will need and what does not change until then, given an older snapshot. It writes nothing."""
+
 
 class _Staged(msgspec.Struct, frozen=True):
     """The result of step 3: the change of each table, and what of it was staged before the lock."""
@@ -173,8 +180,8 @@ class _TableStage(msgspec.Struct, frozen=True):
     native: str | None
 
 
-def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
-    """Run one write from its preparation to its commit."""
+def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: ReadAhead | None = None) -> Written:
+    """Run one write from its preparation to its commit. If another writer holds the branch, `read_ahead` runs before the wait."""
     branch, manifest, tables = request.branch, engine.manifest, engine.tables
     heal(manifest, tables, branch, timeout_seconds=request.timeout_seconds)  # 1
     if (first := repeated(manifest, request)) is not None:  # first: the other checks would see the changes of the first call
@@ -183,6 +190,9 @@ def write(engine: Engine, request: Request, prepare: Prepare) -> Written:
     if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch will have moved when we get the lock: prepare then
         early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
+    elif read_ahead is not None and (known := manifest.last_read(branch)) is not None:
+        with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
+            read_ahead(known)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
         heal_held(manifest, tables, branch, grant=grant)  # 5
         if (first := repeated(manifest, request)) is not None:
@@ -285,28 +295,41 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
 def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Written:
     manifest, tables = engine.manifest, engine.tables
     intent = _intent(request, ready)
+    _arm(manifest, intent, first=partial(_settle, manifest.root, ready, grant))  # 6
     ready = _settled(ready)
-    grant.check()
-    reach(Fault.WRITE_BEFORE_ARM)
-    _arm(manifest, intent)  # 6
+    drafted: Drafted | None = None
     try:
         reach(Fault.WRITE_ARMED)
-        rows = [*_create_tables(manifest, intent, ready), *_commit_tables(tables, intent, ready)]  # 7
-        stage.keep(manifest.root, [row.ref for row in rows])
+        rows = list(_create_tables(manifest, intent, ready))  # 7
+        for row, staged in _stages(tables, intent, ready):
+            rows.append(row)
+            if row.id == intent.tables[-1].before.id:  # now all rows are known: write them beside the last commit
+                drafted = draft(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch)
+            tables.keep(stage.advance(staged))
+        _keep(manifest.root, rows, drafted)
         reach(Fault.WRITE_COMMITTED)
         grant.check()
-        commit = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch).commit  # 9
+        published = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch, drafted=drafted)  # 9
     except Exception as error:  # noqa: BLE001  # whatever failed, the armed intent must be resolved before the lock is released
+        _discard(drafted)
         return Written(_after_failure(engine, intent, error, grant), intent.counts)
     reach(Fault.WRITE_PUBLISHED)
+    _discard(drafted)
     _disarm(manifest, intent)  # 10
-    return Written(commit, intent.counts)
+    return Written(published.commit, intent.counts)
+
+
+def _settle(root: Root, ready: _Staged, grant: Grant, flush_intent: Callable[[], None]) -> None:
+    """Check and flush every file that was written so far, and the bytes of the intent, which is not visible yet."""
+    stage.settle_files(root, [entry.staged for entry in ready.tables if entry.staged is not None], beside=flush_intent)
+    grant.check()
+    reach(Fault.WRITE_BEFORE_ARM)
 
 
 def _settled(ready: _Staged) -> _Staged:
-    """Check and flush every file that was written before the lock. No file is referenced before that."""
-    done = iter(stage.settled([entry.staged for entry in ready.tables if entry.staged is not None]))
-    entries = (msgspec.structs.replace(entry, staged=next(done)) if entry.staged is not None else entry for entry in ready.tables)
+    entries = (
+        msgspec.structs.replace(entry, staged=stage.settled(entry.staged)) if entry.staged is not None else entry for entry in ready.tables
+    )
     return msgspec.structs.replace(ready, tables=tuple(entries))
 
 
@@ -359,13 +382,30 @@ def _restated(ready: _Staged) -> Iterator[TableRow]:
             yield msgspec.structs.replace(row, alias=prepared.renames[row.id])
 
 
-def _arm(manifest: Manifest, intent: Intent) -> None:
-    """Write the intent. If it is not certain that it was written, remove it: nothing that it announces has happened yet (F-01)."""
+def _arm(manifest: Manifest, intent: Intent, *, first: First) -> None:
+    """Write the intent, which becomes visible after `first`. If it is not certain that it was written, remove it: nothing that it
+    announces has happened yet (F-01).
+    """
     try:
-        intents.arm(manifest.root.objects, intent)
+        intents.arm(manifest.root.objects, intent, first=first)
     except OmniGraphError:
         _disarm(manifest, intent)
         raise
+
+
+def _keep(root: Root, rows: list[TableRow], drafted: Drafted | None) -> None:
+    """Check and flush the version files of the tables and, in the same step, the rows of the publication."""
+    refs = [row.ref for row in rows]
+    if drafted is None:
+        stage.keep(root, refs)
+    else:
+        drafted.rows.settle_with(stage.version_files(refs))
+
+
+def _discard(drafted: Drafted | None) -> None:
+    """Remove the rows of a publication that was not published, or not from this draft."""
+    if drafted is not None:
+        drafted.discard()
 
 
 def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
@@ -376,14 +416,13 @@ def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterat
         yield birth.row
 
 
-def _commit_tables(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[TableRow]:
+def _stages(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[tuple[TableRow, Staged]]:
+    """The row of each table after its commit, and the change. The caller commits it before it asks for the next."""
     for at, (table, entry) in enumerate(zip(intent.tables, ready.tables, strict=True)):
         if at:
             reach(Fault.WRITE_BETWEEN_TABLES)
         staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
-        moved = tables.keep(stage.advance(staged))
-        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted)
-        log.debug("%s committed at version %d", table.before.alias, moved.ref.version)
+        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted), staged
 
 
 def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:

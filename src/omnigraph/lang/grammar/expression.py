@@ -36,7 +36,7 @@ from omnigraph.lang.query import (
     Variable,
 )
 
-_NO_NULL: Final = "there is no null literal; pass null through a nullable parameter, or test with `is null`"
+NO_NULL: Final = "there is no null literal; pass null through a nullable parameter, or test with `is null`"
 
 _OPERATORS: Final = {operator.value: operator for operator in ArithmeticOperator}
 _PRODUCTS: Final = frozenset((ArithmeticOperator.MULTIPLY, ArithmeticOperator.DIVIDE, ArithmeticOperator.REMAINDER))
@@ -122,7 +122,7 @@ def _value_hint(c: Cursor) -> str | None:
     if c.kind == "=":
         return "equality is a single `=`"
     if c.at_word("null"):
-        return _NO_NULL
+        return NO_NULL
     if c.kind in (lexer.LOWER, lexer.UPPER):
         return f'strings are written in quotes: `"{c.text}"`'
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from omnigraph.catalog.types import ListOf, Plain, ValueType, scalar_of
+from omnigraph.catalog.types import NUMBERS, ListOf, Plain, ValueType, VectorOf, scalar_of
 from omnigraph.lang.query import (
     Comparison,
     Conjunction,
@@ -83,7 +83,7 @@ def _filter(tree: Filter, scope: Scope) -> Condition:
     match tree.operator:
         case Comparison():
             # In a `where` two lists may be compared, as they always could; no list equals another.
-            if scope.row is None or not (isinstance(type_of(left), ListOf) and compatible(type_of(left), type_of(right))):
+            if scope.row is None or not _are_lists(type_of(left), type_of(right)):
                 _check_comparison(left, right, tree)
         case Containment.CONTAINS:
             _check_contains(left, right, tree)
@@ -96,6 +96,12 @@ def _filter(tree: Filter, scope: Scope) -> Condition:
         if isinstance(side, Constant):
             require_u64(side, type_of(other), at, Code.OPERANDS)
     return Condition(left, tree.operator, right)
+
+
+def _are_lists(left: ValueType, right: ValueType) -> bool:
+    if isinstance(left, VectorOf) and isinstance(right, ListOf):
+        return right.item in NUMBERS
+    return isinstance(left, ListOf | VectorOf) and compatible(left, right)
 
 
 def _refuse_late(expr: Expr, at: Syntax) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from omnigraph.catalog.types import INTEGERS, NUMBERS, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.lang.grammar.expression import CALLS, NO_NULL
 from omnigraph.lang.query import (
     Aggregate,
     AggregateFunction,
@@ -91,6 +92,8 @@ def typed(tree: ExprTree, scope: Scope, expected: ValueType | None = None) -> Ex
 
 def _bare_word(tree: AliasRef, scope: Scope) -> Field:
     """A property of the row, in a change; in a read a bare word is no value."""
+    if tree.name == "null" and (scope.row is None or scope.row.property(tree.name) is None):
+        raise refused(None, "`null` is no value here", tree, hint=NO_NULL)
     if scope.row is None:
         raise refused(None, f"`{tree.name}` is no value here", tree, hint=f"a property is written `$v.{tree.name}`")
     if scope.row.property(tree.name) is None and tree.name not in ("id", "from", "to"):
@@ -159,7 +162,7 @@ def _function(tree: FunctionCall, scope: Scope, expected: ValueType | None) -> E
     if name in OF_VARIABLES or (name == Function.LENGTH and _path_slot(tree, scope) is not None):
         return _of_variable(tree, scope)
     if name not in NAMES:
-        hint = nearest_name(name, NAMES) or f"the functions are {', '.join(NAMES)}"
+        hint = nearest_name(name, (*NAMES, *CALLS)) or f"the functions are {', '.join(NAMES)}"
         raise refused(Code.FUNCTION, f"unknown function `{name}`", tree.name, hint=hint)
     function = Function(name)
     arguments: list[Expr] = []

@@ -346,8 +346,24 @@ def _end(tree: ExprTree, type_name: str, owner: str, scope: Scope) -> Expr:
 
 
 def _where(tree: ConditionTree, entity: EntityType, scope: Scope) -> Test:
-    _check_operands(tree, entity, scope)
-    return typed_test(tree, scope)
+    named = _with_names(tree, entity)
+    _check_operands(named, entity, scope)
+    return typed_test(named, scope)
+
+
+def _with_names(tree: ConditionTree, entity: EntityType) -> ConditionTree:
+    """The condition with `true` and `false` at its left as properties, where the type has properties of these names."""
+    match tree:
+        case Conjunction(terms):
+            return Conjunction(tuple(_with_names(term, entity) for term in terms), span=tree.span)
+        case Disjunction(terms):
+            return Disjunction(tuple(_with_names(term, entity) for term in terms), span=tree.span)
+        case Inversion(term):
+            return Inversion(_with_names(term, entity), span=tree.span)
+        case Filter(BoolLiteral(value) as left, operator, right) if entity.property(name := str(value).lower()) is not None:
+            return Filter(AliasRef(name, span=left.span), operator, right, span=tree.span)
+        case _:
+            return tree
 
 
 def _check_operands(tree: ConditionTree, entity: EntityType, scope: Scope) -> None:

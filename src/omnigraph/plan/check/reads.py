@@ -7,7 +7,7 @@ from omnigraph.catalog.types import INTEGERS, ListOf, VectorOf, scalar_of
 from omnigraph.lang.expression_text import expression_text
 from omnigraph.lang.query import AliasRef, Ordering, Projection, Read, Variable
 from omnigraph.plan.check.clauses import block_of, names_bound_by
-from omnigraph.plan.check.expressions import is_entity, require_readable, typed
+from omnigraph.plan.check.expressions import require_readable, typed
 from omnigraph.plan.check.scope import Parameters, Scope
 from omnigraph.plan.expr import I64
 from omnigraph.plan.type_codes import Code, refused
@@ -101,7 +101,7 @@ def _order_key(ordering: Ordering, position: int, outputs: tuple[Output, ...], s
             return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
         # Best first, even after `asc`: a ranking has one direction.
         return OrderKey(expr, descending=not isinstance(expr, NearestScore))
-    if is_entity(expr) or _searches(expr) or scalar_of(type_of(expr)) is None or not (slots_of(expr) or has_aggregate(expr)):
+    if _searches(expr) or scalar_of(type_of(expr)) is None or not (slots_of(expr) or has_aggregate(expr)):
         return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
     if by_output or has_aggregate(expr):
         return OrderKey(_projected(ordering, expr, outputs), ordering.descending, ordering.nulls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from omnigraph.lang import Source
 from omnigraph.plan.ops import Route
 from omnigraph.plan.planner import plan_read
 from tests.reads import acted, ask, bag, film, graph_of, knows, person, routed, text_of
+from tests.unit.exec.run.test_walk import random_graph
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,11 @@ ROWS: Final[dict[str, tuple[str, list[tuple[Any, ...]]]]] = {
     "no such row": (
         "match { $p: Person  optional { $p actedIn $f  $f.year = 99 } } return { $p, $f, $f.title as t, type($f) as y }",
         [(name, None, None, None) for name in ("ann", "bob", "cid", "dan")],
+    ),
+    "the type in conditions": (
+        'match { $p: Person  type($p) = "Person"  optional { $p $r:actedIn $f  type($f) = "Film"  type($r) != "Film" }  type($f) is null }'
+        " return { $p, type($p) as t, type($r) as r }",
+        [("cid", "Person", None), ("dan", "Person", None)],
     ),
     "a condition after the block sees nulls": (f"match {{ {ACTORS}  $f.year = 1 }} return {{ $p, $f }}", [("ann", "f"), ("bob", "f")]),
     "null itself": (f"match {{ {ACTORS}  $f is null }} return {{ $p }}", [("cid",), ("dan",)]),
@@ -242,3 +249,52 @@ def test_blocks_are_measured(graph: Graph) -> None:
     text = graph.explain(text_of(f"match {{ {ACTORS}  exists {{ $p knows $q }} }} return {{ count(*) as n }}"), analyze=True).text
     assert "optional" in text
     assert "semi join" in text
+
+
+# -- laws
+
+INSIDE: Final = (
+    "$p knows $q",
+    "$p knows $q  $q.born > 4",
+    "$p $k:knows $q  $k.since > 0",
+    "$q knows $p  $q.born < $p.born",
+    "$p <knows>{2,3} $q",
+    "$p knows $q  $q actedIn $f",
+    "$q: Person { born: 3 }  $p knows $q",
+    "$q: Person  $q.born = $p.born",
+    "$p knows $q  not { $q knows $p }",
+    "$p knows $q  optional { $q actedIn $f }",
+)
+
+
+@pytest.fixture(scope="module", params=range(2))
+def random_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return random_graph(tmp_path_factory.mktemp("laws"), request.param)[0]
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_an_optional_block_is_its_match_and_its_negation(random_case: Graph, inside: str) -> None:
+    """Rows of the block once each, and a row with null where there is none."""
+    found = bag(random_case, f"match {{ $p: Person  {inside} }} return {{ $p, $q }}")
+    alone = bag(random_case, f"match {{ $p: Person  not {{ {inside} }} }} return {{ $p }}")
+    assert found or alone
+    body = f"match {{ $p: Person  optional {{ {inside} }} }} return {{ $p, $q }}"
+    expected = sorted([*found, *((name, None) for (name,) in alone)], key=repr)
+    assert bag(random_case, body) == expected
+    assert all(routed(random_case, body, route) == expected for route in Route)
+    counted = bag(random_case, f"match {{ $p: Person  optional {{ {inside} }} }} return {{ $p, count($q) as n, collect($q) as l }}")
+    names = [name for (name,) in bag(random_case, "match { $p: Person } return { $p }")]
+    lists = {name: sorted(other for one, other in found if one == name) for name in names}
+    assert [(name, count, sorted(others)) for name, count, others in counted] == [(name, len(lists[name]), lists[name]) for name in names]
+
+
+@pytest.mark.parametrize(("one", "other"), list(pairwise(INSIDE)))
+def test_either_block_is_the_union_of_both(random_case: Graph, one: str, other: str) -> None:
+    kept = [set(ask(random_case, f"match {{ $p: Person  {inside} }} return distinct {{ $p }}")) for inside in (one, other)]
+    for inside, expected in zip((one, other), kept, strict=True):
+        assert bag(random_case, f"match {{ $p: Person  exists {{ {inside} }} }} return {{ $p }}") == sorted(expected, key=repr)
+    body = f"match {{ $p: Person  either {{ {one} }} or {{ {other} }} }} return {{ $p }}"
+    assert bag(random_case, body) == sorted(kept[0] | kept[1], key=repr)
+    neither = bag(random_case, f"match {{ $p: Person  not {{ {one} }}  not {{ {other} }} }} return {{ $p }}")
+    everybody = bag(random_case, "match { $p: Person } return { $p }")
+    assert sorted([*neither, *(kept[0] | kept[1])], key=repr) == everybody

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, search
+from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, Steps, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
 from omnigraph.plan.typed import Direction
+from omnigraph.store.arrays import Mask
 from tests.reads import acted, ask, bag, film, graph_of, knows, load, person, routed
 
 SIZE = 6
@@ -39,10 +40,16 @@ class Listed:
         columns = np.array(sorted(found), np.int64).reshape(-1, 3)
         return FoundEdges(columns[:, 0], columns[:, 1], columns[:, 2])
 
+    def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
+        raise AssertionError("a search asks for hops only")
+
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         raise AssertionError("a search asks for hops only")
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
+        raise AssertionError("a search asks for hops only")
+
+    def linked(self, reach: Reach, nodes: Numbers64) -> Mask:
         raise AssertionError("a search asks for hops only")
 
 

@@ -22,14 +22,46 @@ SMALL_LIMIT = 20
 
 DECLARED_AND_RESOLVED = "a tree of `lang.schema` and what it means in `catalog.model`"
 WRITTEN_AND_TYPED = "a tree of `lang.query` and what the checker or the planner makes of it"
-TYPED_AND_PLANNED = "a statement of `plan.typed` and the write of `plan.writes` that runs it"
+TYPED_AND_PLANNED = "a part of a query in `plan.typed` and what runs it, in `plan.ir` or `plan.writes`"
 SHARED = {
     **dict.fromkeys(
         ("Annotation", "Cardinality", "Check", "EdgeType", "Index", "InterfaceType", "Key", "NodeType", "Property", "Range", "Unique"),
         DECLARED_AND_RESOLVED,
     ),
-    **dict.fromkeys(("Aggregate", "Argument", "Binding", "Bm25", "Filter", "Link", "Nearest", "Parameter", "Read"), WRITTEN_AND_TYPED),
-    **dict.fromkeys(("DeleteEdges", "DeleteNodes", "InsertEdge", "InsertNode", "UpdateNodes"), TYPED_AND_PLANNED),
+    **dict.fromkeys(
+        (
+            "Aggregate",
+            "Argument",
+            "Arithmetic",
+            "Binding",
+            "Bm25",
+            "Filter",
+            "FunctionCall",
+            "Link",
+            "Nearest",
+            "Optional",
+            "Parameter",
+            "Read",
+        ),
+        WRITTEN_AND_TYPED,
+    ),
+    **dict.fromkeys(
+        (
+            "AllOf",
+            "AnyOf",
+            "DeleteBound",
+            "DeleteEdges",
+            "DeleteNodes",
+            "InsertEdge",
+            "InsertNode",
+            "IsNull",
+            "MatchedChanges",
+            "Not",
+            "UpdateBound",
+            "UpdateRows",
+        ),
+        TYPED_AND_PLANNED,
+    ),
 }
 """Names that several classes may have, and why: each stage of the compiler has its own form of the same construct."""
 

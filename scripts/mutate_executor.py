@@ -68,20 +68,20 @@ MUTANTS = (
     Mutant(
         "a self-edge emits its node (adjacency)",
         "exec/adjacency/kernels.py",
-        "        return linked(self.csrs[0].near, nodes, nodes)\n",
-        "        return linked(self.csrs[0].near, nodes, nodes) & False\n",
+        "            loops |= linked(csr.near, nodes, nodes)\n",
+        "            loops |= linked(csr.near, nodes, nodes) & False\n",
     ),
     Mutant(
         "an undirected self-edge is bound once (adjacency)",
         "exec/read/routes.py",
-        "        back = back.keep(back.reached != nodes[back.origin])\n",
-        "",
+        "            yield found if not number else found.keep(reached != nodes[origin])",
+        "            yield found",
     ),
     Mutant(
         "null matches nothing, not even `!=`",
         "exec/read/conditions.py",
-        "    return both & found\n\n\ndef _numbers(",
-        "    return found\n\n\ndef _numbers(",
+        "    return is_valid(left, right) & (found if wanted else ~found)\n",
+        "    return found if wanted else ~found\n",
     ),
     Mutant(
         "integers and floats compare by value",
@@ -91,21 +91,21 @@ MUTANTS = (
     ),
     Mutant(
         "both zeros are one group",
-        "exec/read/aggregate.py",
+        "exec/read/encoding.py",
         "    return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column\n",
         "    return column\n",
     ),
     Mutant(
         "ties are broken in the order of names",
         "exec/read/run.py",
-        "check=self._watch.check) for binding in op.ties]\n",
-        "check=self._watch.check) for binding in reversed(op.ties)]\n",
+        "            for binding in op.ties\n",
+        "            for binding in reversed(op.ties)\n",
     ),
     Mutant(
         "nulls are the smallest",
         "exec/read/order.py",
-        'else ("ascending", "at_start")',
-        'else ("ascending", "at_end")',
+        '"at_start" if self.nulls_first else "at_end"',
+        '"at_end" if self.nulls_first else "at_start"',
     ),
     Mutant(
         "limit cuts an order",
@@ -116,14 +116,38 @@ MUTANTS = (
     Mutant(
         "count leaves nulls out",
         "exec/read/aggregate.py",
-        "        case AggregateFunction.COUNT:\n            yield _name(at), column.is_valid().cast(pa.int64())\n",
-        "        case AggregateFunction.COUNT:\n            yield _name(at), pa.repeat(pa.scalar(1, pa.int64()), len(column))\n",
+        "        case AggregateFunction.COUNT:\n            return [column.is_valid().cast(pa.int64())]\n",
+        "        case AggregateFunction.COUNT:\n            return [pa.repeat(pa.scalar(1, pa.int64()), len(column))]\n",
     ),
     Mutant(
         "a row without a partner stays, one with a partner goes",
         "exec/read/join.py",
-        "        partnered[found.bindings[OUTER_ROW]] = True\n",
-        "        partnered[found.bindings[OUTER_ROW][:1]] = True\n",
+        "        found[part.bindings[OUTER_ROW]] = True\n",
+        "        found[part.bindings[OUTER_ROW][:1]] = True\n",
+    ),
+    Mutant(
+        "a row without a row of the optional block stays",
+        "exec/read/join.py",
+        "    if alone.count:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "a null entity is not counted",
+        "exec/read/aggregate.py",
+        "        counts = counts * (numbers != NULL_ENTITY)\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "equal values count once where they are distinct",
+        "exec/read/aggregate.py",
+        "        if not self._call.distinct:\n            return table\n",
+        "        return table\n",
+    ),
+    Mutant(
+        "skipped rows are left out of an order",
+        "exec/read/run.py",
+        "for start in range(skip, rows.count, BATCH))\n",
+        "for start in range(0, rows.count, BATCH))\n",
     ),
 )
 

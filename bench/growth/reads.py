@@ -1,4 +1,4 @@
-"""Reads: scans, filters, order, groups, hops, negation, joins, and conversions of the result."""
+"""Reads: scans, filters, order, groups, hops, blocks, joins, and conversions of the result."""
 
 from __future__ import annotations
 
@@ -64,6 +64,18 @@ OPERATIONS = (
     _read("two hops, counted by group", worlds.social, "match { $p: Person  $p knows $q  $q knows $r } return { $p.city, count($r) as n }"),
     _read("one to two steps", worlds.social, "match { $p: Person  $p knows{1,2} $q } return { $p.city, count($q) as n }"),
     _read("negation", worlds.social, "match { $p: Person  not { $p knows $_ } } return { $p.name }"),
+    _read(
+        "optional block", worlds.social, "match { $p: Person  optional { $p knows $q  $q.age < 30 } } return { $p.name, $q.name as friend }"
+    ),
+    _read(
+        "either block",
+        worlds.social,
+        "match { $p: Person  either { $p knows $q  $q.age < 20 } or { $q knows $p  $q.age < 20 } } return { $p.name }",
+    ),
+    _read("distinct, few", worlds.social, "match { $p: Person  $p knows $q } return distinct { $p.city, $q.age }"),
+    _read("distinct, n", worlds.social, "match { $p: Person  $p knows $q } return distinct { $p.name, $q.age }"),
+    _read("distinct values by group", worlds.social, "match { $p: Person  $p knows $q } return { $p.city, count(distinct $q.age) as n }"),
+    _read("lists by group", worlds.social, "match { $p: Person  $p knows $q } return { $p.name, collect(distinct $q.city) as cities }"),
     _read("join by value", worlds.accounts, "match { $p: Person  $a: Account  $a.owner = $p.name } return { $p.age, $a.number }"),
     _flat("one of n nodes by key", worlds.indexed_people, 'match { $p: Person { name: "person-00000007" } } return { $p.age }'),
     _flat("one hop of ten nodes", worlds.indexed_social, FEW),

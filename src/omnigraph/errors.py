@@ -23,6 +23,8 @@ class Kind(StrEnum):
     BLOB_POLICY = "external_blob_policy"
     BLOB_RANGE = "blob_range_not_satisfiable"
     NOT_EMPTY = "folder_not_empty"
+    NUMERIC_OVERFLOW = "numeric_overflow"
+    AMBIGUOUS_UPDATE = "ambiguous_update"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"

@@ -69,7 +69,7 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.tables", "committed_uuid"): reviewed(
         ".read_transaction", ".list_transactions", reason="whose version is it: the proof that recovery rests on"
     ),
-    ("store.tables", "matching"): reviewed(".write_dataset", reason="pending rows in memory, to be filtered by the same engine"),
+    ("store.tables", "_in_memory"): reviewed(".write_dataset", reason="pending rows in memory, to be filtered and read by the same engine"),
     ("store.stage", "_merge"): reviewed(".merge_insert", ".execute_uncommitted", reason="an upsert, staged: files and no commit"),
     ("store.stage", "advance"): reviewed("LanceDataset.commit", reason="the one commit of staged changes: fenced, no retries"),
     ("store.index", "write_index"): reviewed(
@@ -343,7 +343,7 @@ def surface(trees: Mapping[str, ast.Module]) -> dict[tuple[str, str], Function]:
     for module, tree in trees.items():
         if not module.startswith(STORE):
             continue
-        moving = {one.function for one in primitives(module, tree) if one.call in MOVES_HEAD and one.function != "matching"}
+        moving = {one.function for one in primitives(module, tree) if one.call in MOVES_HEAD and one.function != "_in_memory"}
         for name, node in functions(tree):
             if isinstance(node, ast.FunctionDef):
                 calls = frozenset(last(call.func) for call in ast.walk(node) if isinstance(call, ast.Call))

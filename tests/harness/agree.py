@@ -18,13 +18,16 @@ def disagreement(expected: Answer, actual: Table) -> str | None:
     """None when the answer is one of the right ones: the right rows, in as much of an order as was promised."""
     if actual.columns != expected.columns:
         return f"columns {list(actual.columns)} instead of {list(expected.columns)}"
-    total = sum(map(len, expected.classes))
+    total = max(0, sum(map(len, expected.classes)) - expected.skip)
     wanted = total if expected.limit is None else min(total, expected.limit)
     if len(actual.rows) != wanted:
         return f"{len(actual.rows)} rows instead of {wanted}"
-    at = 0
+    at, skipped = 0, expected.skip
     for class_ in expected.classes:
-        part = actual.rows[at : at + len(class_)]
+        # Of the first class that is not skipped whole, any rows may be skipped.
+        size = max(0, len(class_) - skipped)
+        skipped = max(0, skipped - len(class_))
+        part = actual.rows[at : at + size]
         strange = Counter(map(row_text, part)) - Counter(map(row_text, class_))
         if strange:
             place = "" if len(expected.classes) == 1 else f" at row {at + 1}" + (f" to {at + len(part)}" if len(part) > 1 else "")

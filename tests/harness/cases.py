@@ -17,7 +17,7 @@ GRAPH_FILE: Final = ".gqt"
 SCHEMA_FILE: Final = ".pgt"
 SUFFIXES: Final = (GRAPH_FILE, SCHEMA_FILE)
 
-MODES: Final = ("append", "merge", "overwrite")
+MODES: Final = ("append", "merge", "overwrite", "upsert")
 DATA_LOSS: Final = "allow data loss"
 
 

@@ -17,6 +17,7 @@ _TEXT_FORMS: Final = {
     Scalar.DATE: re.compile(r"-?[0-9]{4,}-[0-9]{2}-[0-9]{2}"),
     Scalar.DATETIME: re.compile(r"-?[0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"),
 }
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
 def check_columns(expected: Rows, read: TypedRead) -> Difference | None:
@@ -64,7 +65,7 @@ def _scalar_fits(value: object, scalar: Scalar) -> bool:
     if scalar in INTEGERS:
         return isinstance(value, int) and not isinstance(value, bool)
     if scalar in FLOATS:
-        return isinstance(value, float)
+        return isinstance(value, float) or value in _NOT_FINITE
     if scalar is Scalar.BOOL:
         return isinstance(value, bool)
     form = _TEXT_FORMS.get(scalar)

@@ -80,11 +80,14 @@ def _error_reasons(expected: expect.Error, actual: outcome.Failure) -> Iterator[
         yield "another place"
     if any(part not in actual.message for part in expected.messages):
         yield "another message"
+    if expected.hint is not None and expected.hint not in (actual.hint or ""):
+        yield "another hint"
 
 
 def _error_lines(expected: expect.Error) -> list[str]:
     place = "" if expected.at is None else f" at {expected.at.line}:{expected.at.column}"
-    return [f"error {expected.code}{place}", *expected.messages]
+    hint = [] if expected.hint is None else [f"hint: {expected.hint}"]
+    return [f"error {expected.code}{place}", *expected.messages, *hint]
 
 
 def _failure_lines(actual: outcome.Failure) -> list[str]:

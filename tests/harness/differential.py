@@ -31,7 +31,7 @@ from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.lang import Source
 from omnigraph.plan.ops import Route
 from tests.harness.agree import disagreement, row_text
-from tests.harness.brute import Data, answer, write_lines
+from tests.harness.brute import Answer, Data, answer, write_lines
 from tests.harness.engine import Table
 from tests.harness.landing import apply, land
 from tests.harness.random.graphs import RandomGraph, random_graph
@@ -211,12 +211,17 @@ def case_text(schema: str, data: str, query: RandomQuery, actual: Table | None) 
             f"--- data\n{data}",
             f"--- query\n{query.text}",
             f"--- params\n{msgspec.json.encode(query.params).decode()}",
-            f"--- expected, {promised}{'' if expected.limit is None else f', cut to {expected.limit}'}",
+            f"--- expected, {promised}{_cut(expected)}",
             _table_text(expected.columns, [row for class_ in expected.classes for row in class_]),
             "--- actual",
             "none" if actual is None else _table_text(actual.columns, actual.rows),
         ]
     )
+
+
+def _cut(expected: Answer) -> str:
+    skip = f", {expected.skip} skipped" if expected.skip else ""
+    return skip + ("" if expected.limit is None else f", cut to {expected.limit}")
 
 
 def _table_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -90,11 +90,12 @@ class PlanText(msgspec.Struct, frozen=True):
 
 
 class Error(msgspec.Struct, frozen=True):
-    """A refusal: a code of the language reference or a stable kind, where it stands, and parts of its message."""
+    """A refusal: a code of the language reference or a stable kind, where it stands, and parts of its message and of its hint."""
 
     code: str
     messages: tuple[str, ...]
     at: Position | None = None
+    hint: str | None = None
 
 
 class Nothing(msgspec.Struct, frozen=True):

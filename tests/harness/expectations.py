@@ -14,6 +14,7 @@ from tests.harness.document import Section
 from tests.harness.tables import read_table
 
 NOT: Final = "not "
+HINT: Final = "hint: "
 
 _CODE: Final = re.compile(r"S[0-9]{2}|T[0-9]{1,2}|D2|Q000")
 _ERROR: Final = re.compile(r"(?P<code>\S+)(?: at (?P<line>[0-9]+):(?P<column>[0-9]+))?")
@@ -103,11 +104,15 @@ def _error(section: Section) -> expect.Error:
     code = found["code"]
     if _CODE.fullmatch(code) is None and code not in set(Kind):
         raise section.wrong(f"`{code}` is neither a code of the language reference nor a kind of error")
-    messages = tuple(line for _, line in _lines(section))
+    lines = [line for _, line in _lines(section)]
+    hints = [line.removeprefix(HINT) for line in lines if line.startswith(HINT)]
+    if len(hints) > 1:
+        raise section.wrong("an error has one hint")
+    messages = tuple(line for line in lines if not line.startswith(HINT))
     if not messages:
         raise section.wrong("say what the error's message contains, one part in each line")
     at = None if found["line"] is None else Position(int(found["line"]), int(found["column"]))
-    return expect.Error(code, messages, at)
+    return expect.Error(code, messages, at, hints[0] if hints else None)
 
 
 EXPECTATIONS: Final[Mapping[str, Callable[[Section], expect.Expected]]] = {

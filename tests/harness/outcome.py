@@ -12,13 +12,14 @@ from tests.harness.engine import Counts, Table
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A refusal. `rendered` is what a person would see."""
+    """A refusal. `rendered` is what a person would see, `hint` the last line of it."""
 
     kind: Kind
     code: str | None
     message: str
     position: Position | None
     rendered: str
+    hint: str | None = None
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -66,5 +67,5 @@ Outcome = Table | Counts | LoadCounts | Exported | Document | PlannedSteps | Exp
 def failure_of(error: OmniGraphError) -> Failure:
     """The error as an outcome."""
     if isinstance(error, LanguageError):
-        return Failure(error.kind, error.code, error.message, error.position, str(error))
+        return Failure(error.kind, error.code, error.message, error.position, str(error), error.hint)
     return Failure(error.kind, None, error.message, None, error.message)

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from types import UnionType
 from typing import Final, assert_never
 
 from omnigraph.lang.query import (
     Aggregate,
     AliasRef,
+    Arithmetic,
+    ArithmeticOperator,
     Assignment,
     Binding,
     Bm25,
     BoolLiteral,
+    Change,
     Clause,
+    Condition,
+    Conjunction,
     DateLiteral,
     DateTimeLiteral,
     Delete,
+    DeleteBound,
+    Disjunction,
+    Either,
+    Exists,
     Expr,
     Filter,
     FloatLiteral,
+    FunctionCall,
     Fuzzy,
     Insert,
     IntegerLiteral,
+    Inversion,
     ListLiteral,
+    ListTest,
     Literal,
+    MatchedChanges,
     MatchText,
     Mutation,
     Nearest,
     Negation,
+    Negative,
     Now,
+    NullTest,
+    Optional,
     Ordering,
-    Predicate,
+    Path,
     Projection,
     PropertyRef,
     Query,
@@ -41,7 +59,9 @@ from omnigraph.lang.query import (
     Statement,
     StringLiteral,
     Traversal,
+    Truth,
     Update,
+    UpdateBound,
     Variable,
 )
 from omnigraph.lang.schema import (
@@ -77,6 +97,11 @@ def print_schema(schema: Schema) -> str:
 def print_queries(file: QueryFile) -> str:
     """The queries in canonical layout."""
     return "\n".join(_query(query) for query in file.queries)
+
+
+def print_expression(expr: Expr) -> str:
+    """An expression as it is written in one line."""
+    return _expression(expr)
 
 
 # schemas
@@ -158,8 +183,10 @@ def _argument(argument: Argument) -> str:
 
 
 def _query(query: Query) -> str:
+    if query.anonymous:
+        return "\n".join([*_query_body(query.body, 0), ""])
     parameters = ", ".join(f"${each.name}: {_shape(each.shape)}{'?' if each.nullable else ''}" for each in query.parameters)
-    lines = [f"query {query.name}({parameters}){_documentation(query)} {{", *_query_body(query.body), "}", ""]
+    lines = [f"query {query.name}({parameters}){_documentation(query)} {{", *_query_body(query.body, 1), "}", ""]
     return "\n".join(lines)
 
 
@@ -169,53 +196,74 @@ def _documentation(query: Query) -> str:
     return description + instruction
 
 
-def _query_body(body: Read | Mutation) -> list[str]:
+def _query_body(body: Read | Mutation, depth: int) -> list[str]:
     if isinstance(body, Mutation):
-        return [line for statement in body.statements for line in _statement(statement)]
-    lines = [f"{_INDENT}match {{", *_clauses(body.match, 2), f"{_INDENT}}}"]
-    lines += _block("return ", [_projection(projection) for projection in body.returns])
+        return [line for statement in body.statements for line in _statement(statement, depth)]
+    lines = _inner("match", body.match, depth)
+    lines += _block("return distinct " if body.distinct else "return ", [_projection(projection) for projection in body.returns], depth)
     if body.order:
-        lines += _block("order ", [_ordering(ordering) for ordering in body.order])
-    if body.limit is not None:
-        lines.append(f"{_INDENT}limit {body.limit}")
+        lines += _block("order ", [_ordering(ordering) for ordering in body.order], depth)
+    for word, count in (("skip", body.skip), ("limit", body.limit)):
+        if count is not None:
+            lines.append(f"{_INDENT * depth}{word} {count}")
     return lines
 
 
-def _block(opening: str, items: Sequence[str], closing: str = "") -> list[str]:
-    """Items in braces, inside a query: on one line if they fit."""
-    line = f"{_INDENT}{opening}{{ {', '.join(items)} }}{closing}"
+def _block(opening: str, items: Sequence[str], depth: int, closing: str = "") -> list[str]:
+    """Items in braces: on one line if they fit."""
+    indent = _INDENT * depth
+    line = f"{indent}{opening}{{ {', '.join(items)} }}{closing}"
     if len(line) <= LINE_WIDTH:
         return [line]
-    return [f"{_INDENT}{opening}{{", *(f"{_INDENT * 2}{item}," for item in items[:-1]), _INDENT * 2 + items[-1], f"{_INDENT}}}{closing}"]
+    return [
+        f"{indent}{opening}{{",
+        *(f"{indent}{_INDENT}{item}," for item in items[:-1]),
+        f"{indent}{_INDENT}{items[-1]}",
+        f"{indent}}}{closing}",
+    ]
+
+
+def _inner(opening: str, clauses: Iterable[Clause], depth: int) -> list[str]:
+    """A block of clauses, one to a line."""
+    return [f"{_INDENT * depth}{opening} {{", *_clauses(clauses, depth + 1), f"{_INDENT * depth}}}"]
 
 
 def _clauses(clauses: Iterable[Clause], depth: int) -> list[str]:
-    lines: list[str] = []
-    for clause in clauses:
-        if isinstance(clause, Negation):
-            lines += [f"{_INDENT * depth}not {{", *_clauses(clause.clauses, depth + 1), f"{_INDENT * depth}}}"]
-        else:
-            lines.append(_INDENT * depth + _clause(clause))
-    return lines
+    return [line for clause in clauses for line in _clause(clause, depth)]
 
 
-def _clause(clause: Binding | Traversal | Filter | Search | Fuzzy | MatchText) -> str:
+def _clause(clause: Clause, depth: int) -> list[str]:
+    match clause:
+        case Negation(clauses):
+            return _inner("not", clauses, depth)
+        case Exists(clauses):
+            return _inner("exists", clauses, depth)
+        case Optional(clauses):
+            return _inner("optional", clauses, depth)
+        case Either(blocks):
+            return [line for at, block in enumerate(blocks) for line in _inner("or" if at else "either", block, depth)]
+        case Binding() | Traversal() | Path():
+            return [_INDENT * depth + _pattern(clause)]
+        case _:
+            return [_INDENT * depth + _condition_clause(clause)]
+
+
+def _pattern(clause: Binding | Traversal | Path) -> str:
     match clause:
         case Binding(bound, type_name, matches):
             inside = ", ".join(f"{match.property}: {_expression(match.value)}" for match in matches)
             return f"{bound}: {type_name} {{ {inside} }}" if matches else f"{bound}: {type_name}"
         case Traversal():
             return _traversal(clause)
-        case Filter(left, operator, right):
-            return f"{_expression(left)} {operator.value} {_expression(right)}"
-        case Search() | Fuzzy() | MatchText():
-            return _expression(clause)
+        case Path(bound, traversal):
+            return f"path {bound} = {_traversal(traversal)}"
         case _:
             assert_never(clause)
 
 
 def _traversal(traversal: Traversal) -> str:
-    edge = f"<{traversal.edge}>" if traversal.undirected else traversal.edge.text
+    edges = "|".join(map(str, traversal.edges))
+    edge = f"<{edges}>" if traversal.undirected else edges
     bound = f"{traversal.edge_variable}:" if traversal.edge_variable is not None else ""
     hops = f"{{{traversal.hops.low},{_open_end(traversal.hops.high)}}}" if traversal.hops is not None else ""
     return f"{traversal.left} {bound}{edge}{hops} {traversal.right}"
@@ -226,30 +274,95 @@ def _projection(projection: Projection) -> str:
 
 
 def _ordering(ordering: Ordering) -> str:
-    return _expression(ordering.key) + (" desc" if ordering.descending else "")
+    nulls = "" if ordering.nulls is None else f" nulls {ordering.nulls.value}"
+    return _expression(ordering.key) + (" desc" if ordering.descending else "") + nulls
 
 
-def _statement(statement: Statement) -> list[str]:
-    match statement:
-        case Insert(type_name, assignments):
-            return _block(f"insert {type_name} ", _assignments(assignments))
+def _statement(statement: Statement, depth: int) -> list[str]:
+    if isinstance(statement, MatchedChanges):
+        return [*_inner("match", statement.match, depth), *(line for change in statement.changes for line in _change(change, depth))]
+    return _change(statement, depth)
+
+
+def _change(change: Change, depth: int) -> list[str]:
+    match change:
+        case Insert(type_name, assignments, insertion):
+            return _block(f"{insertion.value} {type_name} ", _assignments(assignments), depth)
         case Update(type_name, assignments, where):
-            return _block(f"update {type_name} set ", _assignments(assignments), f" where {_predicate(where)}")
+            return _block(f"update {type_name} set ", _assignments(assignments), depth, f" where {_condition(where)}")
+        case UpdateBound(variable, assignments):
+            return _block(f"update {variable} set ", _assignments(assignments), depth)
         case Delete(type_name, where):
-            return [f"{_INDENT}delete {type_name} where {_predicate(where)}"]
+            return [f"{_INDENT * depth}delete {type_name} where {_condition(where)}"]
+        case DeleteBound(variables):
+            return [f"{_INDENT * depth}delete {', '.join(map(str, variables))}"]
         case _:
-            assert_never(statement)
+            assert_never(change)
 
 
 def _assignments(assignments: Iterable[Assignment]) -> list[str]:
     return [f"{assignment.property}: {_expression(assignment.value)}" for assignment in assignments]
 
 
-def _predicate(predicate: Predicate) -> str:
-    return f"{predicate.property} {predicate.comparison.value} {_expression(predicate.value)}"
+# conditions
+
+
+def _condition_clause(condition: Condition) -> str:
+    """A condition among clauses. In parentheses where the clause before it would swallow its beginning, or a traversal begin."""
+    text = _condition(condition)
+    return f"({text})" if text.startswith("-") or _LIKE_A_TRAVERSAL.match(text) is not None else text
+
+
+_LIKE_A_TRAVERSAL: Final = re.compile(r"\$\w+(?: [a-z]|$)")
+
+
+def _condition(condition: Condition) -> str:
+    match condition:
+        case Filter(left, operator, right):
+            return f"{_expression(left)} {operator.value} {_last(right)}"
+        case ListTest(item, options, negated):
+            return f"{_expression(item)} {'not in' if negated else 'in'} {_expression(options)}"
+        case NullTest(value, negated):
+            return f"{_expression(value)} {'is not null' if negated else 'is null'}"
+        case Truth(value):
+            return _last(value)
+        case Search() | Fuzzy() | MatchText():
+            return _expression(condition)
+        case Conjunction(terms):
+            return " and ".join(_term(term, Conjunction | Disjunction) for term in terms)
+        case Disjunction(terms):
+            return " or ".join(_term(term, Disjunction) for term in terms)
+        case Inversion(term):
+            return f"not ({_condition(term)})"
+        case _:
+            assert_never(condition)
+
+
+def _term(term: Condition, looser: type | UnionType) -> str:
+    return f"({_condition(term)})" if isinstance(term, looser) else _condition(term)
+
+
+def _last(expr: Expr) -> str:
+    """An expression that a parenthesis may follow, which would make a call of a bare word at its end."""
+    text = _expression(expr)
+    return f"({text})" if _ends_in_a_word(expr) else text
+
+
+def _ends_in_a_word(expr: Expr) -> bool:
+    match expr:
+        case AliasRef():
+            return True
+        case Negative(operand):
+            return _ends_in_a_word(operand)
+        case Arithmetic(right=right):
+            return _ends_in_a_word(right)
+        case _:
+            return False
 
 
 # expressions
+
+_PRODUCTS: Final = (ArithmeticOperator.MULTIPLY, ArithmeticOperator.DIVIDE, ArithmeticOperator.REMAINDER)
 
 
 def _expression(expr: Expr) -> str:
@@ -274,10 +387,41 @@ def _expression(expr: Expr) -> str:
             return _call("fuzzy", field, query, max_edits)
         case MatchText(field, query):
             return _call("match_text", field, query)
-        case Aggregate(function, argument):
-            return _call(function.value, argument)
+        case Aggregate():
+            return _aggregate(expr)
+        case FunctionCall(name, arguments):
+            return _call(name.text, *arguments)
+        case Negative(IntegerLiteral() | FloatLiteral() | Arithmetic() as operand):
+            return f"-({_expression(operand)})"
+        case Negative(operand):
+            return f"-{_expression(operand)}"
+        case Arithmetic(left, operator, right):
+            return f"{_operand(left, operator, left=True)} {operator.value} {_operand(right, operator, left=False)}"
         case _:
             return _literal(expr)
+
+
+def _operand(operand: Expr, operator: ArithmeticOperator, *, left: bool) -> str:
+    """A sum inside a product, and anything that would be read from the left otherwise, is in parentheses."""
+    if not isinstance(operand, Arithmetic):
+        return _expression(operand)
+    closer = operand.operator in _PRODUCTS and operator not in _PRODUCTS
+    same = (operand.operator in _PRODUCTS) == (operator in _PRODUCTS)
+    return _expression(operand) if closer or (left and same) else f"({_expression(operand)})"
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    if aggregate.argument is None:
+        return f"{aggregate.function.value}(*)"
+    argument = _expression(aggregate.argument)
+    if aggregate.distinct:
+        return f"{aggregate.function.value}(distinct {argument})"
+    # The word is a name like any other, and at the beginning must not be read as the keyword.
+    shown = _DISTINCT_NAME.sub("(distinct)", argument)
+    return f"{aggregate.function.value}({shown})"
+
+
+_DISTINCT_NAME: Final = re.compile(r"^distinct\b(?!\()")
 
 
 def _call(function: str, *arguments: Expr | None) -> str:

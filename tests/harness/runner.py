@@ -57,7 +57,7 @@ def run_case(case: Case, *, engine: Engine | None) -> Verdict:
         catalog = compiled.catalog
         runs = runs or compiled.runs
         if isinstance(step.action, Load) and not isinstance(step.expected, expect.Error):
-            problem = check_lines(step.action.text, catalog)
+            problem = check_lines(step.action.text, catalog, partial=step.action.mode == "upsert")
             if problem is not None:
                 raise problem
         if (difference := _compiled_difference(step, compiled)) is not None:

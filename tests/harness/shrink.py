@@ -15,7 +15,35 @@ from omnigraph.catalog.layout import identity_columns
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import LanguageError
 from omnigraph.lang import parse_queries, parse_schema
-from omnigraph.lang.query import Binding, Clause, Negation, Projection, Query, QueryFile, Read, Traversal, Variable
+from omnigraph.lang.query import (
+    Aggregate,
+    Arithmetic,
+    Binding,
+    Clause,
+    Condition,
+    Conjunction,
+    Disjunction,
+    Either,
+    Exists,
+    Expr,
+    Filter,
+    FunctionCall,
+    Inversion,
+    ListLiteral,
+    ListTest,
+    Negation,
+    Negative,
+    NullTest,
+    Optional,
+    Ordering,
+    Path,
+    Projection,
+    Query,
+    QueryFile,
+    Read,
+    Traversal,
+    Variable,
+)
 from omnigraph.lang.schema import EdgeType, NodeType, Schema
 from omnigraph.lang.tree import Syntax
 from tests.harness.brute.data import Data, Row
@@ -117,8 +145,46 @@ def _reads(read: Read) -> Iterator[Read]:
             yield msgspec.structs.replace(read, returns=returns)
     for order in _without_one(read.order):
         yield msgspec.structs.replace(read, order=order)
-    if read.limit is not None:
-        yield msgspec.structs.replace(read, limit=None)
+    for name in ("limit", "skip"):
+        if getattr(read, name) is not None:
+            yield msgspec.structs.replace(read, **{name: None})
+    if read.distinct:
+        yield msgspec.structs.replace(read, distinct=False)
+    yield from _with_simpler_results(read)
+
+
+def _with_simpler_results(read: Read) -> Iterator[Read]:
+    for at, projection in enumerate(read.returns):
+        for value in _simpler_value(projection.value):
+            shorter = msgspec.structs.replace(projection, value=value)
+            yield msgspec.structs.replace(read, returns=(*read.returns[:at], shorter, *read.returns[at + 1 :]))
+    for at, ordering in enumerate(read.order):
+        for plainer in _simpler_ordering(ordering):
+            yield msgspec.structs.replace(read, order=(*read.order[:at], plainer, *read.order[at + 1 :]))
+
+
+def _simpler_ordering(ordering: Ordering) -> Iterator[Ordering]:
+    if ordering.nulls is not None:
+        yield msgspec.structs.replace(ordering, nulls=None)
+    if ordering.descending:
+        yield msgspec.structs.replace(ordering, descending=False)
+    for key in _simpler_value(ordering.key):
+        yield msgspec.structs.replace(ordering, key=key)
+
+
+def _simpler_value(value: Expr) -> Iterator[Expr]:
+    """The parts of an expression in its place."""
+    match value:
+        case Arithmetic(left=left, right=right):
+            yield from (left, right)
+        case Negative(operand=operand):
+            yield operand
+        case FunctionCall(arguments=arguments):
+            yield from arguments
+        case Aggregate(distinct=True):
+            yield msgspec.structs.replace(value, distinct=False)
+        case _:
+            return
 
 
 def _without_variable(read: Read, name: str) -> Iterator[Read]:
@@ -128,7 +194,8 @@ def _without_variable(read: Read, name: str) -> Iterator[Read]:
     if others:
         kept = tuple(projection for projection in read.returns if name not in _names(projection))
         order = tuple(ordering for ordering in read.order if name not in _names(ordering))
-        yield Read(match=match, returns=kept or (Projection(value=Variable(name=others[0])),), order=order, limit=read.limit)
+        returns = kept or (Projection(value=Variable(name=others[0])),)
+        yield msgspec.structs.replace(read, match=match, returns=returns, order=order)
 
 
 def _names(value: object) -> Iterator[str]:
@@ -149,18 +216,57 @@ def _names(value: object) -> Iterator[str]:
 def _clauses(clauses: tuple[Clause, ...]) -> Iterator[tuple[Clause, ...]]:
     yield from _without_one(clauses)
     for at, clause in enumerate(clauses):
+        if isinstance(clause, Exists | Optional):
+            yield (*clauses[:at], *clause.clauses, *clauses[at + 1 :])
         for simpler in _simpler(clause):
             yield (*clauses[:at], simpler, *clauses[at + 1 :])
 
 
 def _simpler(clause: Clause) -> Iterator[Clause]:
     match clause:
-        case Negation(clauses=inner):
-            yield from (Negation(clauses=fewer) for fewer in _clauses(inner) if fewer)
+        case Negation(clauses=inner) | Exists(clauses=inner) | Optional(clauses=inner):
+            yield from (type(clause)(clauses=fewer) for fewer in _clauses(inner) if fewer)
+        case Either(blocks=blocks):
+            yield from (Exists(clauses=block) for block in blocks)
+            yield from (Either(blocks=fewer) for fewer in _without_one(blocks) if len(fewer) > 1)
+            for at, block in enumerate(blocks):
+                yield from (Either(blocks=(*blocks[:at], fewer, *blocks[at + 1 :])) for fewer in _clauses(block) if fewer)
         case Binding(matches=matches):
             yield from (msgspec.structs.replace(clause, matches=fewer) for fewer in _without_one(matches))
-        case Traversal(hops=hops) if hops is not None:
-            yield msgspec.structs.replace(clause, hops=None)
+        case Traversal():
+            yield from _simpler_traversal(clause)
+        case Path(traversal=traversal):
+            yield traversal
+            yield from (msgspec.structs.replace(clause, traversal=simpler) for simpler in _simpler_traversal(traversal))
+        case _:
+            yield from _simpler_condition(clause)
+
+
+def _simpler_traversal(traversal: Traversal) -> Iterator[Traversal]:
+    if traversal.hops is not None:
+        yield msgspec.structs.replace(traversal, hops=None)
+    yield from (msgspec.structs.replace(traversal, edges=fewer) for fewer in _without_one(traversal.edges) if fewer)
+
+
+def _simpler_condition(condition: Condition) -> Iterator[Condition]:
+    match condition:
+        case Conjunction(terms=terms) | Disjunction(terms=terms):
+            yield from terms
+            yield from (type(condition)(terms=fewer) for fewer in _without_one(terms) if len(fewer) > 1)
+            for at, term in enumerate(terms):
+                yield from (type(condition)(terms=(*terms[:at], simpler, *terms[at + 1 :])) for simpler in _simpler_condition(term))
+        case Inversion(term=term):
+            yield term
+            yield from (Inversion(term=simpler) for simpler in _simpler_condition(term))
+        case Filter(left=left, right=right):
+            yield from (msgspec.structs.replace(condition, left=simpler) for simpler in _simpler_value(left))
+            yield from (msgspec.structs.replace(condition, right=simpler) for simpler in _simpler_value(right))
+        case ListTest(item=item, options=options):
+            yield from (msgspec.structs.replace(condition, item=simpler) for simpler in _simpler_value(item))
+            if isinstance(options, ListLiteral):
+                yield from (msgspec.structs.replace(condition, options=ListLiteral(items=fewer)) for fewer in _without_one(options.items))
+        case NullTest(value=value):
+            yield from (msgspec.structs.replace(condition, value=simpler) for simpler in _simpler_value(value))
         case _:
             return
 

@@ -116,6 +116,53 @@ def update_people(compare: str, value: int, new: int) -> Statement:
     return Statement(f"update Person set {{ born: {new} }} where born {compare} {value}", apply)
 
 
+def upsert_person(name: str, value: int) -> Statement:
+    def apply(world: World) -> tuple[int, int]:
+        world.people[name] = (_or(world.people.get(name), value) + 1) % 4
+        return 1, 0
+
+    return Statement(f'upsert Person {{ name: "{name}", born: (coalesce(born, {value}) + 1) % 4 }}', apply)
+
+
+def turn_people(compare: str, value: int, by: int) -> Statement:
+    """An update that computes its values, under a condition that storage cannot evaluate."""
+
+    def apply(world: World) -> tuple[int, int]:
+        matched = {
+            name for name, born in world.people.items() if (born is not None and OPERATORS[compare]((born + 1) % 4, value)) or name == "Ada"
+        }
+        for name in matched:
+            born = world.people[name]
+            world.people[name] = None if born is None else (born + by) % 4
+        return len(matched), 0
+
+    where = f'(born + 1) % 4 {compare} {value} or name = "Ada"'
+    return Statement(f"update Person set {{ born: (born + {by}) % 4 }} where {where}", apply)
+
+
+def update_known(compare: str, value: int, new: int) -> Statement:
+    def apply(world: World) -> tuple[int, int]:
+        matched = _known(world, compare, value)
+        world.people.update(dict.fromkeys(matched, new))
+        return len(matched), 0
+
+    return Statement(f"match {{ $p: Person  $p knows $q  $p.born {compare} {value} }} update $q set {{ born: {new} }}", apply)
+
+
+def like_films(compare: str, value: int) -> Statement:
+    def apply(world: World) -> tuple[int, int]:
+        pairs = [(name, slug) for name in _born(world, compare, value) for slug in world.films]
+        world.likes.update(pairs)
+        return 0, len(pairs)
+
+    return Statement(f"match {{ $p: Person  $f: Film  $p.born {compare} {value} }} insert Likes {{ from: $p, to: $f }}", apply)
+
+
+def delete_known(compare: str, value: int) -> Statement:
+    match_ = f"match {{ $p: Person  $p knows $q  $p.born {compare} {value} }}"
+    return Statement(f"{match_} delete $q", lambda world: _delete(world, _known(world, compare, value)))
+
+
 def delete_people(compare: str, value: int) -> Statement:
     return Statement(f"delete Person where born {compare} {value}", lambda world: _delete(world, _born(world, compare, value)))
 
@@ -142,6 +189,16 @@ def _born(world: World, compare: str, value: int) -> set[str]:
     return {name for name, born in world.people.items() if born is not None and OPERATORS[compare](born, value)}
 
 
+def _known(world: World, compare: str, value: int) -> set[str]:
+    """Whom somebody knows who was born then."""
+    matched = _born(world, compare, value)
+    return {target for (source, target), count in world.knows.items() if count and source in matched and target in world.people}
+
+
+def _or(born: int | None, value: int) -> int:
+    return value if born is None else born
+
+
 def _delete(world: World, gone: set[str]) -> tuple[int, int]:
     for name in gone:
         del world.people[name]
@@ -157,14 +214,28 @@ WRITES = st.one_of(
     st.builds(insert_film, st.sampled_from(FILMS)),
     st.builds(insert_edge, person, st.sampled_from([*PEOPLE, *FILMS])),
     st.builds(update_people, compare, born, born),
+    st.builds(upsert_person, person, born),
+    st.builds(turn_people, compare, born, born),
+    st.builds(update_known, compare, born, born),
+    st.builds(like_films, compare, born),
 )
 DELETES = st.one_of(
     st.builds(delete_person, person),
     st.builds(delete_people, compare, born),
+    st.builds(delete_known, compare, born),
     st.builds(delete_film, st.sampled_from(FILMS)),
     st.builds(delete_knows, st.sampled_from(["from", "to"]), person),
 )
-MUTATION = st.lists(WRITES, min_size=1, max_size=4) | st.lists(WRITES, min_size=2, max_size=5) | st.lists(DELETES, min_size=1, max_size=2)
+
+
+def matches_last(statements: list[Statement]) -> list[Statement]:
+    """A change after a match belongs to the match, so the other statements come first."""
+    return sorted(statements, key=lambda statement: statement.text.startswith("match"))
+
+
+MUTATION = (
+    st.lists(WRITES, min_size=1, max_size=4) | st.lists(WRITES, min_size=2, max_size=5) | st.lists(DELETES, min_size=1, max_size=2)
+).map(matches_last)
 WHICH = st.integers(0, 1)
 BRANCH = st.integers(0, 3)
 

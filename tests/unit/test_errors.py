@@ -63,7 +63,7 @@ def test_kinds_are_distinct_and_spelled_for_programs() -> None:
 
 
 def test_every_kind_is_on_the_page_and_nothing_else_is() -> None:
-    named = set(re.findall(r"^\| `([a-z0-9_]+)` \|", PAGE.read_text(), re.MULTILINE))
+    named = set(re.findall(r"^- `([a-z0-9_]+)` \(", PAGE.read_text(), re.MULTILINE))
     assert named == {kind.value for kind in Kind}
 
 

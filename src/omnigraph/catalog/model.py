@@ -128,7 +128,7 @@ class _DeclaredType(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_d
 
 
 class InterfaceType(_DeclaredType, frozen=True, kw_only=True):
-    """A set of properties that node types may inherit. It has no table and cannot be queried."""
+    """A set of properties that node types may inherit. It has no table; a query on it reads the types that implement it."""
 
     kind: ClassVar[TypeKind] = TypeKind.INTERFACE
     key: Key | None = None
@@ -206,6 +206,14 @@ class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     def node(self, name: str) -> NodeType | None:
         """The node type of that exact name."""
         return self._nodes.get(name)
+
+    def interface(self, name: str) -> InterfaceType | None:
+        """The interface of that exact name."""
+        return next((interface for interface in self.interfaces if interface.name == name), None)
+
+    def implementing(self, interface: InterfaceType) -> tuple[NodeType, ...]:
+        """The node types that implement an interface, by name."""
+        return tuple(node for node in self.nodes if interface.name in node.implements)
 
     def edge(self, name: str) -> EdgeType | None:
         """The edge type of that name in any case: queries and data may write `actedIn` for `ActedIn`."""

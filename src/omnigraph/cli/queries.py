@@ -111,6 +111,11 @@ def parse_moment(text: str | None) -> str | int | datetime | None:
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
+def _via(query: str) -> str:
+    """The name of the query, if it has one."""
+    return f" via {query}" if query else ""
+
+
 def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> None:
     target = {"branch": branch if snapshot is None else None, "snapshot": snapshot}
     facts = {"query_name": result.query_name, "target": target, "row_count": result.row_count}
@@ -124,7 +129,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
             output.compact(row)
         return
     seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
-    headline = f"{result.row_count} rows from {seen} via {result.query_name}"
+    headline = f"{result.row_count} rows from {seen}{_via(result.query_name)}"
     for line in format_rows(form, headline, list(result.columns), [list(values) for values in result.tuples()]):
         output.verbatim(line) if form == "csv" else output.line(line)
 
@@ -172,7 +177,7 @@ def mutate(
             }
         )
         return
-    output.line(f"changed {branch} via {query}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
+    output.line(f"changed {branch}{_via(query)}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
     if flags.actor is not None:
         output.line(f"actor_id: {flags.actor}")
 

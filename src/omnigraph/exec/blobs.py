@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -131,12 +131,15 @@ def refuse_external(uri: str) -> None:
     raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=ProblemCode.BLOB.value)
 
 
-def charge_carried(table: Table, blobs: list[str], where: Where | None, *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:
-    """Refuse to copy more blob bytes than one write may hold (W-37). Only the sizes are read, not the blobs."""
+def charge_carried(table: Table, blobs: Sequence[str], wheres: Iterable[Where | None], *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:
+    """Refuse to copy more blob bytes than one write may hold (W-37). Only the sizes are read, not the blobs.
+
+    The rows are those for which one of the filters holds; no row is in two of them.
+    """
     if not blobs:
         return
-    sizes = blob_sizes(table, blobs, where=where)
-    carried = sum(pc.sum(sizes.column(name)).as_py() or 0 for name in blobs)
+    sizes = (blob_sizes(table, blobs, where=where) for where in wheres)
+    carried = sum(pc.sum(part.column(name)).as_py() or 0 for part in sizes for name in blobs)
     if carried > limit_bytes:
         raise ResourceLimitExceeded(
             Kind.RESOURCE_LIMIT,

@@ -142,20 +142,67 @@ class AggregateFunction(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    COLLECT = "collect"
 
 
 class Aggregate(Syntax, frozen=True):
-    """`count(x)`, `sum(x)`, ..."""
+    """`count(x)`, `sum(distinct x)`, ... `argument` is None for `count(*)`."""
 
     function: AggregateFunction
-    argument: Expr
+    argument: Expr | None
+    distinct: bool = False
 
 
-Expr = Literal | Variable | Now | PropertyRef | AliasRef | Nearest | Bm25 | Rrf | Search | Fuzzy | MatchText | Aggregate
+class ArithmeticOperator(StrEnum):
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+    REMAINDER = "%"
+
+
+class Arithmetic(Syntax, frozen=True):
+    """`left operator right`"""
+
+    left: Expr
+    operator: ArithmeticOperator
+    right: Expr
+
+
+class Negative(Syntax, frozen=True):
+    """`-expression`. A negative number is a literal."""
+
+    operand: Expr
+
+
+class FunctionCall(Syntax, frozen=True):
+    """`name(arguments)`: a scalar function. The checker knows which exist."""
+
+    name: Name
+    arguments: tuple[Expr, ...] = ()
+
+
+Expr = (
+    Literal
+    | Variable
+    | Now
+    | PropertyRef
+    | AliasRef
+    | Nearest
+    | Bm25
+    | Rrf
+    | Search
+    | Fuzzy
+    | MatchText
+    | Aggregate
+    | Arithmetic
+    | Negative
+    | FunctionCall
+)
 
 
 class Comparison(StrEnum):
-    """The operators of filters and of mutation predicates."""
+    """The operators that compare two values."""
 
     EQ = "="
     NE = "!="
@@ -166,10 +213,11 @@ class Comparison(StrEnum):
 
 
 class Containment(StrEnum):
-    """The operators that only filters have."""
+    """The operators on texts and lists."""
 
     CONTAINS = "contains"
     STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
 
 
 class PropertyMatch(Syntax, frozen=True):
@@ -195,14 +243,21 @@ class Hops(Syntax, frozen=True):
 
 
 class Traversal(Syntax, frozen=True):
-    """`$left $edge_variable:edge{hops} $right`, or `<edge>` when undirected. `edge` keeps its case as written."""
+    """`$left $edge_variable:edge{hops} $right`, or `<edge>` when undirected. Edges keep their case as written; `a|b` follows either."""
 
     left: Variable
-    edge: Name
+    edges: tuple[Name, ...]
     right: Variable
     edge_variable: Variable | None = None
     undirected: bool = False
     hops: Hops | None = None
+
+
+class Path(Syntax, frozen=True):
+    """`path $variable = traversal`"""
+
+    variable: Variable
+    traversal: Traversal
 
 
 class Filter(Syntax, frozen=True):
@@ -213,13 +268,73 @@ class Filter(Syntax, frozen=True):
     right: Expr
 
 
+class ListTest(Syntax, frozen=True):
+    """`item in options`, `item not in options`. The options are a list literal or a list parameter."""
+
+    item: Expr
+    options: ListLiteral | Variable
+    negated: bool = False
+
+
+class NullTest(Syntax, frozen=True):
+    """`value is null`, `value is not null`"""
+
+    value: Expr
+    negated: bool = False
+
+
+class Truth(Syntax, frozen=True):
+    """A Bool by itself: `$p.active`"""
+
+    value: Expr
+
+
+class Conjunction(Syntax, frozen=True):
+    """`a and b`: at least two terms."""
+
+    terms: tuple[Condition, ...]
+
+
+class Disjunction(Syntax, frozen=True):
+    """`a or b`: at least two terms."""
+
+    terms: tuple[Condition, ...]
+
+
+class Inversion(Syntax, frozen=True):
+    """`not (condition)`"""
+
+    term: Condition
+
+
+Condition = Filter | ListTest | NullTest | Truth | Search | Fuzzy | MatchText | Conjunction | Disjunction | Inversion
+
+
 class Negation(Syntax, frozen=True):
     """`not { clauses }`, at least one."""
 
     clauses: tuple[Clause, ...]
 
 
-Clause = Negation | Binding | Traversal | Filter | Search | Fuzzy | MatchText
+class Exists(Syntax, frozen=True):
+    """`exists { clauses }`, at least one."""
+
+    clauses: tuple[Clause, ...]
+
+
+class Optional(Syntax, frozen=True):
+    """`optional { clauses }`, at least one."""
+
+    clauses: tuple[Clause, ...]
+
+
+class Either(Syntax, frozen=True):
+    """`either { clauses } or { clauses }`: at least two blocks."""
+
+    blocks: tuple[tuple[Clause, ...], ...]
+
+
+Clause = Negation | Exists | Optional | Either | Binding | Traversal | Path | Condition
 
 
 class Projection(Syntax, frozen=True):
@@ -229,60 +344,100 @@ class Projection(Syntax, frozen=True):
     alias: Name | None = None
 
 
+class NullOrder(StrEnum):
+    """Where nulls stand in an order."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
 class Ordering(Syntax, frozen=True):
-    """`expression desc`; `asc` is the default. A `Nearest` key is never descending."""
+    """`expression desc nulls last`; `asc` is the default. A `Nearest` key is never descending."""
 
     key: Expr
     descending: bool = False
+    nulls: NullOrder | None = None
 
 
 class Read(Syntax, frozen=True):
-    """`match { .. } return { .. } order { .. } limit n`: at least one clause and one projection."""
+    """`match { .. } return { .. } order { .. } skip n limit n`: at least one clause and one projection.
+
+    `skip` and `limit` are integers or parameters.
+    """
 
     match: tuple[Clause, ...]
     returns: tuple[Projection, ...]
+    distinct: bool = False
     order: tuple[Ordering, ...] = ()
-    limit: int | None = None
+    skip: int | Variable | None = None
+    limit: int | Variable | None = None
 
 
 class Assignment(Syntax, frozen=True):
-    """`property: value` in an insert or update. For edges, `from` and `to` are assignments too."""
+    """`property: value` in a change. For edges, `from` and `to` are assignments too. A bare word in the value is the row's own property."""
 
     property: Name
-    value: Value
+    value: Expr
 
 
-class Predicate(Syntax, frozen=True):
-    """`property comparison value`: the one test of an update or delete."""
+class Insertion(StrEnum):
+    """What a new row does where a row with its identity exists."""
 
-    property: Name
-    comparison: Comparison
-    value: Value
+    INSERT = "insert"
+    """Replaces it as a whole."""
+    CREATE = "create"
+    """Is refused."""
+    UPSERT = "upsert"
+    """Sets the properties it names."""
 
 
 class Insert(Syntax, frozen=True):
-    """`insert Type { assignments }`"""
+    """`insert Type { assignments }`, or `create`, or `upsert`."""
 
     type_name: Name
     assignments: tuple[Assignment, ...]
+    insertion: Insertion = Insertion.INSERT
 
 
 class Update(Syntax, frozen=True):
-    """`update Type set { assignments } where predicate`"""
+    """`update Type set { assignments } where condition`. Bare words in the condition are properties of the row."""
 
     type_name: Name
     assignments: tuple[Assignment, ...]
-    where: Predicate
+    where: Condition
+
+
+class UpdateBound(Syntax, frozen=True):
+    """`update $v set { assignments }`, after a match."""
+
+    variable: Variable
+    assignments: tuple[Assignment, ...]
 
 
 class Delete(Syntax, frozen=True):
-    """`delete Type where predicate`"""
+    """`delete Type where condition`"""
 
     type_name: Name
-    where: Predicate
+    where: Condition
 
 
-Statement = Insert | Update | Delete
+class DeleteBound(Syntax, frozen=True):
+    """`delete $a, $b`, after a match."""
+
+    variables: tuple[Variable, ...]
+
+
+Change = Insert | Update | UpdateBound | Delete | DeleteBound
+
+
+class MatchedChanges(Syntax, frozen=True):
+    """`match { .. } change ..`: at least one clause and one change."""
+
+    match: tuple[Clause, ...]
+    changes: tuple[Change, ...]
+
+
+Statement = Insert | Update | UpdateBound | Delete | DeleteBound | MatchedChanges
 
 
 class Mutation(Syntax, frozen=True):
@@ -300,13 +455,20 @@ class Parameter(Syntax, frozen=True):
 
 
 class Query(Syntax, frozen=True):
-    """`query name(parameters) @description("..") @instruction("..") { body }`. Parameter names are unique."""
+    """`query name(parameters) @description("..") @instruction("..") { body }`. Parameter names are unique.
+
+    A bare body is an anonymous query: its name is empty, and it may use parameters that it does not declare.
+    """
 
     name: Name
     parameters: tuple[Parameter, ...]
     body: Read | Mutation
     description: str | None = None
     instruction: str | None = None
+
+    @property
+    def anonymous(self) -> bool:
+        return not self.name.text
 
 
 class QueryFile(Syntax, frozen=True):

@@ -1,7 +1,7 @@
 """A comparison of a column with a constant -> one with a constant of the column's own type that keeps the same rows.
 
 A storage engine compares only values of one type, and an index is used only for a literal of the column's type. Values keep
-their meaning: a value that the column cannot hold is not rounded; the comparison is rewritten. A comparison with null is false.
+their meaning: a value that the column cannot hold is not rounded; the comparison is rewritten. A comparison with null is unknown.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import Final, assert_never
 
-from omnigraph.catalog.types import FLOATS, INTEGERS, Plain, scalar_of
+from omnigraph.catalog.types import FLOATS, INTEGERS, Plain, ValueType, scalar_of
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import Atom, Constant, Field
-from omnigraph.plan.ir import NEVER, Compare, Expr, Matches, NotNull, OneOf, Predicate, TextMatch
+from omnigraph.plan.ir import UNKNOWN, AllOf, Compare, Decided, Expr, IsNull, Known, Matches, OneOf, Predicate, TextMatch
 from omnigraph.plan.values import RANGES, narrowed
 
 FLIPPED: Final = {
@@ -30,7 +30,7 @@ def comparison(left: Expr, operator: Comparison, right: Expr) -> Predicate:
     """`left operator right`, typed by the column if one side is a column and the other a constant."""
     match left, right:
         case (Constant(value=None), _) | (_, Constant(value=None)):
-            return NEVER
+            return UNKNOWN
         case Field(), Constant():
             return against(left, operator, right)
         case Constant(), Field():
@@ -56,9 +56,11 @@ def _text(text: TextMatch, operator: Comparison, truth: bool) -> Matches | None:
 def against(field: Field, operator: Comparison, constant: Constant) -> Predicate:
     """`field operator constant`. A list or vector is never equal."""
     value = constant.value
+    if value is None:
+        return UNKNOWN
     scalar = scalar_of(field.type)
-    if value is None or scalar is None or isinstance(value, tuple):
-        return NEVER
+    if scalar is None or isinstance(value, tuple):
+        return Decided(field, truth=False)
     if isinstance(value, str | bool):
         return Compare(field, operator, Constant(field.type, value))
     if scalar in INTEGERS:
@@ -97,13 +99,13 @@ def _beyond(field: Field, operator: Comparison, *, above: bool) -> Predicate:
     """The constant is above (or below) every value that the column can hold."""
     match operator:
         case Comparison.EQ:
-            return NEVER
+            return Decided(field, truth=False)
         case Comparison.NE:
-            return NotNull(field)
+            return Decided(field, truth=True)
         case Comparison.LT | Comparison.LE:
-            return NotNull(field) if above else NEVER
+            return Decided(field, truth=above)
         case Comparison.GT | Comparison.GE:
-            return NEVER if above else NotNull(field)
+            return Decided(field, truth=not above)
         case _:
             assert_never(operator)
 
@@ -112,9 +114,9 @@ def _between(field: Field, operator: Comparison, *, below: float) -> Predicate:
     """The constant lies between two neighbours of the column's type; `below` is the lower one."""
     match operator:
         case Comparison.EQ:
-            return NEVER
+            return Decided(field, truth=False)
         case Comparison.NE:
-            return NotNull(field)
+            return Decided(field, truth=True)
         case Comparison.LT | Comparison.LE:
             return Compare(field, Comparison.LE, Constant(field.type, below))
         case Comparison.GT | Comparison.GE:
@@ -131,7 +133,22 @@ def one_of(field: Field, values: tuple[Atom, ...]) -> Predicate:
         if isinstance(same, Compare) and isinstance(same.right, Constant):
             assert isinstance(same.right.value, bool | int | float | str)
             kept.append(same.right.value)
-    return OneOf(field, tuple(dict.fromkeys(kept))) if kept else NEVER
+    if not values:
+        return Known(truth=False)  # in an empty list there is nothing, not even an unknown value
+    return OneOf(field, tuple(dict.fromkeys(kept))) if kept else Decided(field, truth=False)
+
+
+def listed(item: Expr, type_: ValueType, values: tuple[Atom, ...]) -> Predicate:
+    """`item in values`, each compared as in `item = value`. In an empty list there is nothing, not even null."""
+    if not values:
+        return Known(truth=False)
+    if isinstance(item, Field):
+        return one_of(item, values)
+    if isinstance(item, Constant) and item.value is None:
+        return UNKNOWN
+    same = one_of(Field(0, "item", type_), values)
+    # No value of the item's type is in the list: false, and unknown where the item is null.
+    return OneOf(item, same.values) if isinstance(same, OneOf) else AllOf((IsNull(item), UNKNOWN))
 
 
 def as_item(item: Scalar, constant: Constant) -> Constant | None:

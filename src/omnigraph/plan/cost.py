@@ -53,7 +53,7 @@ def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: 
     """The cheapest route for the expected rows. An adjacency that must be built costs its build, minus the time that queries
     have already spent without it. `far` is the scan of the nodes at the other end, or None if both ends are bound.
     """
-    edge = statistics.edge(link.edge.id)
+    edge = _edge(link, statistics)
     costs = _costs(link, statistics, from_left=from_left, far=far)
     hops = min(link.high, MOST_HOPS)
     asked_ms = lookup_ms(costs, rows, hops=hops)
@@ -108,7 +108,7 @@ def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
 
 
 def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
-    edge = statistics.edge(link.edge.id)
+    edge = _edge(link, statistics)
     reached = None if far is None else statistics.node(far.type.id)
     far_rows = edge.ends / 2 if reached is None else reached.rows
     return LinkCosts(
@@ -140,8 +140,26 @@ def _ready_ms(edge: EdgeStatistics) -> float:
             assert_never(edge.adjacency)
 
 
+def _edge(link: Link, statistics: Statistics) -> EdgeStatistics:
+    """The statistics of all edges that a link follows, as if they were one type. Only together do they have what each must have."""
+    edges = [statistics.edge(edge.id) for edge in link.edges]
+    if len(edges) == 1:
+        return edges[0]
+    order = list(Availability)
+    return EdgeStatistics(
+        rows=sum(edge.rows for edge in edges),
+        out_degree=sum(edge.out_degree for edge in edges),
+        in_degree=sum(edge.in_degree for edge in edges),
+        adjacency=max((edge.adjacency for edge in edges), key=order.index),
+        indexed=all(edge.indexed for edge in edges),
+        spent_ms=sum(edge.spent_ms for edge in edges),
+        adjacency_known=sum(edge.adjacency_known for edge in edges),
+        ends=sum(edge.ends for edge in edges),
+    )
+
+
 def _one_hop(link: Link) -> Link:
-    return Link(link.edge, link.left, link.right, link.direction)
+    return Link(link.edges, link.left, link.right, link.direction)
 
 
 def choose_restriction(target: LogicalScan, reached: float, statistics: Statistics) -> Restrict:
@@ -174,7 +192,7 @@ def _indexable(predicate: Predicate) -> str | None:
     match predicate:
         case Compare(Field(column=column), operator, Constant()) if operator is not Comparison.NE:
             return column
-        case OneOf(field=Field(column=column)):
+        case OneOf(Field(column=column)):
             return column
         case Prefix(Field(column=column), Constant()):
             return column

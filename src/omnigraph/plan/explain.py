@@ -59,7 +59,9 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        return "\n".join((f"query {self.query} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes))
+        return "\n".join(
+            (f"{f'query {self.query}' if self.query else 'query'} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes)
+        )
 
     def to_json(self) -> dict[str, object]:
         built: dict[str, object] = msgspec.to_builtins(self)
@@ -117,9 +119,24 @@ class _Steps:
                 return "cross product", {}, (left, right)
             case ops.Join(left, right, pairs):
                 return "join", {"on": [f"{spell.expr(first)} = {spell.expr(second)}" for first, second in pairs]}, (left, right)
-            case ops.AntiJoin(input_, inner, on):
-                return "anti join", {"on": [spell.variable(binding) for binding in on]}, (input_, inner)
-            case ops.Filter() | ops.Rank() | ops.Fetch() | ops.Aggregate() | ops.Project() | ops.Sort() | ops.Limit():
+            case ops.SemiJoin(input_, inners, wanted):
+                on = sorted({binding for inner in inners for binding in inner.on})
+                name = "semi join" if wanted else "anti join"
+                return name, {"on": [spell.variable(binding) for binding in on]}, (input_, *(inner.root for inner in inners))
+            case ops.Optional(input_, inner, binds):
+                on_and_binds = {"on": [spell.variable(at) for at in inner.on], "binds": [spell.variable(at) for at in binds]}
+                return "optional", {key: value for key, value in on_and_binds.items() if value}, (input_, inner.root)
+            case (
+                ops.Filter()
+                | ops.Paths()
+                | ops.Rank()
+                | ops.Fetch()
+                | ops.Aggregate()
+                | ops.Project()
+                | ops.Distinct()
+                | ops.Sort()
+                | ops.Limit()
+            ):
                 return *_above(op, spell), (op.input,)
             case ops.Empty():
                 return "empty", {"why": "no row can satisfy the match"}, ()
@@ -128,7 +145,7 @@ class _Steps:
 
 
 def _above(
-    op: ops.Filter | ops.Rank | ops.Fetch | ops.Aggregate | ops.Project | ops.Sort | ops.Limit, spell: Speller
+    op: ops.Filter | ops.Paths | ops.Rank | ops.Fetch | ops.Aggregate | ops.Project | ops.Distinct | ops.Sort | ops.Limit, spell: Speller
 ) -> tuple[str, dict[str, object]]:
     match op:
         case ops.Filter(_, where):
@@ -142,13 +159,21 @@ def _above(
             return "aggregate", {"outputs": [spell.output(output) for output in outputs]}
         case ops.Project(_, outputs):
             return "project", {"outputs": [spell.expr(output) for output in outputs]}
-        case ops.Sort(_, keys, ties, limit):
+        case ops.Paths(_, link, columns, choice):
+            return "shortest paths", {"link": spell.link(link), "columns": list(columns), **_route(choice)}
+        case ops.Distinct():
+            return "distinct", {}
+        case ops.Sort(_, keys, ties, limit, skip):
             facts = {"keys": [spell.sort_key(key) for key in keys], "ties": [spell.variable(binding) for binding in ties]}
-            return "sort", facts if limit is None else {**facts, "limit": limit}
-        case ops.Limit(_, count):
-            return "limit", {"count": count}
+            return "sort", {**facts, **_bounds(limit, skip, "limit")}
+        case ops.Limit(_, count, skip):
+            return "limit", _bounds(count, skip, "count")
         case _:
             assert_never(op)
+
+
+def _bounds(count: int | None, skip: int, name: str) -> dict[str, object]:
+    return {**({} if count is None else {name: count}), **({"skip": skip} if skip else {})}
 
 
 def _scan_facts(scan: ops.Scan, spell: Speller) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from omnigraph.catalog.model import EntityType, TypeKind
+from omnigraph.catalog.model import AnyType, TypeKind
 from omnigraph.catalog.types import Plain, ValueType
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
@@ -16,7 +16,10 @@ Value = Atom | tuple[Atom, ...] | None
 """A stored value: a `Date` as days, a `DateTime` as milliseconds since 1970, a list or vector as a tuple."""
 
 ID: Final = "id"
-"""The column that identifies a row. No property has this name, so a field of it represents the whole node."""
+"""The column that identifies a row. No property has this name."""
+
+TYPE: Final = "(type)"
+"""The name of the type of a bound entity, as a column. No property can have this name."""
 
 STRING: Final = Plain(Scalar.STRING)
 BOOL: Final = Plain(Scalar.BOOL)
@@ -28,7 +31,7 @@ DATETIME: Final = Plain(Scalar.DATETIME)
 
 
 class TypeRef(msgspec.Struct, frozen=True):
-    """A node or edge type: its name for people, its identity for tables."""
+    """A type: its name for people, its identity for tables. An interface stands for the node types that implement it."""
 
     kind: TypeKind
     name: str
@@ -43,25 +46,27 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="is"):
 
 
 class Field(msgspec.Struct, frozen=True, tag="field", tag_field="is"):
-    """A column of the entity bound to `binding`; the column `id` represents the whole node."""
+    """A column of the entity bound to `binding`. With `entity` it is the whole entity, which is represented by its id."""
 
     binding: int
     column: str
     type: ValueType
     nullable: bool = False
+    entity: bool = False
 
     @property
     def whole(self) -> bool:
+        """Whether the field is the id, which every bound entity has at hand."""
         return self.column == ID
 
 
 TRUE: Final = Constant(BOOL, value=True)
 
 
-def type_ref(entity: EntityType) -> TypeRef:
+def type_ref(entity: AnyType) -> TypeRef:
     return TypeRef(entity.kind, entity.name, entity.id)
 
 
-def whole(binding: int) -> Field:
-    """The node bound to `binding`, as its id."""
-    return Field(binding, ID, STRING)
+def whole(binding: int, *, nullable: bool = False) -> Field:
+    """The entity bound to `binding`, as its id."""
+    return Field(binding, ID, STRING, nullable, entity=True)

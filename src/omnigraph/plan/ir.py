@@ -1,7 +1,8 @@
 """Logical plans: a closed union of frozen operators over numbered bindings. Parameters and `now()` are values here.
 
-A row binds each number to one entity. An executor may keep rows as integers and read columns at each `LogicalFetch`. Every
-tuple of predicates is a conjunction, and a predicate that is null does not hold. The physical operators are in `ops`.
+A row binds each number to one entity, or to null after an optional block. An executor may keep rows as integers and read columns at
+each `LogicalFetch`. Predicates are true, false or unknown, as in SQL; every tuple of predicates is a conjunction, and keeps the rows
+for which it is true. The physical operators are in `ops`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Final, assert_never
 import msgspec
 
 from omnigraph.catalog.types import ValueType
-from omnigraph.lang.query import AggregateFunction, Comparison
+from omnigraph.lang.query import AggregateFunction, ArithmeticOperator, Comparison, NullOrder
 from omnigraph.plan.expr import Atom, Constant, Field, TypeRef
+from omnigraph.plan.functions import Function
 from omnigraph.plan.typed import Direction, TextMode
 
 # expressions
@@ -44,7 +46,28 @@ class Cell(_Struct, frozen=True):
     index: int
 
 
-Expr = Constant | Field | TextMatch | Score
+class Arithmetic(_Struct, frozen=True):
+    """Both sides have a type that the operator takes (`plan.functions`); null in, null out, and by zero null.
+
+    A result of an integer type outside its range is the error `numeric_overflow`.
+    """
+
+    left: Expr
+    operator: ArithmeticOperator
+    right: Expr
+    type: ValueType
+
+
+class FunctionCall(_Struct, frozen=True):
+    """A scalar function of the language. All but `coalesce` give null for a null argument."""
+
+    function: Function
+    arguments: tuple[Expr, ...]
+    type: ValueType
+
+
+Expr = Constant | Field | TextMatch | Score | Arithmetic | FunctionCall | Cell
+"""A `Cell` stands only above an aggregate or a projection, and a field only below."""
 
 # predicates
 
@@ -58,9 +81,9 @@ class Compare(_Struct, frozen=True):
 
 
 class OneOf(_Struct, frozen=True):
-    """The field equals one of `values`, which are of the field's own type."""
+    """The value equals one of `values`, which are of its own type. Unknown where it is null, unless `values` is empty."""
 
-    field: Field
+    value: Expr
     values: tuple[Atom, ...]
 
 
@@ -85,6 +108,13 @@ class Prefix(_Struct, frozen=True):
     prefix: Expr
 
 
+class Suffix(_Struct, frozen=True):
+    """`text` ends with `suffix`, case-sensitive."""
+
+    text: Expr
+    suffix: Expr
+
+
 class Matches(_Struct, frozen=True):
     """The result of the text match is `wanted`."""
 
@@ -92,17 +122,38 @@ class Matches(_Struct, frozen=True):
     wanted: bool
 
 
-class NotNull(_Struct, frozen=True):
-    """The field is not null: the rest of a comparison that every value passes."""
+class IsNull(_Struct, frozen=True):
+    """Never unknown. The id of a binding is null where an optional block had no row."""
+
+    value: Expr
+
+
+class Decided(_Struct, frozen=True):
+    """`truth` where the field is not null, else unknown: the rest of a comparison that every value passes, or none."""
 
     field: Field
+    truth: bool
 
 
-class Never(_Struct, frozen=True):
-    """False: the rest of a comparison that no value passes."""
+class Known(_Struct, frozen=True):
+    """The same for every row; None is unknown."""
+
+    truth: bool | None
 
 
-Predicate = Compare | OneOf | Includes | Substring | Prefix | Matches | NotNull | Never
+class AllOf(_Struct, frozen=True):
+    terms: tuple[Predicate, ...]
+
+
+class AnyOf(_Struct, frozen=True):
+    terms: tuple[Predicate, ...]
+
+
+class Not(_Struct, frozen=True):
+    term: Predicate
+
+
+Predicate = Compare | OneOf | Includes | Substring | Prefix | Suffix | Matches | IsNull | Decided | Known | AllOf | AnyOf | Not
 
 # rankings
 
@@ -136,7 +187,7 @@ Ranking = Nearest | Bm25 | Fusion
 
 
 class LogicalScan(_Struct, frozen=True):
-    """Bind every entity of a type for which `where` holds, and read `columns` of it."""
+    """Bind every entity of a node type, or of the types of an interface, for which `where` holds, and read `columns` of it."""
 
     binding: int
     type: TypeRef
@@ -145,7 +196,7 @@ class LogicalScan(_Struct, frozen=True):
 
 
 class LogicalArgument(_Struct, frozen=True):
-    """The distinct rows of the outer plan, restricted to these bindings. The root of the inner plan of an anti join."""
+    """The distinct rows of the outer plan, restricted to these bindings. The root of the inner plan of a block."""
 
     bindings: tuple[int, ...]
 
@@ -153,10 +204,12 @@ class LogicalArgument(_Struct, frozen=True):
 class Link(_Struct, frozen=True):
     """One traversal: pairs (left, right), each once, such that a search of `low` to `high` hops from left emits right.
 
-    With `edge_binding` one row per stored edge instead. `where` and `columns` are about that edge.
+    A hop follows an edge of any of `edges`, which have the same ends. With `edge_binding` one row per stored edge instead; there is
+    one edge type then, and `where` and `columns` are about that edge. With `path` a binding without an entity holds one shortest
+    path of each pair, in the columns `nodes`, `edges` and `length`.
     """
 
-    edge: TypeRef
+    edges: tuple[TypeRef, ...]
     left: int
     right: int
     direction: Direction
@@ -165,14 +218,25 @@ class Link(_Struct, frozen=True):
     edge_binding: int | None = None
     where: tuple[Predicate, ...] = ()
     columns: tuple[str, ...] = ()
+    path: int | None = None
+
+    @property
+    def edge(self) -> TypeRef:
+        """The edge type of a link that follows only one."""
+        (edge,) = self.edges
+        return edge
 
 
 class LogicalPattern(_Struct, frozen=True):
-    """Scans and links joined in no order yet; `argument` are the bindings of the outer plan."""
+    """Scans and links joined in no order yet; `argument` are the bindings of the outer plan.
+
+    With `input` the pattern goes on from those rows, whose bindings it may use.
+    """
 
     scans: tuple[LogicalScan, ...]
     links: tuple[Link, ...]
     argument: tuple[int, ...] = ()
+    input: LogicalPlan | None = None
 
 
 class LogicalExpand(_Struct, frozen=True):
@@ -209,12 +273,38 @@ class LogicalFilter(_Struct, frozen=True):
     where: tuple[Predicate, ...]
 
 
-class LogicalAntiJoin(_Struct, frozen=True):
-    """Keep rows for which `inner`, started from their bindings `on`, has no row."""
+class Inner(_Struct, frozen=True):
+    """A block inside a match, started from the outer bindings `on`."""
+
+    plan: LogicalPlan
+    on: tuple[int, ...]
+
+
+class LogicalSemiJoin(_Struct, frozen=True):
+    """Keep rows for which at least one inner plan has a row, or, if not `wanted`, for which none has."""
 
     input: LogicalPlan
-    inner: LogicalPlan
-    on: tuple[int, ...]
+    inners: tuple[Inner, ...]
+    wanted: bool
+
+
+class LogicalOptional(_Struct, frozen=True):
+    """Every row of the input with every row of the inner plan for it; `binds` are null where there is none."""
+
+    input: LogicalPlan
+    inner: Inner
+    binds: tuple[int, ...]
+
+
+class LogicalPaths(_Struct, frozen=True):
+    """Read `columns` of the path of a link, for the pair of ends of every row: one of the shortest paths within the bounds.
+
+    Of several shortest paths it is the one whose list of node ids, then of edge ids, is smallest.
+    """
+
+    input: LogicalPlan
+    link: Link
+    columns: tuple[str, ...] = ()
 
 
 class LogicalRank(_Struct, frozen=True):
@@ -243,30 +333,47 @@ class LogicalFetch(_Struct, frozen=True):
 
 
 class Call(_Struct, frozen=True):
-    """An aggregate over the rows of a group."""
+    """An aggregate over the rows of a group. `argument` is None for the number of rows; `distinct` leaves equal values out.
+
+    `collect` gives a list without nulls, in the order of the rows; where nothing orders them, in that of the ids of `ties`.
+    """
 
     function: AggregateFunction
-    argument: Expr
+    argument: Expr | None
     type: ValueType
+    distinct: bool = False
 
 
 class LogicalAggregate(_Struct, frozen=True):
-    """One row per group. The outputs that are not calls form the group key. Without a key there is always one row."""
+    """One row per group. The outputs that are not calls form the group key. Without a key there is always one row.
+
+    `ties` are the bindings whose ids order the rows of a group, if a call depends on their order.
+    """
 
     input: LogicalPlan
-    outputs: tuple[Field | Call, ...]
+    outputs: tuple[Expr | Call, ...]
+    ties: tuple[int, ...] = ()
 
 
 class LogicalProject(_Struct, frozen=True):
+    """The outputs of every row; above an aggregate or another projection they are expressions over its cells."""
+
     input: LogicalPlan
     outputs: tuple[Expr, ...]
 
 
-class SortKey(_Struct, frozen=True):
-    """Nulls are smallest."""
+class LogicalDistinct(_Struct, frozen=True):
+    """Result rows without repetitions: null equals null, NaN equals NaN, and -0.0 equals 0.0."""
 
-    key: Expr | Cell
+    input: LogicalPlan
+
+
+class SortKey(_Struct, frozen=True):
+    """Nulls are smallest unless `nulls` says where they stand. Above an aggregate or a projection the key is a `Cell`."""
+
+    key: Expr
     descending: bool = False
+    nulls: NullOrder | None = None
 
 
 class LogicalOrder(_Struct, frozen=True):
@@ -278,8 +385,11 @@ class LogicalOrder(_Struct, frozen=True):
 
 
 class LogicalLimit(_Struct, frozen=True):
+    """The rows after the first `skip`, at most `count` of them; None is no limit."""
+
     input: LogicalPlan
-    count: int
+    count: int | None
+    skip: int = 0
 
 
 class LogicalEmpty(_Struct, frozen=True):
@@ -295,11 +405,14 @@ LogicalPlan = (
     | LogicalCrossProduct
     | LogicalJoin
     | LogicalFilter
-    | LogicalAntiJoin
+    | LogicalSemiJoin
+    | LogicalOptional
+    | LogicalPaths
     | LogicalRank
     | LogicalFetch
     | LogicalAggregate
     | LogicalProject
+    | LogicalDistinct
     | LogicalOrder
     | LogicalLimit
     | LogicalEmpty
@@ -307,10 +420,10 @@ LogicalPlan = (
 
 
 class Binding(_Struct, frozen=True):
-    """The variable behind a binding number."""
+    """The variable behind a binding number; a path has no type."""
 
     name: str
-    type: TypeRef
+    type: TypeRef | None
 
 
 class Column(_Struct, frozen=True):
@@ -331,7 +444,8 @@ class LogicalRead(_Struct, frozen=True):
 
 
 EMPTY: Final = LogicalEmpty()
-NEVER: Final = Never()
+NEVER: Final = Known(truth=False)
+UNKNOWN: Final = Known(truth=None)
 
 
 def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) -> LogicalPlan:
@@ -341,25 +455,39 @@ def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) 
             LogicalExpand()
             | LogicalConnect()
             | LogicalFilter()
+            | LogicalPaths()
             | LogicalRank()
             | LogicalFetch()
             | LogicalAggregate()
             | LogicalProject()
+            | LogicalDistinct()
             | LogicalOrder()
             | LogicalLimit()
         ):
             new = change(plan.input)
             return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
+        case LogicalPattern(input=input_) if input_ is not None:
+            new = change(input_)
+            return plan if new is input_ else msgspec.structs.replace(plan, input=new)
         case LogicalScan() | LogicalArgument() | LogicalPattern() | LogicalEmpty():
             return plan
         case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             new_left, new_right = change(left), change(right)
             return plan if new_left is left and new_right is right else msgspec.structs.replace(plan, left=new_left, right=new_right)
-        case LogicalAntiJoin(input_, inner, on):
-            new_input, new_inner = change(input_), change(inner)
-            return plan if new_input is input_ and new_inner is inner else LogicalAntiJoin(new_input, new_inner, on)
+        case LogicalSemiJoin(input_, inners, wanted):
+            new_input, new_inners = change(input_), tuple(_changed(inner, change) for inner in inners)
+            same = new_input is input_ and all(new is old for new, old in zip(new_inners, inners, strict=True))
+            return plan if same else LogicalSemiJoin(new_input, new_inners, wanted)
+        case LogicalOptional(input_, inner, binds):
+            new_input, new_inner = change(input_), _changed(inner, change)
+            return plan if new_input is input_ and new_inner is inner else LogicalOptional(new_input, new_inner, binds)
         case _:
             assert_never(plan)
+
+
+def _changed(inner: Inner, change: Callable[[LogicalPlan], LogicalPlan]) -> Inner:
+    new = change(inner.plan)
+    return inner if new is inner.plan else Inner(new, inner.on)
 
 
 def bound_by(plan: LogicalPlan) -> frozenset[int]:
@@ -369,22 +497,27 @@ def bound_by(plan: LogicalPlan) -> frozenset[int]:
             return frozenset((binding,))
         case LogicalArgument(bindings):
             return frozenset(bindings)
-        case LogicalPattern(scans, links, argument):
-            edges = (link.edge_binding for link in links if link.edge_binding is not None)
-            return frozenset((*argument, *(scan.binding for scan in scans), *edges))
+        case LogicalPattern(scans, links, argument, input_):
+            before = frozenset[int]() if input_ is None else bound_by(input_)
+            return before.union(argument, (scan.binding for scan in scans), *(_numbers(link.edge_binding, link.path) for link in links))
         case LogicalExpand(input_, link, _, target):
-            return bound_by(input_) | _edge_of(link) | {target.binding}
+            return bound_by(input_).union((target.binding,), _numbers(link.edge_binding))
         case LogicalConnect(input_, link):
-            return bound_by(input_) | _edge_of(link)
+            return bound_by(input_).union(_numbers(link.edge_binding))
+        case LogicalPaths(input_, link):
+            return bound_by(input_).union(_numbers(link.path))
         case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
             return bound_by(left) | bound_by(right)
+        case LogicalOptional(input_, _, binds):
+            return bound_by(input_).union(binds)
         case (
-            LogicalAntiJoin()
+            LogicalSemiJoin()
             | LogicalFilter()
             | LogicalRank()
             | LogicalFetch()
             | LogicalAggregate()
             | LogicalProject()
+            | LogicalDistinct()
             | LogicalOrder()
             | LogicalLimit()
         ):
@@ -395,8 +528,9 @@ def bound_by(plan: LogicalPlan) -> frozenset[int]:
             assert_never(plan)
 
 
-def _edge_of(link: Link) -> frozenset[int]:
-    return frozenset() if link.edge_binding is None else frozenset((link.edge_binding,))
+def _numbers(*bindings: int | None) -> frozenset[int]:
+    """The bindings of a link that it has."""
+    return frozenset(binding for binding in bindings if binding is not None)
 
 
 def fields_of(predicate: Predicate) -> tuple[Field, ...]:
@@ -404,14 +538,20 @@ def fields_of(predicate: Predicate) -> tuple[Field, ...]:
     match predicate:
         case Compare(left, _, right):
             return (*expr_fields(left), *expr_fields(right))
-        case Includes(left, right) | Substring(left, right) | Prefix(left, right):
+        case Includes(left, right) | Substring(left, right) | Prefix(left, right) | Suffix(left, right):
             return (*expr_fields(left), *expr_fields(right))
-        case OneOf(field=field) | NotNull(field):
+        case OneOf(value=value) | IsNull(value):
+            return expr_fields(value)
+        case Decided(field):
             return (field,)
         case Matches(text=text):
             return (text.field,)
-        case Never():
+        case Known():
             return ()
+        case AllOf(terms) | AnyOf(terms):
+            return tuple(field for term in terms for field in fields_of(term))
+        case Not(term):
+            return fields_of(term)
         case _:
             assert_never(predicate)
 
@@ -422,10 +562,21 @@ def expr_fields(expr: Expr) -> tuple[Field, ...]:
             return (expr,)
         case TextMatch(field=field):
             return (field,)
-        case Constant() | Score():
+        case Arithmetic(left=left, right=right):
+            return (*expr_fields(left), *expr_fields(right))
+        case FunctionCall(arguments=arguments):
+            return tuple(field for argument in arguments for field in expr_fields(argument))
+        case Constant() | Score() | Cell():
             return ()
         case _:
             assert_never(expr)
+
+
+def output_fields(output: Expr | Call) -> tuple[Field, ...]:
+    """Every field that an output of an aggregate reads."""
+    if isinstance(output, Call):
+        return () if output.argument is None else expr_fields(output.argument)
+    return expr_fields(output)
 
 
 def reads_bindings(predicate: Predicate) -> frozenset[int]:

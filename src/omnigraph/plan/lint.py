@@ -11,8 +11,9 @@ from omnigraph.errors import LanguageError, ResourceLimitExceeded
 from omnigraph.lang import parse_queries
 from omnigraph.lang.query import Query, Read
 from omnigraph.plan.check import check
+from omnigraph.plan.lint_warnings import changes_of, lint_warnings
 from omnigraph.plan.operation import Operation, operation_of
-from omnigraph.plan.typed import TypedMutation, TypedQuery, UpdateNodes
+from omnigraph.plan.typed import TypedQuery, UpdateBound, UpdateRows
 
 PARSE_CODE = "Q000"
 COVERAGE_CODE = "L201"
@@ -52,7 +53,7 @@ class LintFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueryResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One query: `operation` when it compiles, `error` when it does not."""
+    """One query: `operation` when it compiles, `error` when it does not. `warnings` are about what is legal and probably not meant."""
 
     name: str
     kind: str
@@ -130,6 +131,7 @@ def _checked(query: Query, catalog: Catalog) -> tuple[QueryResult, TypedQuery | 
         typed = check(query, catalog)
     except (LanguageError, ResourceLimitExceeded) as error:
         return QueryResult(name, kind, LintStatus.ERROR, warnings, error=error.message), None
+    warnings = (*warnings, *lint_warnings(query, typed))
     return QueryResult(name, kind, LintStatus.OK, warnings, operation=operation_of(typed, catalog)), typed
 
 
@@ -139,11 +141,11 @@ def _uncovered(valid: list[tuple[str, TypedQuery]]) -> list[LintFinding]:
     set_: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
     for name, query in valid:
-        for statement in query.statements if isinstance(query, TypedMutation) else ():
-            if isinstance(statement, UpdateNodes):
-                node = statement.node
+        for change in changes_of(query):
+            if isinstance(change, UpdateRows | UpdateBound) and isinstance(change.entity, NodeType):
+                node = change.entity
                 updated[node.name] = node
-                set_.setdefault(node.name, set()).update(value.property for value in statement.values)
+                set_.setdefault(node.name, set()).update(value.property for value in change.values)
                 names.setdefault(node.name, set()).add(name)
     return [
         LintFinding(

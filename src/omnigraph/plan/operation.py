@@ -9,25 +9,13 @@ import msgspec
 from omnigraph.catalog.model import Catalog, TypeKind
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, VectorOf
 from omnigraph.lang.tree import Scalar
-from omnigraph.plan.expr import Constant, Field, TypeRef
+from omnigraph.plan.expr import Field, TypeRef
 from omnigraph.plan.touched import touched
-from omnigraph.plan.typed import (
-    AggregateCall,
-    Bm25Score,
-    Expr,
-    NearestScore,
-    NowCall,
-    Output,
-    Parameter,
-    RrfScore,
-    TextSearch,
-    TypedQuery,
-    TypedRead,
-)
+from omnigraph.plan.typed import AggregateCall, Output, TypedQuery, TypedRead
 
 
 class ResultColumn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column without an alias is named by its property, variable or function here, and `f.title` in rows."""
+    """A column as rows have it, with the kind of its values."""
 
     name: str
     kind: str
@@ -50,7 +38,7 @@ class Operation(msgspec.Struct, frozen=True):
 def operation_of(query: TypedQuery, catalog: Catalog) -> Operation:
     """The result columns of a query and the types it reads and writes. A mutation has no result columns."""
     tables = touched(query, catalog)
-    result = tuple(_column(output, query) for output in query.outputs) if isinstance(query, TypedRead) else ()
+    result = tuple(_column(output) for output in query.outputs) if isinstance(query, TypedRead) else ()
     return Operation(result, _types(tables.reads), _types(tables.writes))
 
 
@@ -58,10 +46,10 @@ def _types(refs: tuple[TypeRef, ...]) -> tuple[TouchedType, ...]:
     return tuple(TouchedType(ref.kind, ref.name) for ref in refs)
 
 
-def _column(output: Output, read: TypedRead) -> ResultColumn:
-    name = output.name if output.aliased else _declared_name(output.expr, read)
+def _column(output: Output) -> ResultColumn:
+    name = output.name
     nullable = output.nullable or isinstance(output.expr, AggregateCall)
-    if isinstance(output.expr, Field) and output.expr.whole:
+    if isinstance(output.expr, Field) and output.expr.entity:
         return ResultColumn(name, "object", nullable)
     match output.type:
         case Plain(scalar):
@@ -74,30 +62,6 @@ def _column(output: Output, read: TypedRead) -> ResultColumn:
             return ResultColumn(name, "vector", nullable, vector_dim=dimension)
         case _:
             assert_never(output.type)
-
-
-def _declared_name(expr: Expr, read: TypedRead) -> str:
-    match expr:
-        case Field(binding=slot, column=column):
-            return read.variables[slot].name if expr.whole else column
-        case Parameter(name=name):
-            return name
-        case Constant():
-            return "literal"
-        case NowCall():
-            return "now"
-        case AggregateCall(function=function):
-            return function.value
-        case NearestScore():
-            return "nearest"
-        case Bm25Score():
-            return "bm25"
-        case RrfScore():
-            return "rrf"
-        case TextSearch(mode=mode):
-            return mode.value
-        case _:
-            assert_never(expr)
 
 
 def _kind(scalar: Scalar) -> str:

@@ -135,10 +135,38 @@ class Filter(_Op, frozen=True):
     rows: float
 
 
-class AntiJoin(_Op, frozen=True):
-    input: Op
-    inner: Op
+class InnerOp(_Op, frozen=True):
+    """A block inside a match, started from the distinct rows of the outer bindings `on`."""
+
+    root: Op
     on: tuple[int, ...]
+
+
+class SemiJoin(_Op, frozen=True):
+    """Keep rows for which at least one inner plan has a row, or, if not `wanted`, for which none has."""
+
+    input: Op
+    inners: tuple[InnerOp, ...]
+    wanted: bool
+    rows: float
+
+
+class Optional(_Op, frozen=True):
+    """Left outer join with the inner plan; `binds` are null where it has no row."""
+
+    input: Op
+    inner: InnerOp
+    binds: tuple[int, ...]
+    rows: float
+
+
+class Paths(_Op, frozen=True):
+    """Read `columns` (`nodes`, `edges`, `length`) of the path of a link."""
+
+    input: Op
+    link: ir.Link
+    columns: tuple[str, ...]
+    choice: RouteChoice
     rows: float
 
 
@@ -161,7 +189,8 @@ class Fetch(_Op, frozen=True):
 
 class Aggregate(_Op, frozen=True):
     input: Op
-    outputs: tuple[Field | ir.Call, ...]
+    outputs: tuple[ir.Expr | ir.Call, ...]
+    ties: tuple[int, ...]
     rows: float
 
 
@@ -171,19 +200,28 @@ class Project(_Op, frozen=True):
     rows: float
 
 
+class Distinct(_Op, frozen=True):
+    input: Op
+    rows: float
+
+
 class Sort(_Op, frozen=True):
-    """With `limit`, only the first rows are kept."""
+    """With `limit`, only the first rows are kept; the first `skip` of them are left out."""
 
     input: Op
     keys: tuple[ir.SortKey, ...]
     ties: tuple[int, ...]
     limit: int | None
+    skip: int
     rows: float
 
 
 class Limit(_Op, frozen=True):
+    """The rows after the first `skip`, at most `count` of them; None is no limit."""
+
     input: Op
-    count: int
+    count: int | None
+    skip: int
     rows: float
 
 
@@ -192,7 +230,24 @@ class Empty(_Op, frozen=True):
 
 
 Op = (
-    Scan | Argument | Expand | Connect | CrossProduct | Join | Filter | AntiJoin | Rank | Fetch | Aggregate | Project | Sort | Limit | Empty
+    Scan
+    | Argument
+    | Expand
+    | Connect
+    | CrossProduct
+    | Join
+    | Filter
+    | SemiJoin
+    | Optional
+    | Paths
+    | Rank
+    | Fetch
+    | Aggregate
+    | Project
+    | Distinct
+    | Sort
+    | Limit
+    | Empty
 )
 
 

@@ -15,7 +15,8 @@ from omnigraph.plan.statistics import NO_STATISTICS, UNKNOWN_NODE, Statistics, f
 from omnigraph.plan.typed import TypedRead
 
 # Default selectivities.
-_KEPT_BY_NEGATION: Final = 0.5
+_KEPT_BY_TEST: Final = 0.5
+_DISTINCT: Final = 0.5
 _GROUPS: Final = 0.1
 _MATCHED_TEXTS: Final = 0.05
 _EQUAL_PAIRS: Final = 0.01
@@ -26,7 +27,11 @@ _MOST_ROWS: Final = 1e18
 
 def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics: Statistics = NO_STATISTICS) -> ops.ReadPlan:
     """The operators that answer a checked read. `now_ms` is the value of `now()`."""
-    logical = lower(read, parameters, now_ms=now_ms)
+    return plan_logical(lower(read, parameters, now_ms=now_ms), statistics)
+
+
+def plan_logical(logical: ir.LogicalRead, statistics: Statistics) -> ops.ReadPlan:
+    """The operators that answer a lowered read."""
     root = _Choices(statistics).op(optimize(logical.root, statistics))
     return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
 
@@ -37,7 +42,7 @@ class _Choices:
     def __init__(self, statistics: Statistics, *, outer_rows: float = 1.0) -> None:
         self._statistics = statistics
         self._outer_rows = outer_rows
-        """The number of rows that the inner plan of a negation starts from."""
+        """The number of rows that the inner plan of a block starts from."""
 
     def op(self, plan: ir.LogicalPlan) -> ops.Op:
         match plan:
@@ -57,22 +62,26 @@ class _Choices:
             case ir.LogicalJoin(left, right, on):
                 first, second = self.op(left), self.op(right)
                 return ops.Join(first, second, on, min(first.rows * second.rows * _EQUAL_PAIRS, _MOST_ROWS))
-            case ir.LogicalAntiJoin(input_, inner, on):
+            case ir.LogicalSemiJoin(input_, inners, wanted):
                 below = self.op(input_)
-                inside = _Choices(self._statistics, outer_rows=below.rows).op(inner)
-                if isinstance(inside, ops.Expand) and inside.is_bare and inside.link.high == 1:
-                    inside = msgspec.structs.replace(inside, choice=only_existence(inside.choice))
-                return ops.AntiJoin(below, inside, on, below.rows * _KEPT_BY_NEGATION)
+                insides = tuple(_only_existence(self._inner(inner, below.rows)) for inner in inners)
+                return ops.SemiJoin(below, insides, wanted, below.rows * _KEPT_BY_TEST)
+            case ir.LogicalOptional(input_, inner, binds):
+                below = self.op(input_)
+                inside = self._inner(inner, below.rows)
+                return ops.Optional(below, inside, binds, min(max(below.rows, inside.root.rows), _MOST_ROWS))
             case ir.LogicalPattern():
                 raise AssertionError("joins are ordered before operators are chosen")
             case ir.LogicalEmpty():
                 return ops.Empty()
             case (
                 ir.LogicalFilter()
+                | ir.LogicalPaths()
                 | ir.LogicalRank()
                 | ir.LogicalFetch()
                 | ir.LogicalAggregate()
                 | ir.LogicalProject()
+                | ir.LogicalDistinct()
                 | ir.LogicalOrder()
                 | ir.LogicalLimit()
             ):
@@ -80,13 +89,18 @@ class _Choices:
             case _:
                 assert_never(plan)
 
+    def _inner(self, inner: ir.Inner, outer_rows: float) -> ops.InnerOp:
+        return ops.InnerOp(_Choices(self._statistics, outer_rows=outer_rows).op(inner.plan), inner.on)
+
     def _above(
         self,
         plan: ir.LogicalFilter
+        | ir.LogicalPaths
         | ir.LogicalRank
         | ir.LogicalFetch
         | ir.LogicalAggregate
         | ir.LogicalProject
+        | ir.LogicalDistinct
         | ir.LogicalOrder
         | ir.LogicalLimit,
     ) -> ops.Op:
@@ -94,7 +108,7 @@ class _Choices:
         if isinstance(plan, ir.LogicalLimit) and isinstance(plan.input, ir.LogicalOrder):
             order = plan.input
             below = self.op(order.input)
-            return ops.Sort(below, order.keys, order.ties, plan.count, min(below.rows, plan.count))
+            return ops.Sort(below, order.keys, order.ties, plan.count, plan.skip, _limited(below.rows, plan))
         below = self.op(plan.input)
         rows = below.rows
         match plan:
@@ -106,15 +120,19 @@ class _Choices:
                 return ops.Rank(below, slot, ranking, only_candidates, top, _ranked_rows(plan, rows))
             case ir.LogicalFetch(_, reads):
                 return ops.Fetch(below, reads, rows)
-            case ir.LogicalAggregate(_, outputs):
+            case ir.LogicalPaths(_, link, columns):
+                return ops.Paths(below, link, columns, choose_route(link, rows, self._statistics, from_left=True), rows)
+            case ir.LogicalAggregate(_, outputs, ties):
                 grouped = any(not isinstance(output, ir.Call) for output in outputs)
-                return ops.Aggregate(below, outputs, max(1.0, rows * _GROUPS) if grouped else 1.0)
+                return ops.Aggregate(below, outputs, ties, max(1.0, rows * _GROUPS) if grouped else 1.0)
+            case ir.LogicalDistinct():
+                return ops.Distinct(below, rows * _DISTINCT)
             case ir.LogicalProject(_, outputs):
                 return ops.Project(below, outputs, rows)
             case ir.LogicalOrder(_, keys, ties):
-                return ops.Sort(below, keys, ties, None, rows)
-            case ir.LogicalLimit(_, count):
-                return ops.Limit(below, count, min(rows, count))
+                return ops.Sort(below, keys, ties, None, 0, rows)
+            case ir.LogicalLimit(_, count, skip):
+                return ops.Limit(below, count, skip, _limited(rows, plan))
             case _:
                 assert_never(plan)
 
@@ -136,6 +154,19 @@ class _Choices:
             choose_route(plan.link, below.rows, self._statistics, from_left=plan.from_left, far=plan.target),
             min(reached * target.rows / total, _MOST_ROWS),
         )
+
+
+def _only_existence(inner: ops.InnerOp) -> ops.InnerOp:
+    """Of a block that only tests, a single hop need not be followed: whether it exists is cheaper."""
+    root = inner.root
+    if isinstance(root, ops.Expand) and root.is_bare and root.link.high == 1:
+        return ops.InnerOp(msgspec.structs.replace(root, choice=only_existence(root.choice)), inner.on)
+    return inner
+
+
+def _limited(rows: float, limit: ir.LogicalLimit) -> float:
+    left = max(rows - limit.skip, 0.0)
+    return left if limit.count is None else min(left, limit.count)
 
 
 def _ranked_rows(plan: ir.LogicalRank, rows: float) -> float:

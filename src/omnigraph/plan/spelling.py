@@ -33,6 +33,12 @@ class Speller:
                 return f"{mode}({self.expr(field)}, {_value(query)}{edits})"
             case ir.Score(slot):
                 return f"score #{slot}"
+            case ir.Cell(index):
+                return f"column {index}"
+            case ir.Arithmetic(left, operator, right):
+                return f"({self.expr(left)} {operator} {self.expr(right)})"
+            case ir.FunctionCall(function, arguments):
+                return f"{function}({', '.join(self.expr(argument) for argument in arguments)})"
             case _:
                 assert_never(expr)
 
@@ -40,8 +46,8 @@ class Speller:
         match predicate:
             case ir.Compare(left, operator, right):
                 return f"{self.expr(left)} {operator} {self.expr(right)}"
-            case ir.OneOf(field, values):
-                return f"{self.expr(field)} in {_value(values)}"
+            case ir.OneOf(value, values):
+                return f"{self.expr(value)} in {_value(values)}"
             case ir.Includes(items, item):
                 return f"{self.expr(items)} contains {self.expr(item)}"
             case ir.Substring(text, part):
@@ -50,10 +56,22 @@ class Speller:
                 return f"{self.expr(text)} starts_with {self.expr(prefix)}"
             case ir.Matches(text, wanted):
                 return f"{'' if wanted else 'not '}{self.expr(text)}"
-            case ir.NotNull(field):
-                return f"{self.expr(field)} is not null"
-            case ir.Never():
-                return "false"
+            case ir.Suffix(text, suffix):
+                return f"{self.expr(text)} ends_with {self.expr(suffix)}"
+            case ir.IsNull(value):
+                return f"{self.expr(value)} is null"
+            case ir.Decided(field, truth):
+                return f"{self.expr(field)} is not null" if truth else "false"
+            case ir.Known(truth):
+                return "unknown" if truth is None else str(truth).lower()
+            case ir.AllOf(terms):
+                return f"({' and '.join(self.predicate(term) for term in terms)})"
+            case ir.AnyOf(terms):
+                return f"({' or '.join(self.predicate(term) for term in terms)})"
+            case ir.Not(ir.IsNull(value)):
+                return f"{self.expr(value)} is not null"
+            case ir.Not(term):
+                return f"not ({self.predicate(term)})"
             case _:
                 assert_never(predicate)
 
@@ -69,16 +87,21 @@ class Speller:
             case _:
                 assert_never(ranking)
 
-    def output(self, output: Field | ir.Call) -> str:
-        return f"{output.function}({self.expr(output.argument)})" if isinstance(output, ir.Call) else self.expr(output)
+    def output(self, output: ir.Expr | ir.Call) -> str:
+        if not isinstance(output, ir.Call):
+            return self.expr(output)
+        argument = "*" if output.argument is None else self.expr(output.argument)
+        return f"{output.function}({'distinct ' if output.distinct else ''}{argument})"
 
     def sort_key(self, key: ir.SortKey) -> str:
-        spelled = f"column {key.key.index}" if isinstance(key.key, ir.Cell) else self.expr(key.key)
-        return f"{spelled} desc" if key.descending else spelled
+        direction = " desc" if key.descending else ""
+        nulls = "" if key.nulls is None else f" nulls {key.nulls}"
+        return f"{self.expr(key.key)}{direction}{nulls}"
 
     def link(self, link: ir.Link) -> str:
         """As an arrow along the stored edges: `$p -ActedIn-> $f`, `$f <-ActedIn- $p`, `$p -Influenced{1,3}- $q`."""
-        name = link.edge.name if link.edge_binding is None else f"{self.variable(link.edge_binding)}:{link.edge.name}"
+        edges = "|".join(edge.name for edge in link.edges)
+        name = edges if link.edge_binding is None else f"{self.variable(link.edge_binding)}:{edges}"
         hops = "" if (link.low, link.high) == (1, 1) else f"{{{link.low},{link.high}}}"
         tail = "<-" if link.direction is Direction.IN else "-"
         head = "->" if link.direction is Direction.OUT else "-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, assert_never
@@ -14,7 +15,24 @@ from omnigraph.ids import TypeId
 from omnigraph.lang.query import Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import ID, Field
-from omnigraph.plan.ir import Compare, Includes, Link, LogicalScan, Matches, Never, NotNull, OneOf, Predicate, Prefix, Substring
+from omnigraph.plan.ir import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Decided,
+    Includes,
+    IsNull,
+    Known,
+    Link,
+    LogicalScan,
+    Matches,
+    Not,
+    OneOf,
+    Predicate,
+    Prefix,
+    Substring,
+    Suffix,
+)
 from omnigraph.plan.typed import Direction
 
 
@@ -73,6 +91,7 @@ NO_STATISTICS: Final = Statistics()
 _EQUAL: Final = 0.1
 _RANGE: Final = 0.3
 _TEXT: Final = 0.05
+_NULL: Final = 0.1
 
 MOST_HOPS: Final = 8
 """Estimates ignore hops beyond these: a longer walk rarely reaches more, and the estimate would grow without bound."""
@@ -92,6 +111,8 @@ def statistics_of(
     for node in catalog.nodes:
         single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
         nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)))
+    for interface in catalog.interfaces:
+        nodes[interface.id] = _together([nodes[node.id] for node in catalog.implementing(interface)])
     ids = {node.name: node.id for node in catalog.nodes}
     edges: dict[TypeId, EdgeStatistics] = {}
     for edge in catalog.edges:
@@ -102,6 +123,15 @@ def statistics_of(
         past = spent_ms.get(edge.id, 0.0), known.get(edge.id, 0)
         edges[edge.id] = EdgeStatistics(count, *degrees, adjacency.get(edge.id, Availability.MISSING), ends, *past, sources + targets)
     return Statistics(nodes, edges)
+
+
+def _together(types: list[NodeStatistics]) -> NodeStatistics:
+    """The statistics of several node types as if they were one. A value that is unique in each of them is nearly so in all."""
+    if not types:
+        return NodeStatistics(rows=0)
+    indexed = frozenset.intersection(*(type_.indexed for type_ in types))
+    unique = frozenset.intersection(*(type_.unique for type_ in types))
+    return NodeStatistics(sum(type_.rows for type_ in types), indexed, unique)
 
 
 def scanned_rows(scan: LogicalScan, statistics: Statistics) -> float:
@@ -118,16 +148,22 @@ def selectivity(predicate: Predicate, known: NodeStatistics) -> float:
     match predicate:
         case Compare(left, operator, right):
             return _compared(operator, left if isinstance(left, Field) else right, known)
-        case OneOf(field, values):
-            return min(1.0, len(values) * _equal(field, known))
+        case OneOf(value, values):
+            return min(1.0, len(values) * (_equal(value, known) if isinstance(value, Field) else _EQUAL))
         case Includes():
             return _EQUAL
-        case Substring() | Prefix() | Matches():
+        case Substring() | Prefix() | Suffix() | Matches():
             return _TEXT
-        case NotNull():
-            return 1.0
-        case Never():
-            return 0.0
+        case IsNull():
+            return _NULL
+        case Decided(truth=truth) | Known(truth=truth):
+            return 1.0 if truth else 0.0
+        case AllOf(terms):
+            return math.prod(selectivity(term, known) for term in terms)
+        case AnyOf(terms):
+            return 1.0 - math.prod(1.0 - selectivity(term, known) for term in terms)
+        case Not(term):
+            return 1.0 - selectivity(term, known)
         case _:
             assert_never(predicate)
 
@@ -155,15 +191,18 @@ def _equal(field: Field, known: NodeStatistics) -> float:
 
 def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
     """How many rows one row becomes when a link is followed from that end, before the predicates of the target."""
-    edge = statistics.edge(link.edge.id)
-    match link.direction:
-        case Direction.BOTH:
-            degree = edge.out_degree + edge.in_degree
-        case Direction.OUT:
-            degree = edge.out_degree if from_left else edge.in_degree
-        case Direction.IN:
-            degree = edge.in_degree if from_left else edge.out_degree
-        case _:
-            assert_never(link.direction)
+    degree = sum(_degree(statistics.edge(edge.id), link.direction, from_left=from_left) for edge in link.edges)
     reached = sum(degree**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
     return reached * (_EQUAL if link.where else 1.0)
+
+
+def _degree(edge: EdgeStatistics, direction: Direction, *, from_left: bool) -> float:
+    match direction:
+        case Direction.BOTH:
+            return edge.out_degree + edge.in_degree
+        case Direction.OUT:
+            return edge.out_degree if from_left else edge.in_degree
+        case Direction.IN:
+            return edge.in_degree if from_left else edge.out_degree
+        case _:
+            assert_never(direction)

@@ -7,19 +7,28 @@ from typing import assert_never
 
 import msgspec
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, TypeKind
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, InterfaceType, NodeType, TypeKind
 from omnigraph.plan.expr import TypeRef, type_ref
 from omnigraph.plan.typed import (
     Block,
+    BoundVariable,
+    Change,
+    DeleteBound,
     DeleteEdges,
     DeleteNodes,
     InsertEdge,
     InsertNode,
+    Link,
+    MatchedChanges,
+    OptionalBlock,
+    PathType,
+    Pattern,
     Statement,
     TypedMutation,
     TypedQuery,
     TypedRead,
-    UpdateNodes,
+    UpdateBound,
+    UpdateRows,
 )
 
 
@@ -32,22 +41,45 @@ class Touched(msgspec.Struct, frozen=True):
 
 def touched(query: TypedQuery, catalog: Catalog) -> Touched:
     match query:
-        case TypedRead():
-            return Touched(_sorted((*(variable.type for variable in query.variables), *_traversed(query.block, catalog))), ())
+        case TypedRead(variables=variables, block=block):
+            return Touched(_sorted(matched_types(variables, block, catalog)), ())
         case TypedMutation():
             reads = (entity for statement in query.statements for entity in _read_by(statement, catalog))
-            writes = (entity for statement in query.statements for entity in _written_by(statement))
+            writes = (entity for statement in query.statements for change in _changes(statement) for entity in _written_by(change))
             return Touched(_sorted(reads), _sorted(writes))
         case _:
             assert_never(query)
 
 
-def _traversed(block: Block, catalog: Catalog) -> Iterable[EntityType]:
-    for link in block.links:
-        yield link.edge
-        yield from _ends(link.edge, catalog)
-    for negation in block.negations:
-        yield from _traversed(negation, catalog)
+def links_of(block: Block) -> Iterable[Link]:
+    """Every traversal of a block, at any depth."""
+    for part in block.parts:
+        match part:
+            case Pattern(links=links, tests=tests):
+                yield from links
+                for test in tests:
+                    for inner in test.blocks:
+                        yield from links_of(inner)
+            case OptionalBlock(inner):
+                yield from links_of(inner)
+            case _:
+                assert_never(part)
+
+
+def matched_types(variables: tuple[BoundVariable, ...], block: Block, catalog: Catalog) -> Iterable[EntityType]:
+    """The types whose rows a match reads; some of them more than once."""
+    for variable in variables:
+        match variable.type:
+            case InterfaceType():
+                yield from catalog.implementing(variable.type)
+            case PathType():
+                pass
+            case entity:
+                yield entity
+    for link in links_of(block):
+        for edge in link.edges:
+            yield edge
+            yield from _ends(edge, catalog)
 
 
 def _ends(edge: EdgeType, catalog: Catalog) -> Iterable[NodeType]:
@@ -57,22 +89,33 @@ def _ends(edge: EdgeType, catalog: Catalog) -> Iterable[NodeType]:
         yield node
 
 
+def _changes(statement: Statement) -> tuple[Change, ...]:
+    return statement.changes if isinstance(statement, MatchedChanges) else (statement,)
+
+
 def _read_by(statement: Statement, catalog: Catalog) -> Iterable[EntityType]:
-    yield from _written_by(statement)
-    if isinstance(statement, InsertEdge):
-        yield from _ends(statement.edge, catalog)  # to check that they exist
+    if isinstance(statement, MatchedChanges):
+        yield from matched_types(statement.variables, statement.block, catalog)
+    for change in _changes(statement):
+        yield from _written_by(change)
+        if isinstance(change, InsertEdge):
+            yield from _ends(change.edge, catalog)  # to check that they exist
 
 
-def _written_by(statement: Statement) -> tuple[EntityType, ...]:
-    match statement:
-        case InsertNode() | UpdateNodes():
-            return (statement.node,)
+def _written_by(change: Change) -> tuple[EntityType, ...]:
+    match change:
+        case InsertNode():
+            return (change.node,)
         case InsertEdge() | DeleteEdges():
-            return (statement.edge,)
+            return (change.edge,)
+        case UpdateRows() | UpdateBound():
+            return (change.entity,)
         case DeleteNodes(node, _, cascades):
             return (node, *cascades)
+        case DeleteBound(_, entity, cascades):
+            return (entity, *cascades)
         case _:
-            assert_never(statement)
+            assert_never(change)
 
 
 def _sorted(entities: Iterable[EntityType]) -> tuple[TypeRef, ...]:

@@ -12,7 +12,7 @@ from omnigraph.lang.tree import Syntax
 
 
 class Code(StrEnum):
-    """The subject of a type error. Append only: the numbers are part of the language."""
+    """The subject of a type error. Append only: the numbers are part of the language. T16 is retired."""
 
     NODE_TYPE = "T1"
     MATCH_PROPERTY = "T2"
@@ -29,7 +29,6 @@ class Code(StrEnum):
     TWICE = "T13"
     PARAMETER = "T14"
     HOPS_OR_NEAREST = "T15"
-    EDGE_UPDATE = "T16"
     NEAREST_LIMIT = "T17"
     NEAREST_ALIAS = "T18"
     SEARCH = "T19"
@@ -38,11 +37,17 @@ class Code(StrEnum):
     UNDIRECTED = "T22"
     EDGE_VARIABLE = "T23"
     BLOB = "T24"
+    CONDITION = "T25"
+    OUTPUT_NAME = "T26"
+    FUNCTION = "T27"
+    COUNT = "T28"
+    EDGES = "T29"
+    OPTIONAL = "T30"
     MIXED = "D2"
 
 
 NOW_PARAMETER: Final = "__nanograph_now"
-"""The name of the instant of `now()`: a reserved parameter name, and the column name of a `now()` without an alias."""
+"""A reserved parameter name: that of the instant of `now()`."""
 
 
 def refused(code: Code | None, message: str, at: Syntax, *, hint: str | None = None) -> LanguageError:

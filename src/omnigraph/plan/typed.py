@@ -7,23 +7,25 @@ still open; `omnigraph.plan.lowering` and `omnigraph.plan.writes` fill them.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
-from omnigraph.catalog.model import EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import EdgeType, EntityType, InterfaceType, NodeType
 from omnigraph.catalog.types import ListOf, ValueType
 from omnigraph.errors import Span
-from omnigraph.lang.query import AggregateFunction, Comparison, Containment
+from omnigraph.lang.query import AggregateFunction, ArithmeticOperator, Comparison, Containment, Insertion, NullOrder
 from omnigraph.plan.expr import BOOL, DATETIME, F64, Constant, Field
+from omnigraph.plan.functions import Function
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A declared parameter, and wherever `$name` reads it."""
+    """A declared parameter, and wherever `$name` reads it. A nullable one that is not `required` may be left out."""
 
     name: str
     type: ValueType
     nullable: bool
+    required: bool = False
 
 
 class NowCall(msgspec.Struct, frozen=True):
@@ -76,23 +78,64 @@ class RrfScore(msgspec.Struct, frozen=True):
 Ranking = NearestScore | Bm25Score | RrfScore
 
 
-class AggregateCall(msgspec.Struct, frozen=True):
-    """`count(x)`, `sum(x)`, ... with the type of its result."""
-
-    function: AggregateFunction
-    argument: Operand | Field | Ranking
+class Arithmetic(msgspec.Struct, frozen=True):
+    left: Expr
+    operator: ArithmeticOperator
+    right: Expr
     type: ValueType
 
 
-Expr = Operand | Field | TextSearch | Ranking | AggregateCall
+class FunctionCall(msgspec.Struct, frozen=True):
+    function: Function
+    arguments: tuple[Expr, ...]
+    type: ValueType
+
+
+class AggregateCall(msgspec.Struct, frozen=True):
+    """`count(x)`, `sum(distinct x)`, ... with the type of its result; no argument is `count(*)`."""
+
+    function: AggregateFunction
+    argument: Expr | None
+    type: ValueType
+    distinct: bool = False
+
+
+Expr = Operand | Field | TextSearch | Ranking | Arithmetic | FunctionCall | AggregateCall
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """`left operator right`: holds when it is true, not when it is null."""
+    """`left operator right`: unknown where a side is null."""
 
     left: Expr
     operator: Comparison | Containment
     right: Expr
+
+
+class InList(msgspec.Struct, frozen=True):
+    """`item in options`: the options are a list."""
+
+    item: Expr
+    options: Operand
+
+
+class IsNull(msgspec.Struct, frozen=True):
+    value: Expr
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    terms: tuple[Test, ...]
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    terms: tuple[Test, ...]
+
+
+class Not(msgspec.Struct, frozen=True):
+    term: Test
+
+
+Test = Condition | InList | IsNull | AllOf | AnyOf | Not
+"""True, false or unknown, as in SQL. A row is kept where the whole test is true."""
 
 
 class Direction(StrEnum):
@@ -104,36 +147,65 @@ class Direction(StrEnum):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One traversal: `left` and `right` are slots, as is `edge_slot` when the edge has a name."""
+    """One traversal: `left` and `right` are slots, as are `edge_slot` when the edge has a name, and `path` when the path has one.
 
-    edge: EdgeType
+    Several `edges` have the same ends.
+    """
+
+    edges: tuple[EdgeType, ...]
     left: int
     right: int
     direction: Direction
     low: int
     high: int
     edge_slot: int | None = None
+    path: int | None = None
 
 
-class Block(msgspec.Struct, frozen=True):
-    """A match block or the inside of a `not`. `nodes` are the slots first bound here, in order; `declared` those with a binding.
+class BlockTest(msgspec.Struct, frozen=True):
+    """Keeps a row for which at least one of the blocks has a row, or, if not `wanted`, for which none has."""
 
-    `outer` are the slots of the blocks around it that it mentions, itself or further inside.
-    """
+    blocks: tuple[Block, ...]
+    wanted: bool
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """Clauses that hold together. `nodes` are the slots first bound here, in order; `declared` those with a binding."""
 
     nodes: tuple[int, ...]
     declared: tuple[int, ...]
     links: tuple[Link, ...]
-    conditions: tuple[Condition, ...]
-    negations: tuple[Block, ...]
+    conditions: tuple[Test, ...]
+    tests: tuple[BlockTest, ...]
+
+
+class OptionalBlock(msgspec.Struct, frozen=True):
+    """`binds` are the slots that are null where the block has no row."""
+
+    block: Block
+    binds: tuple[int, ...]
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A match block, or one inside it: patterns and optional blocks, in the order of the text.
+
+    `outer` are the slots of the blocks around it that it mentions, itself or further inside.
+    """
+
+    parts: tuple[Pattern | OptionalBlock, ...]
     outer: tuple[int, ...] = ()
 
 
+class PathType(msgspec.Struct, frozen=True):
+    """What a path variable holds: lists of the ids of its nodes and edges, and their number."""
+
+
 class BoundVariable(msgspec.Struct, frozen=True):
-    """A variable of the match; `name` is `_` when it is anonymous."""
+    """A variable of the match; `name` is `_` when it is anonymous. One of an optional block may be null."""
 
     name: str
-    type: EntityType
+    type: EntityType | InterfaceType | PathType
+    optional: bool = False
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -160,8 +232,9 @@ class UnsupportedOrder(msgspec.Struct, frozen=True):
 
 
 class OrderKey(msgspec.Struct, frozen=True):
-    key: Field | Ranking | OutputKey | UnsupportedOrder
+    key: Expr | OutputKey | UnsupportedOrder
     descending: bool = False
+    nulls: NullOrder | None = None
 
 
 class TypedRead(msgspec.Struct, frozen=True):
@@ -173,55 +246,93 @@ class TypedRead(msgspec.Struct, frozen=True):
     block: Block
     outputs: tuple[Output, ...]
     order: tuple[OrderKey, ...]
-    limit: int | None
+    limit: int | Parameter | None
+    skip: int | Parameter | None = None
+    distinct: bool = False
 
     @property
     def aggregates(self) -> bool:
-        return any(isinstance(output.expr, AggregateCall) for output in self.outputs)
+        return any(has_aggregate(output.expr) for output in self.outputs)
 
 
 class PropertyValue(msgspec.Struct, frozen=True):
-    """A property and its new value."""
+    """A property and its new value. Fields of binding `ROW` in the value are properties of the row before the change."""
 
     property: str
     type: ValueType
     nullable: bool
-    value: Operand
+    value: Expr
+
+
+ROW: Final = -1
+"""The binding of the changed row itself in the values and conditions of a change. Its ends, if it is an edge, are `src` and `dst`."""
 
 
 class InsertNode(msgspec.Struct, frozen=True):
+    """`id` is the given identity of a node without a key."""
+
     node: NodeType
     values: tuple[PropertyValue, ...]
+    insertion: Insertion = Insertion.INSERT
+    id: Expr | None = None
 
 
 class InsertEdge(msgspec.Struct, frozen=True):
     edge: EdgeType
-    source: Operand
-    target: Operand
+    source: Expr
+    target: Expr
     values: tuple[PropertyValue, ...]
+    insertion: Insertion = Insertion.INSERT
+    id: Expr | None = None
 
 
-class UpdateNodes(msgspec.Struct, frozen=True):
-    node: NodeType
+class UpdateRows(msgspec.Struct, frozen=True):
+    entity: EntityType
     values: tuple[PropertyValue, ...]
-    where: Condition
+    where: Test
+
+
+class UpdateBound(msgspec.Struct, frozen=True):
+    """Of the entity that a match bound to `slot`; the row itself is that slot, not `ROW`."""
+
+    slot: int
+    entity: EntityType
+    values: tuple[PropertyValue, ...]
 
 
 class DeleteNodes(msgspec.Struct, frozen=True):
     """`cascades` are the edge types whose edges are deleted with the nodes, in name order."""
 
     node: NodeType
-    where: Condition
+    where: Test
     cascades: tuple[EdgeType, ...]
 
 
 class DeleteEdges(msgspec.Struct, frozen=True):
     edge: EdgeType
-    where: Condition
+    where: Test
 
 
-Statement = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges
-"""In `where` the row itself is binding 0; the ends of an edge are the columns `src` and `dst`."""
+class DeleteBound(msgspec.Struct, frozen=True):
+    """The entities that a match bound to `slot`."""
+
+    slot: int
+    entity: EntityType
+    cascades: tuple[EdgeType, ...]
+
+
+Change = InsertNode | InsertEdge | UpdateRows | UpdateBound | DeleteNodes | DeleteEdges | DeleteBound
+
+
+class MatchedChanges(msgspec.Struct, frozen=True):
+    """Changes for each distinct combination of the variables that they use, among the rows of a match."""
+
+    variables: tuple[BoundVariable, ...]
+    block: Block
+    changes: tuple[Change, ...]
+
+
+Statement = InsertNode | InsertEdge | UpdateRows | DeleteNodes | DeleteEdges | MatchedChanges
 
 
 class TypedMutation(msgspec.Struct, frozen=True):
@@ -238,7 +349,7 @@ TypedQuery = TypedRead | TypedMutation
 def type_of(expr: Expr) -> ValueType:
     """The type of an expression's values; a whole node is its id."""
     match expr:
-        case Constant() | Parameter() | Field() | AggregateCall():
+        case Constant() | Parameter() | Field() | AggregateCall() | Arithmetic() | FunctionCall():
             return expr.type
         case NowCall():
             return DATETIME
@@ -258,11 +369,65 @@ def nullable(expr: Expr) -> bool:
         case Parameter() | Field():
             return expr.nullable
         case AggregateCall():
-            return expr.function is not AggregateFunction.COUNT
+            return expr.function not in (AggregateFunction.COUNT, AggregateFunction.COLLECT)
+        case Arithmetic(left, operator, right):
+            by_zero = operator in (ArithmeticOperator.DIVIDE, ArithmeticOperator.REMAINDER)
+            return by_zero or nullable(left) or nullable(right)
+        case FunctionCall(Function.COALESCE, arguments):
+            return all(nullable(argument) for argument in arguments)
+        case FunctionCall(arguments=arguments):
+            return any(nullable(argument) for argument in arguments)
         case TextSearch() | NearestScore() | Bm25Score() | RrfScore():
             return True
         case _:
             assert_never(expr)
+
+
+def parts_of(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside an expression."""
+    match expr:
+        case Arithmetic(left, _, right):
+            return (left, right)
+        case FunctionCall(arguments=arguments):
+            return arguments
+        case AggregateCall(argument=argument):
+            return () if argument is None else (argument,)
+        case TextSearch(field=field) | NearestScore(field=field) | Bm25Score(field=field):
+            return (field,)
+        case RrfScore(first, second):
+            return (first, second)
+        case Constant() | Parameter() | NowCall() | Field():
+            return ()
+        case _:
+            assert_never(expr)
+
+
+def has_aggregate(expr: Expr) -> bool:
+    return isinstance(expr, AggregateCall) or any(has_aggregate(part) for part in parts_of(expr))
+
+
+def slots_of(expr: Expr) -> frozenset[int]:
+    """The variables that an expression reads."""
+    if isinstance(expr, Field):
+        return frozenset((expr.binding,))
+    return frozenset[int]().union(*(slots_of(part) for part in parts_of(expr)))
+
+
+def exprs_of(test: Test) -> tuple[Expr, ...]:
+    """The expressions that a test compares."""
+    match test:
+        case Condition(left, _, right):
+            return (left, right)
+        case InList(item, options):
+            return (item, options)
+        case IsNull(value):
+            return (value,)
+        case AllOf(terms) | AnyOf(terms):
+            return tuple(expr for term in terms for expr in exprs_of(term))
+        case Not(term):
+            return exprs_of(term)
+        case _:
+            assert_never(test)
 
 
 def is_list(expr: Expr) -> bool:

@@ -61,8 +61,12 @@ class Ledger:
         return dict(self._dataset.schema.metadata or {})
 
     def state(self) -> pa.Table:
-        """The mutable rows: all of the newest fragment."""
-        return self._read(self._dataset.get_fragments()[-1:])
+        """The mutable rows: all of the newest fragment, from which no row is ever deleted."""
+        newest = self._dataset.get_fragments()[-1]
+        try:
+            return newest.take(list(range(newest.physical_rows)), columns=ROWS.names)  # a scan would be planned, for twice the time
+        except raised_by_lance() as error:
+            raise self.as_table().failed(error, doing="read") from error
 
     def find(self, object_id: str) -> pa.Table:
         """The fact with this id: one row or none."""

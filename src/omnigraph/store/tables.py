@@ -377,13 +377,25 @@ def key_annotated(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, metadata=schema.metadata)
 
 
+def table_in_memory(root: Root, rows: pa.Table) -> Table:
+    """Rows as a table that no other process sees, and that lasts as long as its handle. Blobs are not supported."""
+    try:
+        dataset = _in_memory(rows)
+    except raised_by_lance() as error:
+        raise lance_error(error, doing="hold pending rows of", path=root.uri) from error
+    return Table(root, TableRef(dataset.uri, None, dataset.version), dataset)
+
+
+def _in_memory(rows: pa.Table) -> Any:
+    return lance.write_dataset(rows, f"memory://{new_ulid()}")
+
+
 def matching(rows: pa.Table, where: Where | None) -> pa.Table:
     """The pending rows that match a filter. Lance evaluates it, as it does for committed rows, so that both have the same semantics."""
     if where is None:
         return rows
     if not (blobs := blob_names(rows.schema)):
-        held = lance.write_dataset(rows, f"memory://{new_ulid()}")
-        return held.to_table(columns=rows.schema.names, filter=where)
+        return _in_memory(rows).to_table(columns=rows.schema.names, filter=where)
     # Filters do not use blobs. So the filter runs without the blob columns, and selects rows by position.
     others = rows.select([name for name in rows.schema.names if name not in blobs])
     placed = others.append_column(PLACE, pa.array(range(len(rows)), pa.int64()))

@@ -1,23 +1,27 @@
-"""A query's text, its parameters and data -> its answer: projected, grouped, ordered and cut."""
+"""A query's text, its parameters and data -> its answer: projected, grouped, made distinct, ordered and cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import Kind, LanguageError
-from omnigraph.lang import parse_queries, select_query
+from omnigraph.catalog.types import INTEGERS, scalar_of
+from omnigraph.errors import InvalidInput, Kind, LanguageError
+from omnigraph.lang import Source, located, parse_queries, select_query
 from omnigraph.lang.query import (
     Aggregate,
     AggregateFunction,
     AliasRef,
+    Arithmetic,
     Bm25,
     Expr,
+    FunctionCall,
     Nearest,
-    Now,
+    Negative,
+    NullOrder,
     Ordering,
     Projection,
     PropertyRef,
@@ -25,36 +29,43 @@ from omnigraph.lang.query import (
     Rrf,
     Variable,
 )
+from omnigraph.lang.tree import Scalar, Syntax
 from omnigraph.plan.check import check_read
-from omnigraph.plan.expr import F64, I64, Value
+from omnigraph.plan.expr import F64, I64, U64
 from omnigraph.plan.params import bind_parameters
-from omnigraph.plan.type_codes import NOW_PARAMETER
+from tests.harness.brute.bound import Bound, Entity
+from tests.harness.brute.calculate import calculated, list_of, negated, within
 from tests.harness.brute.data import Data, shown_value
-from tests.harness.brute.match import Bound, Matcher, typed_parameters
+from tests.harness.brute.match import Matcher, apply, typed_parameters
 from tests.harness.brute.text import bm25, distances, fused
-from tests.harness.brute.values import Typed
+from tests.harness.brute.values import Typed, same
+from tests.harness.printer import print_expression
 
 Cells: TypeAlias = tuple[object, ...]
 Ranking: TypeAlias = Nearest | Bm25 | Rrf
+Line: TypeAlias = tuple[Typed, ...]
+"""One result: a value for every output."""
 
 DEFAULT_K: Final = 60
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Every row before the limit, in classes: the order of the classes is promised, the order inside one is not.
+    """Every row before the cut, in classes: the order of the classes is promised, the order inside one is not.
 
-    Without `order` there is one class. Rows of a match that are ordered are each a class of their own; groups that tie
-    share one, since nothing breaks their ties.
+    Without `order` there is one class. Rows of a match that are ordered are each a class of their own, unless they agree in
+    everything that breaks ties; groups and distinct rows that tie share one, since nothing breaks their ties.
     """
 
     columns: tuple[str, ...]
     classes: tuple[tuple[Cells, ...], ...]
     limit: int | None = None
+    skip: int = 0
 
     @property
     def rows(self) -> tuple[Cells, ...]:
         """One of the right answers."""
-        return tuple(row for class_ in self.classes for row in class_)[: self.limit]
+        whole = tuple(row for class_ in self.classes for row in class_)[self.skip :]
+        return whole[: self.limit]
 
     @property
     def ordered(self) -> bool:
@@ -73,7 +84,8 @@ def answer(
 ) -> Answer:
     """What a read answers. With `steps`, `TooManyRows` instead of a loop that goes round more often."""
     query = select_query(parse_queries(source), name)
-    checked = check_read(query, catalog)
+    with located(Source(source, "query")):
+        checked = check_read(query, catalog)
     parameters = typed_parameters(checked.parameters, bind_parameters(checked.parameters, params))
     assert isinstance(query.body, Read)
     matcher = Matcher(catalog, data, parameters, now_ms=now_ms, steps=steps)
@@ -81,25 +93,29 @@ def answer(
 
 
 class _Key(NamedTuple):
-    """What rows are ordered by: the result at a place, a property or a ranking."""
+    """What rows are ordered by: the result at a place, or an expression."""
 
-    by: int | PropertyRef | Ranking
+    by: int | Expr
     descending: bool
+    nulls_first: bool
 
 
 class _Tail:
-    """What happens to the rows of a match: `return`, `order`, `limit`."""
+    """What happens to the rows of a match: `return`, `order`, `skip`, `limit`."""
 
     def __init__(self, read: Read, matcher: Matcher, data: Data) -> None:
         self._read = read
         self._matcher = matcher
         self._data = data
+        self._nothing = matcher.nothing(read.match)
+        self._skip = self._count(read.skip) or 0
+        self._limit = self._count(read.limit)
         self._scores: dict[Ranking, dict[str, float]] = {}
 
     def answer(self) -> Answer:
-        rows = list(self._matcher.rows(self._read.match, {}))
-        grouped = any(isinstance(projection.value, Aggregate) for projection in self._read.returns)
-        keys = [self._key(ordering, grouped=grouped) for ordering in self._read.order]
+        rows = sorted(self._matcher.rows(self._read.match, {}), key=_ids)
+        grouped = any(_holds_aggregate(projection.value) for projection in self._read.returns)
+        keys = [self._key(ordering, outputs_only=grouped or self._read.distinct) for ordering in self._read.order]
         leading = self._ranking(keys[0]) if keys else None
         for projection in self._read.returns:
             self._score(projection.value, rows, leading)
@@ -107,27 +123,32 @@ class _Tail:
             keys = keys[:1]  # what follows a ranking is ignored
             self._score(leading, rows, leading)
             rows = [row for row in rows if self._value(leading, row).value is not None]
-        classes = self._groups(rows, keys) if grouped else self._list(rows, keys)
+        classes = self._groups(rows, keys) if grouped else self._distinct(rows, keys) if self._read.distinct else self._list(rows, keys)
         columns = tuple(map(column_name, self._read.returns))
-        return Answer(columns, tuple(tuple(class_) for class_ in classes), self._read.limit)
+        return Answer(columns, tuple(tuple(_shown(line) for line in class_) for class_ in classes), self._limit, self._skip)
 
-    def _key(self, ordering: Ordering, *, grouped: bool) -> _Key:
+    def _count(self, count: int | Variable | None) -> int | None:
+        if not isinstance(count, Variable):
+            return count
+        given = self._matcher.value(count, {}).value
+        assert isinstance(given, int)
+        if given < 0:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"parameter '{count.name}' is negative")
+        return given
+
+    def _key(self, ordering: Ordering, *, outputs_only: bool) -> _Key:
         """A sort key with its name looked up, or the refusal of one that leads nowhere."""
+        descending = isinstance(ordering.key, Bm25 | Rrf) or ordering.descending
+        nulls_first = not descending if ordering.nulls is None else ordering.nulls is NullOrder.FIRST
         match ordering.key:
-            case PropertyRef() if not grouped:
-                return _Key(ordering.key, ordering.descending)
-            case PropertyRef():  # after grouping only results are left, a property under its own name
-                plain = [at for at, shown in enumerate(self._read.returns) if shown.value == ordering.key and shown.alias is None]
-                return _Key(_found(plain, _name(ordering.key), ordering), ordering.descending)
             case AliasRef(name=name):
                 named = [at for at, shown in enumerate(self._read.returns) if column_name(shown) == name]
-                return _Key(_found(named, name, ordering), ordering.descending)
-            case Nearest():
-                return _Key(ordering.key, descending=False)
-            case Bm25() | Rrf():
-                return _Key(ordering.key, descending=True)
-            case _:
-                raise LanguageError(Kind.TYPE, "unsupported ordering expression", span=ordering.key.span)
+                return _Key(_found(named, name, ordering), descending, nulls_first)
+            case key if outputs_only and not isinstance(key, Nearest | Bm25 | Rrf):  # only results are left, each under its own name
+                plain = [at for at, shown in enumerate(self._read.returns) if shown.value == key and shown.alias is None]
+                return _Key(_found(plain, _name(key), ordering), descending, nulls_first)
+            case key:
+                return _Key(key, descending, nulls_first)
 
     def _ranking(self, key: _Key) -> Ranking | None:
         """The ranking a sort key stands for, if it does."""
@@ -136,59 +157,87 @@ class _Tail:
 
     # rows as they are
 
-    def _list(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Cells]]:
+    def _list(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Line]]:
         if not keys:
-            return [[self._cells(row) for row in rows]]
-        return [[self._cells(row)] for row in self._sorted(rows, keys)]
+            return [[self._line(row) for row in rows]]
+        return [[self._line(row) for row in class_] for class_ in self._sorted(rows, keys)]
 
-    def _sorted(self, rows: list[Bound], keys: Sequence[_Key]) -> list[Bound]:
-        """Ties are broken by the ids of all named variables, in the order of the names."""
-        rows = sorted(rows, key=lambda row: [row[name].id for name in sorted(row)])
-        for key in reversed(keys):  # sorting is stable, in both directions
-            expr = self._read.returns[key.by].value if isinstance(key.by, int) else key.by
-            values = [nulls_first(self._value(expr, row).value) for row in rows]
-            rows = [rows[at] for at in sorted(range(len(rows)), key=values.__getitem__, reverse=key.descending)]
-        return rows
+    def _sorted(self, rows: list[Bound], keys: Sequence[_Key]) -> list[list[Bound]]:
+        """Ties are broken by the ids of all named variables, in the order of the names: `rows` come in that order."""
 
-    def _cells(self, row: Bound) -> Cells:
-        return tuple(_shown(self._value(projection.value, row)) for projection in self._read.returns)
+        def value(row: Bound, key: _Key) -> Any:
+            return self._value(self._read.returns[key.by].value if isinstance(key.by, int) else key.by, row).value
+
+        return _tied(rows, keys, value, ties=_ids)
+
+    def _line(self, row: Bound) -> Line:
+        return tuple(self._value(projection.value, row) for projection in self._read.returns)
 
     def _value(self, expr: Expr, row: Bound) -> Typed:
         if isinstance(expr, Nearest | Bm25 | Rrf):
-            return Typed(self._scores[expr].get(row[_ranked(expr).variable.name].id), F64)
+            entity = row[_ranked(expr).variable.name]
+            assert isinstance(entity, Entity)
+            return Typed(None if entity.id is None else self._scores[expr].get(entity.id), F64)
         return self._matcher.value(expr, row)
+
+    # distinct rows
+
+    def _distinct(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Line]]:
+        return _tied(_once(map(self._line, rows)), keys, _result)
 
     # groups
 
-    def _groups(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Cells]]:
+    def _groups(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Line]]:
         if keys and self._ranking(keys[0]) is not None:  # the groups are formed of the best rows only
-            rows, keys = self._sorted(rows, keys)[: self._read.limit], ()
-        grouping = [projection.value for projection in self._read.returns if not isinstance(projection.value, Aggregate)]
-        groups: dict[tuple[Value, ...], list[Bound]] = {} if grouping else {(): []}
+            rows, keys = [row for class_ in self._sorted(rows, keys) for row in class_][: self._limit], ()
+        grouping = [projection.value for projection in self._read.returns if not _holds_aggregate(projection.value)]
+        groups: dict[tuple[object, ...], list[Bound]] = {} if grouping else {(): []}
         for row in rows:
-            groups.setdefault(tuple(self._value(expr, row).value for expr in grouping), []).append(row)
-        values = [tuple(self._group_value(projection.value, members) for projection in self._read.returns) for members in groups.values()]
-        return [[tuple(map(_shown, group)) for group in class_] for class_ in _tied(values, keys)]
+            groups.setdefault(tuple(same(self._value(expr, row).value) for expr in grouping), []).append(row)
+        lines = [tuple(self._group_value(projection.value, members) for projection in self._read.returns) for members in groups.values()]
+        return _tied(_once(lines) if self._read.distinct else lines, keys, _result)
 
     def _group_value(self, expr: Expr, members: list[Bound]) -> Typed:
-        if not isinstance(expr, Aggregate):
-            return self._value(expr, members[0])
-        return aggregate(expr.function, [self._value(expr.argument, row) for row in members])
+        match expr:
+            case Aggregate():
+                return self._aggregate(expr, members)
+            case _ if not _holds_aggregate(expr):
+                return self._value(expr, members[0] if members else self._nothing)
+            case Arithmetic(left=left, operator=operator, right=right):
+                return calculated(self._group_value(left, members), operator, self._group_value(right, members))
+            case Negative(operand=operand):
+                return negated(self._group_value(operand, members))
+            case FunctionCall(name=name, arguments=arguments):
+                return apply(name.text, [self._group_value(argument, members) for argument in arguments])
+            case _:
+                raise AssertionError("nothing else holds an aggregate")
+
+    def _aggregate(self, expr: Aggregate, members: list[Bound]) -> Typed:
+        if expr.argument is None:
+            return Typed(len(members), I64)
+        known = [typed for row in members if (typed := self._value(expr.argument, row)).value is not None]
+        type_ = F64 if isinstance(expr.argument, Nearest | Bm25 | Rrf) else self._value(expr.argument, self._nothing).type
+        if expr.distinct:
+            known = [typed for (typed,) in _once((typed,) for typed in known)]
+        return aggregate(expr.function, Typed(None, type_), known)
 
     # rankings
 
     def _score(self, expr: Expr, rows: list[Bound], leading: Ranking | None) -> None:
-        inner = expr.argument if isinstance(expr, Aggregate) else expr
-        if isinstance(inner, Nearest | Bm25 | Rrf):
+        for inner in _rankings(expr):
             self._scores[inner] = self._scored(inner, rows, leads=inner == leading)
 
     def _scored(self, ranking: Ranking, rows: list[Bound], *, leads: bool) -> dict[str, float]:
         """The scores of the ranked entities. A fusion that leads the order looks only as deep as the limit into its arms."""
         field = _ranked(ranking)
-        entities = {row[field.variable.name].id: row[field.variable.name] for row in rows}
+        entities: dict[str, Entity] = {}
+        for row in rows:
+            entity = row[field.variable.name]
+            if isinstance(entity, Entity) and entity.id is not None:
+                entities[entity.id] = entity
         match ranking:
             case Nearest(query=query):
-                vectors: dict[str, Any] = {id_: entity.row[field.property.text] for id_, entity in entities.items()}
+                vectors: dict[str, Any] = {id_: (entity.row or {})[field.property.text] for id_, entity in entities.items()}
                 vector: Any = self._matcher.value(query, {}).value
                 return distances(vectors, vector)
             case Bm25(query=query):
@@ -197,7 +246,7 @@ class _Tail:
                 text: Any = self._matcher.value(query, {}).value
                 return bm25(texts, text, set(entities))
             case Rrf(first=first, second=second, k=k):
-                depth = self._read.limit if leads else None
+                depth = self._limit if leads else None
                 arms = [_best(self._scored(arm, rows, leads=False), smallest=isinstance(arm, Nearest)) for arm in (first, second)]
                 number: Any = DEFAULT_K if k is None else self._matcher.value(k, {}).value
                 return fused([arm[:depth] for arm in arms], number)
@@ -205,82 +254,139 @@ class _Tail:
                 assert_never(ranking)
 
 
-def _tied(groups: list[tuple[Typed, ...]], keys: Sequence[_Key]) -> list[list[tuple[Typed, ...]]]:
-    """Groups in order, those that tie together."""
+# order
+
+
+def _ids(row: Bound) -> list[tuple[bool, str]]:
+    """The ids of all named variables in the order of the names, a missing one first; a path has none."""
+    entities = (row[name] for name in sorted(row))
+    return [(entity.id is not None, entity.id or "") for entity in entities if isinstance(entity, Entity)]
+
+
+def _tied(
+    items: list[Any], keys: Sequence[_Key], value: Callable[[Any, _Key], Any], *, ties: Callable[[Any], object] | None = None
+) -> list[list[Any]]:
+    """Items in order, in classes of those that tie. `ties` tells apart what the keys do not."""
     if not keys:
-        return [groups]
-    positions = []
-    for key in reversed(keys):
-        assert isinstance(key.by, int)
-        positions.append(key.by)
-        values = [nulls_first(group[key.by].value) for group in groups]
-        groups = [groups[at] for at in sorted(range(len(groups)), key=values.__getitem__, reverse=key.descending)]
-    classes: list[list[tuple[Typed, ...]]] = []
-    for group in groups:
-        if classes and all(classes[-1][0][at].value == group[at].value for at in positions):
-            classes[-1].append(group)
+        return [items]
+    for key in reversed(keys):  # sorting is stable, in both directions
+        values = [value(item, key) for item in items]
+        known = sorted((at for at, found in enumerate(values) if found is not None), key=values.__getitem__, reverse=key.descending)
+        unknown = [at for at, found in enumerate(values) if found is None]
+        items = [items[at] for at in (unknown + known if key.nulls_first else known + unknown)]
+    classes: list[list[Any]] = []
+    last: object = None
+    for item in items:
+        place = ([same(value(item, key)) for key in keys], None if ties is None else ties(item))
+        if classes and place == last:
+            classes[-1].append(item)
         else:
-            classes.append([group])
+            classes.append([item])
+        last = place
     return classes
 
 
+def _result(line: Line, key: _Key) -> Any:
+    assert isinstance(key.by, int)
+    return line[key.by].value
+
+
+def _once(lines: Iterable[Line]) -> list[Line]:
+    """Each line once: the first of those that are equal."""
+    seen: dict[tuple[object, ...], Line] = {}
+    for line in lines:
+        seen.setdefault(tuple(same(typed.value) for typed in line), line)
+    return list(seen.values())
+
+
 def _found(places: Sequence[int], name: str, ordering: Ordering) -> int:
-    """Of two results with one name, the one a row of JSON would show."""
     if not places:
         raise LanguageError(Kind.TYPE, f"alias '{name}' not found for ordering", span=ordering.key.span)
     return places[-1]
 
 
-def aggregate(function: AggregateFunction, values: Sequence[Typed]) -> Typed:
-    """One result of many values; nulls are left out."""
-    known: list[Any] = [typed.value for typed in values if typed.value is not None]
+# aggregates
+
+
+def aggregate(function: AggregateFunction, nothing: Typed, known: Sequence[Typed]) -> Typed:
+    """One result of many values, none of them null. `nothing` is a null of their type."""
+    values: list[Any] = [typed.value for typed in known]
     match function:
         case AggregateFunction.COUNT:
-            return Typed(len(known), I64)
+            return Typed(len(values), I64)
         case AggregateFunction.SUM:
-            return Typed(sum(map(float, known)) if known else None, F64)
+            return _sum(values, nothing)
         case AggregateFunction.AVG:
-            return Typed(sum(map(float, known)) / len(known) if known else None, F64)
+            return Typed(sum(map(float, values)) / len(values) if values else None, F64)
         case AggregateFunction.MIN:
-            return Typed(min(known, default=None), values[0].type if values else F64)
+            return Typed(min(values, default=None), nothing.type)
         case AggregateFunction.MAX:
-            return Typed(max(known, default=None), values[0].type if values else F64)
+            return Typed(max(values, default=None), nothing.type)
+        case AggregateFunction.COLLECT:
+            return Typed(tuple(values), list_of(nothing.type))
         case _:
             assert_never(function)
 
 
+def _sum(values: Sequence[Any], nothing: Typed) -> Typed:
+    """Exact for integers: only the total has to fit."""
+    scalar = scalar_of(nothing.type)
+    if scalar not in INTEGERS:
+        return Typed(sum(map(float, values)) if values else None, F64)
+    type_ = U64 if scalar is Scalar.U64 else I64
+    return Typed(within(sum(values), type_) if values else None, type_)
+
+
+def _holds_aggregate(value: object) -> bool:
+    return any(isinstance(part, Aggregate) for part in _parts(value))
+
+
+def _rankings(value: object) -> list[Ranking]:
+    return [part for part in _parts(value) if isinstance(part, Nearest | Bm25 | Rrf)]
+
+
+def _parts(value: object) -> Iterable[Syntax]:
+    """A tree and everything in it."""
+    match value:
+        case tuple():
+            for item in value:
+                yield from _parts(item)
+        case Syntax():
+            yield value
+            for field in value.__struct_fields__:
+                yield from _parts(getattr(value, field))
+        case _:
+            return
+
+
+# names
+
+
 def column_name(projection: Projection) -> str:
-    """The alias, or what a column is called without one."""
+    """The alias, or the expression as it is written, without the signs of its variables."""
     return _name(projection.value) if projection.alias is None else projection.alias.text
 
 
 def _name(expr: Expr) -> str:
-    match expr:
+    return print_expression(_unsigned(expr))
+
+
+def _unsigned(value: Any) -> Any:
+    match value:
+        case Variable(name=name):
+            return AliasRef(name)
         case PropertyRef(variable=variable, property=property_):
-            return f"{variable.name}.{property_}"
-        case Variable(name=name) | AliasRef(name=name):
-            return name
-        case Aggregate(argument=argument):
-            return _name(argument)
-        case Now():
-            return NOW_PARAMETER
-        case Nearest():
-            return "nearest"
-        case Bm25():
-            return "bm25"
-        case Rrf():
-            return "rrf"
+            return AliasRef(f"{variable.name}.{property_}")
+        case tuple():
+            return tuple(map(_unsigned, value))
+        case Syntax():
+            return msgspec.structs.replace(value, **{field: _unsigned(getattr(value, field)) for field in value.__struct_fields__})
         case _:
-            return "literal"
+            return value
 
 
-def nulls_first(value: Any) -> tuple[bool, Any]:
-    """A sort key: null is the smallest of all."""
-    return (value is not None, 0 if value is None else value)
-
-
-def _shown(typed: Typed) -> object:
-    return shown_value(typed.value, typed.type)
+def _shown(line: Line) -> Cells:
+    return tuple(shown_value(typed.value, typed.type) for typed in line)
 
 
 def _ranked(ranking: Ranking) -> PropertyRef:

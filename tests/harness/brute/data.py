@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -163,5 +164,7 @@ def _shown_atom(value: Atom, scalar: Scalar) -> object:
         case Scalar.DATETIME:
             assert isinstance(value, int)
             return (_EPOCH + timedelta(milliseconds=value)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case Scalar.F32 | Scalar.F64 if isinstance(value, float) and not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case _:
             return value

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import assert_never
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.types import ListOf, Plain
 from omnigraph.lang.query import (
     Aggregate,
     AliasRef,
+    Arithmetic,
     Binding,
     Bm25,
     BoolLiteral,
     Clause,
     Comparison,
+    Condition,
+    Conjunction,
     Containment,
     DateLiteral,
     DateTimeLiteral,
+    Disjunction,
+    Either,
+    Exists,
     Expr,
     Filter,
     FloatLiteral,
+    FunctionCall,
     Fuzzy,
     IntegerLiteral,
+    Inversion,
     ListLiteral,
+    ListTest,
     MatchText,
     Nearest,
     Negation,
+    Negative,
     Now,
+    NullTest,
+    Optional,
+    Path,
     PropertyMatch,
     PropertyRef,
     Rrf,
@@ -36,28 +49,33 @@ from omnigraph.lang.query import (
     Traversal,
     Variable,
 )
+from omnigraph.lang.query import Truth as BareTruth
 from omnigraph.lang.tree import Scalar
-from omnigraph.plan.expr import BOOL, DATE, DATETIME, F64, I64, STRING, Atom
+from omnigraph.plan.expr import BOOL, DATE, DATETIME, F64, I64, STRING, U64, Atom
 from omnigraph.plan.temporal import parse_date, parse_datetime
 from omnigraph.plan.typed import Parameter
+from tests.harness.brute.bound import (
+    Bound,
+    Declared,
+    Entity,
+    Walk,
+    declared,
+    declared_type,
+    edges_of,
+    introduced,
+    nothing,
+    runs_forward,
+    types_of,
+    with_variable,
+)
+from tests.harness.brute.calculate import PARTS, calculated, called, negated, part
 from tests.harness.brute.data import Data, Row
 from tests.harness.brute.text import text_matches
-from tests.harness.brute.values import Typed, matches
+from tests.harness.brute.values import Truth, Typed, compared, conjunction, disjunction, inversion, listed
+from tests.harness.brute.walks import Walks, Way
 
-
-class Entity(NamedTuple):
-    """What a variable stands for: a node, or an edge that was given a name."""
-
-    type: EntityType
-    row: Row
-
-    @property
-    def id(self) -> str:
-        return str(self.row["id"])
-
-
-Bound: TypeAlias = Mapping[str, Entity]
-"""One row of a match: its named variables. `$_` leaves no trace but the number of rows."""
+_IDENTITY = {"id": "id", "from": "src", "to": "dst"}
+"""What every entity has beside its properties, and the column that holds it."""
 
 
 class TooManyRows(Exception):
@@ -74,8 +92,7 @@ class Matcher:
         self._now = Typed(now_ms, DATETIME, given=True)
         self._steps = steps
         self._nodes = {name: {str(row["id"]): row for row in rows} for name, rows in data.nodes.items()}
-        self._edges: dict[tuple[str, bool], dict[str, list[tuple[str, Row]]]] = {}
-        self._walks: dict[tuple[str, bool, bool, int, int, str], list[str]] = {}
+        self._walks = Walks(data)
 
     def rows(self, clauses: Sequence[Clause], bound: Bound) -> Iterator[Bound]:
         """Every way to satisfy all clauses, given what is bound already."""
@@ -85,24 +102,33 @@ class Matcher:
         for found in self._clause(clauses[0], bound):
             yield from self.rows(clauses[1:], found)
 
+    def nothing(self, clauses: Sequence[Clause]) -> Bound:
+        """Every variable of a match null: what an expression makes of it has the expression's type."""
+        return nothing(introduced(self._catalog, clauses, {}))
+
     def _clause(self, clause: Clause, bound: Bound) -> Iterator[Bound]:
         self._step()
         match clause:
             case Binding():
                 yield from self._binding(clause, bound)
             case Traversal():
-                yield from self._traversal(clause, bound)
-            case Filter():
-                if self._holds(clause, bound):
-                    yield bound
-            case Search() | MatchText() | Fuzzy():
-                if self.value(clause, bound).value is True:
-                    yield bound
+                yield from (found for found, _, _ in self._traversal(clause, bound))
+            case Path():
+                yield from self._path(clause, bound)
             case Negation():
-                if next(self.rows(clause.clauses, bound), None) is None:
+                if not self._finds(clause.clauses, bound):
                     yield bound
+            case Exists():
+                if self._finds(clause.clauses, bound):
+                    yield bound
+            case Either(blocks=blocks):
+                if any(self._finds(block, bound) for block in blocks):
+                    yield bound
+            case Optional():
+                yield from self._optional(clause, bound)
             case _:
-                assert_never(clause)
+                if self.truth(clause, bound) is True:
+                    yield bound
 
     def _step(self) -> None:
         if self._steps is not None:
@@ -110,124 +136,168 @@ class Matcher:
             if self._steps < 0:
                 raise TooManyRows
 
+    # blocks
+
+    def _finds(self, clauses: Sequence[Clause], bound: Bound) -> bool:
+        return next(self.rows(clauses, bound), None) is not None
+
+    def _optional(self, clause: Optional, bound: Bound) -> Iterator[Bound]:
+        """Every row of the block, or one in which all of its own variables are null."""
+        empty = True
+        for found in self.rows(clause.clauses, bound):
+            empty = False
+            yield found
+        if empty:
+            known = declared(bound)
+            types = introduced(self._catalog, clause.clauses, known)
+            yield {**bound, **nothing({name: type_ for name, type_ in types.items() if name not in known})}
+
     # bindings
 
     def _binding(self, clause: Binding, bound: Bound) -> Iterator[Bound]:
-        node = self._catalog.node(clause.type_name.text)
-        assert node is not None
-        for entity in self._candidates(clause.variable, node, bound):
+        for entity in self._candidates(clause.variable, declared_type(self._catalog, clause.type_name.text), bound):
             self._step()
             if all(self._matched(match, entity) for match in clause.matches):
-                yield _with(bound, clause.variable, entity)
+                yield with_variable(bound, clause.variable, entity)
 
-    def _candidates(self, variable: Variable, node: NodeType, bound: Bound) -> list[Entity]:
-        """The one node that is bound already, or every node of the type."""
-        if variable.name in bound:
-            return [bound[variable.name]]
-        return [Entity(node, row) for row in self._data.nodes[node.name]]
+    def _candidates(self, variable: Variable, declared_: Declared, bound: Bound) -> list[Entity]:
+        """The one node that is bound already, or every node that the variable may stand for."""
+        types = types_of(self._catalog, declared_)
+        known = bound.get(variable.name)
+        if known is not None:
+            assert isinstance(known, Entity)
+            return [known] if known.row is not None and known.type in types else []
+        assert declared_ is not None
+        return [Entity(declared_, node, row) for node in types for row in self._data.nodes[node.name]]
 
     def _matched(self, match: PropertyMatch, entity: Entity) -> bool:
         """Equality, or for a list membership."""
-        property_ = _property(entity, match.property.text)
-        how = Containment.CONTAINS if isinstance(property_.type, ListOf) else Comparison.EQ
-        return matches(property_, how, self.value(match.value, {}))
+        own = property_of(entity, match.property.text)
+        how = Containment.CONTAINS if isinstance(own.type, ListOf) else Comparison.EQ
+        return compared(own, how, self.value(match.value, {})) is True
 
     # traversals
 
-    def _traversal(self, clause: Traversal, bound: Bound) -> Iterator[Bound]:
-        edge = self._catalog.edge(clause.edge.text)
-        assert edge is not None
-        forward = clause.undirected or _runs_forward(clause, edge, bound)
-        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        left_node, right_node = self._catalog.node(left_type), self._catalog.node(right_type)
-        assert left_node is not None
+    def _traversal(self, clause: Traversal, bound: Bound) -> Iterator[tuple[Bound, str, str]]:
+        """The rows of a traversal, each with the ids at its ends."""
+        way = self._way(clause, bound)
+        edge = way.edges[0]
+        left_type, right_type = (edge.source, edge.target) if way.forward else (edge.target, edge.source)
+        right_node = self._catalog.node(right_type)
         assert right_node is not None
-        for left in self._candidates(clause.left, left_node, bound):
+        for left in self._candidates(clause.left, self._catalog.node(left_type), bound):
             self._step()
-            with_left = _with(bound, clause.left, left)
-            right_bound = with_left.get(clause.right.name)
-            for right_id, edge_row in self._reached(clause, edge, left.id, forward=forward):
+            assert left.id is not None
+            with_left = with_variable(bound, clause.left, left)
+            for right_id, edge_row in self._reached(clause, way, left.id):
                 self._step()
-                if right_bound is not None and right_bound.id != right_id:
-                    continue
-                found = _with(with_left, clause.right, Entity(right_node, self._nodes[right_type][right_id]))
+                right = Entity(right_node, right_node, self._nodes[right_type][right_id])
+                known = with_left.get(clause.right.name)
+                if known is not None:
+                    assert isinstance(known, Entity)
+                    if (known.type, known.id) != (right.type, right.id):
+                        continue
+                    right = known
+                found = with_variable(with_left, clause.right, right)
                 if clause.edge_variable is not None and edge_row is not None:
-                    found = _with(found, clause.edge_variable, Entity(edge, edge_row))
-                yield found
+                    found = with_variable(found, clause.edge_variable, Entity(edge, edge, edge_row))
+                yield found, left.id, right_id
 
-    def _reached(self, clause: Traversal, edge: EdgeType, start: str, *, forward: bool) -> list[tuple[str, Row | None]]:
-        """The nodes a traversal leads to: each once, or, if the edge has a name, once for every edge."""
-        if clause.edge_variable is not None and not clause.edge_variable.wildcard:
-            return list(self._leaving(edge, start, forward=forward, undirected=clause.undirected))
+    def _way(self, clause: Traversal, bound: Bound) -> Way:
         low, high = (1, 1) if clause.hops is None else (clause.hops.low, clause.hops.high)
         assert high is not None
-        if edge.source != edge.target:
-            high = 1
-        # The same walk is asked for again and again; it depends on nothing but this.
-        key = (edge.name, forward, clause.undirected, low, high, start)
-        if key not in self._walks:
-            self._walks[key] = self._walk(edge, start, low, high, forward=forward, undirected=clause.undirected)
-        return [(end, None) for end in self._walks[key]]
+        forward = runs_forward(self._catalog, clause, declared(bound))
+        return Way(edges_of(self._catalog, clause), forward=forward, undirected=clause.undirected, low=low, high=high)
 
-    def _walk(self, edge: EdgeType, start: str, low: int, high: int, *, forward: bool, undirected: bool) -> list[str]:
-        """The breadth-first search of the language, word for word."""
-        frontier, visited, emitted = [start], {start}, dict[str, None]()
-        for hop in range(1, high + 1):
-            following: list[str] = []
-            for node in frontier:
-                for other, _ in self._leaving(edge, node, forward=forward, undirected=undirected):
-                    if other == node:
-                        if hop >= low:
-                            emitted[other] = None
-                    elif other not in visited:
-                        visited.add(other)
-                        following.append(other)
-                        if hop >= low:
-                            emitted[other] = None
-            frontier = following
-            if not frontier:
-                break
-        return list(emitted)
+    def _reached(self, clause: Traversal, way: Way, start: str) -> list[tuple[str, Row | None]]:
+        """The nodes a traversal leads to: each once, or, if the edge has a name, once for every edge."""
+        if clause.edge_variable is not None and not clause.edge_variable.wildcard:
+            return list(self._walks.leaving(way, start))
+        return [(end, None) for end in self._walks.reached(way, start)]
 
-    def _leaving(self, edge: EdgeType, node: str, *, forward: bool, undirected: bool) -> Iterator[tuple[str, Row]]:
-        """The edges at a node, each with its other end. An undirected one is followed both ways, a self-edge only once."""
-        yield from self._at(edge, forward=forward).get(node, ())
-        if undirected:
-            yield from ((other, row) for other, row in self._at(edge, forward=not forward).get(node, ()) if other != node)
+    def _path(self, clause: Path, bound: Bound) -> Iterator[Bound]:
+        way = self._way(clause.traversal, bound)
+        for found, start, end in self._traversal(clause.traversal, bound):
+            yield with_variable(found, clause.variable, self._walks.shortest(way, start, end))
 
-    def _at(self, edge: EdgeType, *, forward: bool) -> dict[str, list[tuple[str, Row]]]:
-        """Every edge of a type by the node it leaves from. One that lacks one of its ends contributes nothing."""
-        key = (edge.name, forward)
-        if key not in self._edges:
-            self._edges[key] = {}
-            for row in self._data.edges[edge.name]:
-                source, target = str(row["src"]), str(row["dst"])
-                if source in self._nodes[edge.source] and target in self._nodes[edge.target]:
-                    begin, end = (source, target) if forward else (target, source)
-                    self._edges[key].setdefault(begin, []).append((end, row))
-        return self._edges[key]
+    # conditions
+
+    def truth(self, condition: Condition, bound: Bound) -> Truth:
+        """Whether a condition holds in one row: true, false or unknown."""
+        match condition:
+            case Filter(left=left, operator=operator, right=right):
+                return compared(self.value(left, bound), operator, self.value(right, bound))
+            case ListTest(item=item, options=options, negated=negated_):
+                found = listed(self.value(item, bound), self.value(options, bound))
+                return inversion(found) if negated_ else found
+            case NullTest(value=value, negated=negated_):
+                return self._is_null(value, bound) != negated_
+            case BareTruth(value=value):
+                return self._bool(value, bound)
+            case Search() | MatchText() | Fuzzy():
+                return self._bool(condition, bound)
+            case Conjunction(terms=terms):
+                return conjunction([self.truth(term, bound) for term in terms])
+            case Disjunction(terms=terms):
+                return disjunction([self.truth(term, bound) for term in terms])
+            case Inversion(term=term):
+                return inversion(self.truth(term, bound))
+            case _:
+                assert_never(condition)
+
+    def _bool(self, expr: Expr, bound: Bound) -> Truth:
+        value = self.value(expr, bound).value
+        assert value is None or isinstance(value, bool)
+        return value
+
+    def _is_null(self, expr: Expr, bound: Bound) -> bool:
+        if isinstance(expr, Variable) and expr.name not in self._parameters:
+            entity = bound[expr.name]
+            return entity.nodes is None if isinstance(entity, Walk) else entity.row is None
+        return self.value(expr, bound).value is None
 
     # expressions
-
-    def _holds(self, clause: Filter, bound: Bound) -> bool:
-        return matches(self.value(clause.left, bound), clause.operator, self.value(clause.right, bound))
 
     def value(self, expr: Expr, bound: Bound) -> Typed:
         """What an expression means in one row."""
         match expr:
             case Variable(name=name):
                 parameter = self._parameters.get(name)  # it hides a variable of the same name
-                return parameter if parameter is not None else Typed(bound[name].id, STRING)
+                return parameter if parameter is not None else Typed(self._entity(expr, bound).id, STRING)
             case PropertyRef(variable=variable, property=property_):
-                return _property(bound[variable.name], property_.text)
+                return property_of(self._entity(variable, bound), property_.text)
             case Now():
                 return self._now
             case Search() | MatchText() | Fuzzy():
                 return self._found(expr, bound)
+            case Arithmetic(left=left, operator=operator, right=right):
+                return calculated(self.value(left, bound), operator, self.value(right, bound))
+            case Negative(operand=operand):
+                return negated(self.value(operand, bound))
+            case FunctionCall():
+                return self._called(expr, bound)
             case AliasRef() | Aggregate() | Nearest() | Bm25() | Rrf():
                 raise AssertionError("this has no meaning in a single row")
             case _:
                 return literal(expr)
+
+    def _entity(self, variable: Variable, bound: Bound) -> Entity:
+        entity = bound[variable.name]
+        assert isinstance(entity, Entity)
+        return entity
+
+    def _called(self, call: FunctionCall, bound: Bound) -> Typed:
+        name = call.name.text
+        match call.arguments:
+            case (Variable() as variable,) if isinstance(walk := bound.get(variable.name), Walk):
+                return _of_walk(name, walk)
+            case (Variable() as variable,) if name == "type":
+                entity = self._entity(variable, bound)
+                return Typed(None if entity.row is None else entity.type.name, STRING)
+            case (Variable() as variable,) if name == "id":
+                return Typed(self._entity(variable, bound).id, STRING)
+            case arguments:
+                return apply(name, [self.value(argument, bound) for argument in arguments])
 
     def _found(self, expr: Search | MatchText | Fuzzy, bound: Bound) -> Typed:
         text, query = self.value(expr.field, bound).value, self.value(expr.query, bound).value
@@ -241,23 +311,30 @@ class Matcher:
         return Typed(text_matches(text, query, edits=edits), BOOL)
 
 
-def _runs_forward(clause: Traversal, edge: EdgeType, bound: Bound) -> bool:
-    """The types of what is bound already decide; the left end first, then the right."""
-    if clause.left.name in bound:
-        return bound[clause.left.name].type.name == edge.source
-    if clause.right.name in bound:
-        return bound[clause.right.name].type.name == edge.target
-    return True
+def apply(name: str, arguments: Sequence[Typed]) -> Typed:
+    """A function of values."""
+    return part(name, arguments[0]) if name in PARTS else called(name, arguments)
 
 
-def _with(bound: Bound, variable: Variable, entity: Entity) -> Bound:
-    return bound if variable.wildcard else {**bound, variable.name: entity}
+def _of_walk(name: str, walk: Walk) -> Typed:
+    match name:
+        case "nodes":
+            return Typed(walk.nodes, ListOf(Scalar.STRING))
+        case "edges":
+            return Typed(walk.edges, ListOf(Scalar.STRING))
+        case "length":
+            return Typed(None if walk.edges is None else len(walk.edges), I64)
+        case _:
+            raise AssertionError("a path has nodes, edges and a length")
 
 
-def _property(entity: Entity, name: str) -> Typed:
+def property_of(entity: Entity, name: str) -> Typed:
+    """A property, or what identifies the entity; of a null entity null."""
+    if name in _IDENTITY:
+        return Typed(None if entity.row is None else entity.row[_IDENTITY[name]], STRING)
     property_ = entity.type.property(name)
     assert property_ is not None
-    return Typed(entity.row[name], property_.type)
+    return Typed(None if entity.row is None else entity.row[name], property_.type)
 
 
 def literal(
@@ -266,7 +343,7 @@ def literal(
     """What a literal means by itself."""
     match expr:
         case IntegerLiteral(value=number):
-            return Typed(number, I64, given=True)
+            return Typed(number, I64 if number < 2**63 else U64, given=True)
         case FloatLiteral(value=real):
             return Typed(real, F64, given=True)
         case StringLiteral(value=text):

@@ -1,9 +1,11 @@
-"""Typed values and an operator -> whether they match, by the language's rules on null, numbers and narrow floats."""
+"""Typed values -> whether they are equal, ordered or contained in one another, in three-valued logic: True, False or None for unknown."""
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import Any, Final, assert_never
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -14,6 +16,8 @@ from omnigraph.plan.expr import Value
 from omnigraph.plan.values import narrowed
 
 F32: Final = Plain(Scalar.F32)
+
+Truth: TypeAlias = bool | None
 
 # Python compares numbers of all kinds by value, and texts by code point, which is the order of their UTF-8 bytes.
 _COMPARE: Final = {
@@ -27,17 +31,17 @@ _COMPARE: Final = {
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A value and its type. `given`: it stands in the query or came as a parameter, and was not read from a row."""
+    """A value and its type; a null has a type too. `given`: it stands in the query or came as a parameter, alone."""
 
     value: Value
     type: ValueType
     given: bool = False
 
 
-def matches(left: Typed, how: Comparison | Containment, right: Typed) -> bool:
-    """Whether the condition holds; with a null on either side it never does."""
+def compared(left: Typed, how: Comparison | Containment, right: Typed) -> Truth:
+    """Whether the test holds; with a null on either side that is unknown."""
     if left.value is None or right.value is None:
-        return False
+        return None
     a: Any = _beside(left, right)
     b: Any = _beside(right, left)
     match how:
@@ -47,8 +51,47 @@ def matches(left: Typed, how: Comparison | Containment, right: Typed) -> bool:
             return b in a  # an item of a list, or a part of a text
         case Containment.STARTS_WITH:
             return bool(a.startswith(b))
+        case Containment.ENDS_WITH:
+            return bool(a.endswith(b))
         case _:
             assert_never(how)
+
+
+def listed(item: Typed, options: Typed) -> Truth:
+    """`item in options`: a chain of `or`. In an empty list is nothing, not even null; whether it is in no list is unknown."""
+    if options.value is None:
+        return None
+    assert isinstance(options.value, tuple)
+    assert isinstance(options.type, ListOf)
+    of = Plain(options.type.item)
+    return disjunction(compared(item, Comparison.EQ, Typed(option, of, options.given)) for option in options.value)
+
+
+def conjunction(terms: Iterable[Truth]) -> Truth:
+    """False if one is false, else unknown if one is unknown."""
+    found = list(terms)
+    return False if False in found else None if None in found else True
+
+
+def disjunction(terms: Iterable[Truth]) -> Truth:
+    """True if one is true, else unknown if one is unknown."""
+    found = list(terms)
+    return True if True in found else None if None in found else False
+
+
+def inversion(term: Truth) -> Truth:
+    return None if term is None else not term
+
+
+def same(value: Value) -> object:
+    """What two values have in common exactly when `distinct` and groups take them for one: NaN equals NaN, and null null."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN", None
+        case tuple():
+            return tuple(map(same, value))
+        case _:
+            return value  # both zeros are equal in Python
 
 
 def _beside(one: Typed, other: Typed) -> Value:

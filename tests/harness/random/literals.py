@@ -83,6 +83,20 @@ class Constants:
             return self._parameter(f"[{scalar}]", [shown_value(item, Plain(scalar)) for item in values])
         return f"[{', '.join(spelled(item, scalar) for item in values)}]"
 
+    def no_list(self, type_: ValueType) -> str:
+        """An empty list, or null, as a parameter."""
+        name = f"p{len(self.declared)}"
+        self.declared.append((name, f"[{_scalar(type_)}]?"))
+        self.params[name] = self._rng.choice(([], [], None))
+        return f"${name}"
+
+    def count(self, value: int) -> str:
+        """A number of rows as a parameter, which is never null."""
+        name = f"p{len(self.declared)}"
+        self.declared.append((name, self._rng.choice(("I32", "I64", "U32", "U64"))))
+        self.params[name] = value
+        return f"${name}"
+
     def text(self, value: str) -> str:
         return self._given(value, Scalar.STRING)
 

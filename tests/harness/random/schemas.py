@@ -6,7 +6,8 @@ from random import Random
 from typing import Final
 
 NODES: Final = ("Alpha", "Beta", "Gamma", "Delta")
-EDGES: Final = ("Knows", "Near", "Owns", "PartOf", "Likes", "Follows")
+EDGES: Final = ("Knows", "Near", "Owns", "PartOf", "Likes", "Follows", "In", "Path", "Optional")
+INTERFACES: Final = ("Shape", "Match")
 
 _PLAIN: Final = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime")
 _NUMBERS: Final = ("I32", "I64", "I64", "U64", "F64", "F64", "F64", "F32")
@@ -14,7 +15,14 @@ _LISTS: Final = ("[String]", "[I32]", "[F32]", "[U64]", "[Date]", "[DateTime]", 
 _OTHERS: Final = ("enum(red, green, blue)", "enum(a, b)", "Vector(2)")
 _KEYS: Final = ("String", "String", "String", "I32", "U64", "Date", "F64", "Bool")
 # Words of SQL and of the language are names like any other.
-_NAMES: Final = ("name", "rank", "order", "size", "select", "level", "match", "group", "mark", "count", "tag", "limit", "kind", "note")
+# fmt: off
+_NAMES: Final = (
+    "name", "rank", "order", "size", "select", "level", "match", "group", "mark", "count", "tag", "limit", "kind", "note", "in", "is",
+    "null", "distinct", "exists", "skip", "nulls", "type", "not",
+)
+# fmt: on
+_SHARED: Final = ("label: String", "score: I64?", "flag: Bool?", "since: DateTime?", "weight: F64?", "tags: [String]?", "day: Date?")
+"""Properties of interfaces; no type has one of these names for itself."""
 
 
 def random_schema(rng: Random, *, large: bool, close: bool) -> str:
@@ -24,10 +32,15 @@ def random_schema(rng: Random, *, large: bool, close: bool) -> str:
     """
     names = NODES[: rng.randint(2, 4)]
     plain = _PLAIN if not close else (*_PLAIN, *_NUMBERS, *_NUMBERS)
-    return "\n".join([*(_node(rng, name, plain, many=large and name == NODES[0]) for name in names), *_edges(rng, names, plain)]) + "\n"
+    # Few properties to an interface: they add to what every one of its types has.
+    interfaces = {name: rng.sample(_SHARED, rng.randint(1, 3)) for name in INTERFACES[: rng.choice((0, 1, 1, 1, 2))]}
+    parents = {name: [interface for interface in interfaces if rng.random() < 0.6] for name in names}
+    declared = [f"interface {name} {{ {'  '.join(columns)} }}" for name, columns in interfaces.items()]
+    nodes = [_node(rng, name, plain, parents[name], many=large and name == NODES[0]) for name in names]
+    return "\n".join([*declared, *nodes, *_edges(rng, names, plain)]) + "\n"
 
 
-def _node(rng: Random, name: str, plain: tuple[str, ...], *, many: bool) -> str:
+def _node(rng: Random, name: str, plain: tuple[str, ...], parents: list[str], *, many: bool) -> str:
     names = rng.sample(_NAMES, rng.randint(4, 8))
     columns = [f"{property_}: {_type(rng, plain)}" for property_ in names]
     match rng.choice(("none", "one", "one", "one", "two")):
@@ -39,7 +52,8 @@ def _node(rng: Random, name: str, plain: tuple[str, ...], *, many: bool) -> str:
             columns[:0] = ["first: String", "last: I32", "@key(last, first)"]
         case _:
             pass
-    return f"node {name} {{\n  " + "\n  ".join(_indexed(rng, column) for column in columns) + "\n}"
+    implements = f" implements {', '.join(parents)}" if parents else ""
+    return f"node {name}{implements} {{\n  " + "\n  ".join(_indexed(rng, column) for column in columns) + "\n}"
 
 
 def _type(rng: Random, plain: tuple[str, ...]) -> str:

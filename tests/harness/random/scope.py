@@ -5,18 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from omnigraph.catalog.model import EntityType, NodeType
+from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType
 from tests.harness.brute.data import Row
 
-# Made in this order, sorted in another: ties are broken by name.
-_NAMES: Final = ("m", "c", "x", "a", "k", "z9", "b", "y", "a2", "q", "d", "zz", "n", "e", "w", "f", "v", "g", "u", "h")
+# Made in this order, sorted in another: ties are broken by name. Words of the language are names like any other.
+_NAMES: Final = ("m", "c", "x", "a", "k", "z9", "in", "b", "y", "a2", "q", "null", "d", "zz", "n", "e", "w", "or", "f", "v", "g", "u", "h")
 
 
 class Seen(NamedTuple):
-    """A variable's type, and a row it could stand for."""
+    """A variable's type, and a row it could stand for. One that is `optional` may also be null."""
 
-    type: EntityType
+    type: NodeType | EdgeType | InterfaceType
     row: Row | None
+    optional: bool = False
 
 
 class Scope:
@@ -26,32 +27,48 @@ class Scope:
         self._rng = rng
         self._free = list(reversed(_NAMES))
         self.variables: dict[str, Seen] = {}
+        self.paths: list[str] = []
         self._parts: dict[str, str] = {}
         self.depth = 0
 
     def inner(self) -> Scope:
-        """The inside of a negation: it sees what is outside and keeps its own to itself."""
+        """The inside of a block: it sees what is outside and keeps its own to itself."""
         scope = Scope(self._rng)
         scope._free = list(self._free)
         scope.variables = dict(self.variables)
+        scope.paths = list(self.paths)
         scope._parts = dict(self._parts)
         scope.depth = self.depth + 1
         return scope
 
     def release(self, inner: Scope) -> None:
-        """A negation ends: its names are used up, unless they are given again to something else outside."""
+        """A block ends: its names are used up, unless they are given again to something else outside."""
         if self._rng.random() < 0.6:
             self._free = list(inner._free)
 
+    def optional(self, before: dict[str, Seen]) -> None:
+        """An optional block ends: what it introduced can be named, and may be null."""
+        for name, seen in self.variables.items():
+            if name not in before:
+                self.variables[name] = seen._replace(optional=True)
+
     def new(self, seen: Seen) -> str:
-        name = self._free.pop() if self._free else f"v{len(self.variables)}"
+        name = self._name()
         self.variables[name] = seen
-        if isinstance(seen.type, NodeType):
+        if not isinstance(seen.type, EdgeType):
             self._parts[name] = name
         return name
 
+    def new_path(self) -> str:
+        name = self._name()
+        self.paths.append(name)
+        return name
+
+    def _name(self) -> str:
+        return self._free.pop() if self._free else f"v{len(self.variables) + len(self.paths)}"
+
     def nodes(self) -> list[tuple[str, Seen]]:
-        return [(name, seen) for name, seen in self.variables.items() if isinstance(seen.type, NodeType)]
+        return [(name, seen) for name, seen in self.variables.items() if not isinstance(seen.type, EdgeType)]
 
     def some(self) -> tuple[str, Seen]:
         return self._rng.choice(list(self.variables.items()))

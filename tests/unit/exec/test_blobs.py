@@ -120,9 +120,9 @@ def test_an_update_that_carries_too_much_is_refused_unread(graph: Graph) -> None
     found = table(graph, SCRIPT)
     found.dataset.io_stats_incremental()
     with pytest.raises(ResourceLimitExceeded) as caught:
-        charge_carried(found, ["body"], None, limit_bytes=100_000)
+        charge_carried(found, ["body"], [None], limit_bytes=100_000)
     assert caught.value.facts == {"resource": "carried_blob_bytes", "limit": 100_000, "actual": 120_000}
-    charge_carried(found, ["body"], "code = 'a'", limit_bytes=100_000)
+    charge_carried(found, ["body"], ["code = 'a'"], limit_bytes=100_000)
     assert found.dataset.io_stats_incremental().read_bytes < 30_000
 
 

@@ -19,7 +19,7 @@ from omnigraph.lang import parse_queries, select_query
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.publish import hold
 from omnigraph.plan.check import check_mutation
-from omnigraph.plan.writes import UpdateNodes, plan_mutation
+from omnigraph.plan.writes import UpdateRows, plan_mutation
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import one_of
@@ -723,7 +723,7 @@ def test_an_index_answers_a_mutation_of_its_type(every: Graph, name: str) -> Non
     for operator in ("=", "<", ">="):
         query = select_query(parse_queries(f"query q() {{ update Every set {{ mark: 1 }} where {name} {operator} {value} }}"), None)
         (update,) = plan_mutation(check_mutation(query, every.catalog), {}, now_ms=0).statements
-        assert isinstance(update, UpdateNodes)
+        assert isinstance(update, UpdateRows)
         assert "ScalarIndexQuery" in table(every, "node:Every").dataset.scanner(filter=sql(update.where)).explain_plan()
     run(every, f'insert Every {{ k: "new", {name}: {value} }}')
     assert run(every, f"update Every set {{ mark: 1 }} where {name} = {value}").affected_nodes == 2

@@ -108,7 +108,7 @@ def test_a_ulid_is_any_but_each_is_another() -> None:
 
 
 def failure(message: str = "type error: T6: variable `$g` is not bound", code: str | None = "T6") -> outcome.Failure:
-    return outcome.Failure(Kind.TYPE, code, message, Position(1, 40), message)
+    return outcome.Failure(Kind.TYPE, code, message, Position(1, 40), message, "did you mean `$f`?")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,8 @@ def failure(message: str = "type error: T6: variable `$g` is not bound", code: s
         (expect.Error("syntax", ("bound",)), "another code"),
         (expect.Error("T6", ("bound",), Position(1, 41)), "another place"),
         (expect.Error("T6", ("bound", "missing")), "another message"),
+        (expect.Error("T6", ("bound",), hint="`$f`"), None),
+        (expect.Error("T6", ("bound",), hint="`$h`"), "another hint"),
         (expect.Error("T5", ("missing",), Position(2, 1)), "another code and another place and another message"),
     ],
 )

@@ -75,10 +75,10 @@ node B {{ x: I32 }}
     assert (wanted.action.allow_data_loss, wanted.expected) == (False, expect.Steps(()))
 
 
-def test_an_error_has_a_code_parts_of_its_message_and_a_place() -> None:
-    (step,) = case("=== a\n--- schema\nnode a {}\n--- error S01 at 1:6\nfirst part\nsecond part\n", "some.pgt").steps
+def test_an_error_has_a_code_parts_of_its_message_a_place_and_a_hint() -> None:
+    (step,) = case("=== a\n--- schema\nnode a {}\n--- error S01 at 1:6\nfirst part\nhint: a hint\nsecond part\n", "some.pgt").steps
     assert step.action == Accept()
-    assert step.expected == expect.Error("S01", ("first part", "second part"), Position(1, 6))
+    assert step.expected == expect.Error("S01", ("first part", "second part"), Position(1, 6), "a hint")
 
 
 def test_a_fixture_comes_before_what_the_case_adds() -> None:
@@ -141,6 +141,8 @@ MALFORMED = [
     (f"=== a\n{SCHEMA}{QUERY}--- error T6 near 1:2\nx\n", 6, "an error is written `--- error T6`"),
     (f"=== a\n{SCHEMA}{QUERY}--- error oops\nx\n", 6, "`oops` is neither a code of the language reference nor a kind of error"),
     (f"=== a\n{SCHEMA}{QUERY}--- error T6\n", 6, "say what the error's message contains"),
+    (f"=== a\n{SCHEMA}{QUERY}--- error T6\nhint: x\n", 6, "say what the error's message contains"),
+    (f"=== a\n{SCHEMA}{QUERY}--- error T6\na\nhint: x\nhint: y\n", 6, "an error has one hint"),
     (f"=== a\n{SCHEMA}--- mutation\nx\n--- affected\nnodes: 1\n", 6, "`affected` counts both"),
     (f"=== a\n{SCHEMA}--- mutation\nx\n--- affected\nnode: 1\n", 7, "`node: 1` is neither"),
     (f"=== a\n{SCHEMA}--- load merge\n--- loaded\nPerson: 1\n", 6, "not of the form `node Person: 1`"),

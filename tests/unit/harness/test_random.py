@@ -95,7 +95,7 @@ def test_queries_are_valid_and_most_find_something() -> None:
 def test_every_construct_and_operator_has_a_name() -> None:
     graph = random_graph(1)
     seen: set[str] = set()
-    for number in range(60):
+    for number in range(120):
         query = random_query(Random(number), graph.catalog, graph.first, now_ms=NOW_MS)
         seen |= set(+kinds_of(query.text, query.params, graph.catalog, now_ms=NOW_MS))
     assert seen <= KINDS
@@ -105,8 +105,8 @@ def test_every_construct_and_operator_has_a_name() -> None:
 # agreeing
 
 
-def expected(*classes: list[tuple[object, ...]], limit: int | None = None) -> Answer:
-    return Answer(("c",), tuple(map(tuple, classes)), limit)
+def expected(*classes: list[tuple[object, ...]], limit: int | None = None, skip: int = 0) -> Answer:
+    return Answer(("c",), tuple(map(tuple, classes)), limit, skip)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,13 @@ def expected(*classes: list[tuple[object, ...]], limit: int | None = None) -> An
         (expected([(1,), (2,)], [(3,)], limit=1), [(3,)], False),
         (expected([(1,), (2,)], limit=1), [(1,), (2,)], False),
         (expected([], limit=0), [], True),
+        (expected([(1,), (2,)], [(3,)], skip=1), [(1,), (3,)], True),
+        (expected([(1,), (2,)], [(3,)], skip=1), [(2,), (3,)], True),
+        (expected([(1,), (2,)], [(3,)], skip=2), [(3,)], True),
+        (expected([(1,), (2,)], [(3,)], skip=2), [(2,)], False),
+        (expected([(1,), (2,)], [(3,)], skip=1, limit=1), [(1,)], True),
+        (expected([(1,), (2,)], [(3,)], skip=1, limit=1), [(3,)], False),
+        (expected([(1,), (2,)], skip=9), [], True),
         (expected([(0.1 + 0.2,)]), [(0.3,)], True),
         (expected([(0.0,)]), [(-0.0,)], True),
         (expected([(1,)]), [(1.0,)], False),
@@ -148,6 +155,32 @@ node Beta { key: I32 @key }
 edge Follows: Alpha -> Alpha { at: Date? }
 edge Owns: Alpha -> Beta
 """
+
+
+def test_every_new_piece_of_a_query_can_be_left_out() -> None:
+    """The failure here: a condition on the tag under an `or`, in a block in a block."""
+    nodes: dict[str, list[Row]] = {"Alpha": [{"id": "a", "key": "a", "tag": 1, "note": None}], "Beta": []}
+    text = """query q($l: [I32], $n: I64) {
+      match {
+        $a: Alpha  optional { path $w = $a <follows|follows>{1,3} $b }
+        either { $a.tag in [1, 2] } or { $a.key != ""  exists { $a.key != "" ($a.note is null or not ($a.tag > 1 and $a.tag in $l)) } }
+      }
+      return distinct { lower($a.key) + "x" as k, length($w) as n, -$a.tag as m } order { m desc nulls last, k } skip $n limit 5
+    }"""
+
+    def fails(case: Case) -> bool:
+        try:
+            answer(case.text, case.params, catalog=catalog_of(case.schema), data=case.data)
+        except LanguageError:
+            return False
+        return "tag > 1" in case.text
+
+    whole = Case(SCHEMA, Data(nodes, {"Follows": [], "Owns": []}), text, {"l": [1], "n": 0})
+    assert fails(whole)
+    small = shrunk(whole, fails, seconds=60)
+    assert " ".join(small.text.split()) == "query q() { match { $a: Alpha $a.tag > 1 } return { $a.key as k } }"
+    assert small.params == {}
+    assert small.data == Data({"Alpha": []}, {})
 
 
 def test_a_failure_is_made_as_small_as_it_gets() -> None:

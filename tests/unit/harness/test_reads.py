@@ -1,27 +1,32 @@
-"""The rows that cases expect of reads are those that the language's rules give, followed by brute force."""
+"""What cases expect of reads, mutations and loads is what the language's rules give, followed by brute force."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.harness import expect
 from tests.harness.brute.engine import BruteEngine
-from tests.harness.cases import Accept, Case, Explain, Lint, Query, Wanted
+from tests.harness.cases import Accept, Case, Explain, Lint, Load, Mutation, Query, Step, Wanted
 from tests.harness.runner import Passed, Pending, run_case
 from tests.unit.harness.test_coverage import FOLDER, cases
 
 
-def only_reads(case: Case) -> bool:
-    steps = all(isinstance(step.action, Query | Lint | Explain | Wanted | Accept) for step in case.steps)
-    return steps and run_case(case, engine=None) == Pending()
+def understood(step: Step) -> bool:
+    """Brute force takes the lines of a load to be well formed."""
+    if isinstance(step.action, Load):
+        return not isinstance(step.expected, expect.Error)
+    return isinstance(step.action, Query | Mutation | Lint | Explain | Wanted | Accept)
 
 
-READS = [case for case in cases(FOLDER) if only_reads(case)]
+FOLLOWED = [case for case in cases(FOLDER) if all(map(understood, case.steps)) and run_case(case, engine=None) == Pending()]
 
 
-@pytest.mark.parametrize("case", READS, ids=lambda case: case.name)
-def test_the_expected_rows_are_the_meaning_of_the_read(case: Case) -> None:
+@pytest.mark.parametrize("case", FOLLOWED, ids=lambda case: case.name)
+def test_what_is_expected_is_the_meaning(case: Case) -> None:
     assert run_case(case, engine=BruteEngine()) == Passed()
 
 
-def test_there_are_reads_to_look_at() -> None:
-    assert len(READS) > 60
+def test_there_are_cases_to_look_at() -> None:
+    actions = [type(step.action) for case in FOLLOWED for step in case.steps]
+    assert actions.count(Query) > 60
+    assert actions.count(Mutation) > 20

@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import strategies as st
 
+from omnigraph.lang.grammar.expression import CALLS
 from omnigraph.lang.query import (
     Aggregate,
     AggregateFunction,
     AliasRef,
+    Arithmetic,
+    ArithmeticOperator,
     Assignment,
     Binding,
     Bm25,
     BoolLiteral,
+    Change,
     Clause,
     Comparison,
+    Condition,
+    Conjunction,
     Containment,
     DateLiteral,
     DateTimeLiteral,
     Delete,
+    DeleteBound,
+    Disjunction,
+    Either,
+    Exists,
     Expr,
     Filter,
     FloatLiteral,
+    FunctionCall,
     Fuzzy,
     Hops,
     Insert,
+    Insertion,
     IntegerLiteral,
+    Inversion,
     ListLiteral,
+    ListTest,
     Literal,
+    MatchedChanges,
     MatchText,
     Mutation,
     Nearest,
     Negation,
+    Negative,
     Now,
+    NullOrder,
+    NullTest,
+    Optional,
     Ordering,
     Parameter,
-    Predicate,
+    Path,
     Projection,
     PropertyMatch,
     PropertyRef,
@@ -43,9 +64,12 @@ from omnigraph.lang.query import (
     Read,
     Rrf,
     Search,
+    Statement,
     StringLiteral,
     Traversal,
+    Truth,
     Update,
+    UpdateBound,
     Value,
     Variable,
 )
@@ -74,10 +98,11 @@ KEYWORDS = (
     "node", "edge", "interface", "implements", "enum", "query", "match", "return", "order", "limit", "not", "as", "asc", "desc",
     "insert", "update", "delete", "set", "where", "from", "to", "now", "nearest", "search", "fuzzy", "match_text", "bm25", "rrf",
     "count", "sum", "avg", "min", "max", "date", "datetime", "contains", "starts_with", "key", "unique", "index", "range", "check",
-    "card", "_",
+    "card", "_", "and", "or", "in", "is", "null", "distinct", "optional", "exists", "either", "path", "skip", "create", "upsert",
+    "nulls", "first", "last", "ends_with", "collect", "coalesce", "length", "id", "type", "true", "false",
 )
 # fmt: on
-OPERATOR_WORDS = ("contains", "starts_with")
+TEST_WORDS = ("contains", "starts_with", "ends_with", "in", "is", "not", "and", "or")
 
 lower = st.sampled_from(KEYWORDS) | st.from_regex(r"[a-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
 upper = st.sampled_from(["Film", "String", "Vector", "I32"]) | st.from_regex(r"[A-Z][A-Za-z0-9_]{0,6}", fullmatch=True)
@@ -158,6 +183,10 @@ leaf_literals: st.SearchStrategy[Literal] = (
 literals: st.SearchStrategy[Literal] = st.recursive(leaf_literals, lambda inner: st.builds(ListLiteral, tuples(inner)), max_leaves=5)
 values: st.SearchStrategy[Value] = literals | variables | st.builds(Now)
 property_refs = st.builds(PropertyRef, variables, names)
+# `not (..)` and `distinct (..)` have meanings of their own, and `date("..")` is a literal.
+function_names = st.sampled_from(("lower", "coalesce", "length", "in", "nulls", "path")) | lower
+functions = function_names.filter(lambda word: word not in (*CALLS, "not", "distinct", "date", "datetime", "true", "false"))
+DISTINCT = (AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG, AggregateFunction.COLLECT)
 
 
 def calls(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
@@ -169,10 +198,39 @@ def calls(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         | st.builds(Fuzzy, inner, inner, st.none() | inner)
         | st.builds(MatchText, inner, inner)
         | st.builds(Aggregate, st.sampled_from(AggregateFunction), inner)
+        | st.builds(Aggregate, st.sampled_from(DISTINCT), inner, st.just(True))
+        | st.just(Aggregate(AggregateFunction.COUNT, None))
+        | st.builds(Arithmetic, inner, st.sampled_from(ArithmeticOperator), inner)
+        | st.builds(Negative, inner)
+        | st.builds(FunctionCall, st.builds(Name, functions), tuples(inner))
     )
 
 
-expressions: st.SearchStrategy[Expr] = st.recursive(values | property_refs | st.builds(AliasRef, alias_word), calls, max_leaves=4)
+alias_refs = st.builds(AliasRef, alias_word)
+expressions: st.SearchStrategy[Expr] = st.recursive(values | property_refs | alias_refs, calls, max_leaves=4)
+
+# conditions
+
+text_searches = (
+    st.builds(Search, expressions, expressions)
+    | st.builds(Fuzzy, expressions, expressions)
+    | st.builds(MatchText, expressions, expressions)
+)
+tests: st.SearchStrategy[Condition] = (
+    st.builds(Filter, expressions, st.sampled_from((*Comparison, *Containment)), expressions)
+    | st.builds(ListTest, expressions, variables | st.builds(ListLiteral, tuples(literals)), st.booleans())
+    | st.builds(NullTest, expressions, st.booleans())
+    | st.builds(Truth, property_refs | variables | alias_refs)
+    | text_searches
+)
+
+
+def joined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+    terms = tuples(inner, least=2)
+    return st.builds(Conjunction, terms) | st.builds(Disjunction, terms) | st.builds(Inversion, inner)
+
+
+conditions: st.SearchStrategy[Condition] = st.recursive(tests, joined, max_leaves=5)
 
 # reads
 
@@ -182,51 +240,83 @@ traversals = st.builds(
     Traversal,
     variables,
     # Whether `$a contains $b` is a traversal hangs on the parameters; the grammar tests have both readings.
-    st.builds(Name, lower.filter(lambda word: word not in ("not", *OPERATOR_WORDS))),
+    tuples(st.builds(Name, lower.filter(lambda word: word not in TEST_WORDS)), least=1),
     variables,
     st.none() | variables,
     st.booleans(),
     st.none() | hops,
 )
-text_searches = (
-    st.builds(Search, expressions, expressions)
-    | st.builds(Fuzzy, expressions, expressions)
-    | st.builds(MatchText, expressions, expressions)
-)
-# Behind a text search, `contains` and `starts_with` are operators: an alias of that name cannot begin the next clause.
-left_sides = expressions.filter(lambda side: not (isinstance(side, AliasRef) and side.name in OPERATOR_WORDS))
-filters = st.builds(Filter, left_sides, st.sampled_from(Comparison), expressions) | st.builds(
-    Filter, property_refs | literals, st.sampled_from(Containment), expressions
-)
-clauses: st.SearchStrategy[Clause] = st.recursive(
-    bindings | traversals | filters | text_searches, lambda inner: st.builds(Negation, tuples(inner, least=1)), max_leaves=4
-)
+patterns = bindings | traversals | st.builds(Path, variables, traversals)
+
+
+def separate(clauses: tuple[Clause, ...]) -> bool:
+    """Behind a Bool by itself or a text search, a literal or a bare word is taken for the rest of a test."""
+    alone = (Truth, Search, Fuzzy, MatchText)
+    return not any(isinstance(_last_term(one), alone) and _begins_bare(other) for one, other in pairwise(clauses))
+
+
+def _last_term(clause: Clause) -> Clause:
+    return _last_term(clause.terms[-1]) if isinstance(clause, Conjunction | Disjunction) else clause
+
+
+def _begins_bare(clause: Clause) -> bool:
+    match clause:
+        case Conjunction() | Disjunction():
+            return _begins_bare(clause.terms[0])
+        case Filter(left=value) | ListTest(item=value) | NullTest(value=value) | Truth(value=value):
+            while isinstance(value, Arithmetic):
+                value = value.left
+            return isinstance(value, AliasRef | StringLiteral | IntegerLiteral | FloatLiteral | BoolLiteral)
+        case _:
+            return False
+
+
+def blocks(inner: st.SearchStrategy[Clause]) -> st.SearchStrategy[Clause]:
+    block = tuples(inner, least=1).filter(separate)
+    return st.builds(Negation, block) | st.builds(Exists, block) | st.builds(Optional, block) | st.builds(Either, tuples(block, least=2))
+
+
+clauses: st.SearchStrategy[Clause] = st.recursive(patterns | conditions, blocks, max_leaves=4)
+matches = tuples(clauses, least=1, most=4).filter(separate)
 projections = st.builds(Projection, expressions, st.none() | names)
-orderings = st.builds(Ordering, expressions.filter(lambda e: not isinstance(e, Nearest)), st.booleans()) | st.builds(
-    Ordering, st.builds(Nearest, property_refs, expressions)
-)
+orderings = st.builds(
+    Ordering, expressions.filter(lambda e: not isinstance(e, Nearest)), st.booleans(), st.none() | st.sampled_from(NullOrder)
+) | st.builds(Ordering, st.builds(Nearest, property_refs, expressions))
+counts = st.none() | st.integers(0, 2**63 - 1) | variables
 
 
 @st.composite
 def reads(draw: st.DrawFn) -> Read:
     return Read(
-        draw(tuples(clauses, least=1, most=4)),
+        draw(matches),
         draw(tuples(projections, least=1, most=2)),
+        draw(st.booleans()),
         draw(tuples(orderings, most=2)),
-        draw(st.none() | st.integers(0, 2**63 - 1)),
+        draw(counts),
+        draw(counts),
     )
 
 
 # mutations
 
-assignments = tuples(st.builds(Assignment, names, values), least=1)
-predicates = st.builds(Predicate, names, st.sampled_from(Comparison), values)
-statements = (
-    st.builds(Insert, type_names, assignments)
-    | st.builds(Update, type_names, assignments, predicates)
-    | st.builds(Delete, type_names, predicates)
+assignments = tuples(st.builds(Assignment, names, expressions), least=1)
+changes: st.SearchStrategy[Change] = (
+    st.builds(Insert, type_names, assignments, st.sampled_from(Insertion))
+    | st.builds(Update, type_names, assignments, conditions)
+    | st.builds(UpdateBound, variables, assignments)
+    | st.builds(Delete, type_names, conditions)
+    | st.builds(DeleteBound, tuples(variables, least=1))
 )
-mutations = st.builds(Mutation, tuples(statements, least=1))
+matched_changes = st.builds(MatchedChanges, matches, tuples(changes, least=1))
+
+
+@st.composite
+def mutations(draw: st.DrawFn) -> Mutation:
+    """The changes behind a match block all belong to it, up to the next one."""
+    alone = draw(tuples(changes, most=2))
+    matched: tuple[Statement, ...] = draw(tuples(matched_changes, least=0 if alone else 1, most=2))
+    return Mutation((*alone, *matched))
+
 
 # files
 
@@ -235,5 +325,8 @@ parameters = st.lists(
     max_size=3,
     unique_by=lambda parameter: parameter.name,
 ).map(tuple)
-queries = st.builds(Query, names, parameters, reads() | mutations, st.none() | text, st.none() | text)
-query_files = st.lists(queries, max_size=2, unique_by=lambda query: query.name).map(lambda found: QueryFile(tuple(found)))
+queries = st.builds(Query, names, parameters, reads() | mutations(), st.none() | text, st.none() | text)
+anonymous = st.builds(Query, st.just(Name("")), st.just(()), reads() | mutations())
+query_files = st.lists(queries, max_size=2, unique_by=lambda query: query.name).map(lambda found: QueryFile(tuple(found))) | anonymous.map(
+    lambda query: QueryFile((query,))
+)

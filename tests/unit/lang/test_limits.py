@@ -10,10 +10,10 @@ import pytest
 
 from omnigraph.errors import LanguageError, ResourceLimitExceeded
 from omnigraph.lang import parse_queries
-from omnigraph.lang.grammar.cursor import MAX_NESTING, Cursor
+from omnigraph.lang.grammar.cursor import MAX_NESTING, MAX_OPERATORS, Cursor
 from omnigraph.lang.grammar.query_file import query_file
 from omnigraph.lang.grammar.schema_file import schema
-from omnigraph.lang.query import Read
+from omnigraph.lang.query import Conjunction, Disjunction, Either, Read, Traversal
 from omnigraph.lang.source import Source
 from tests.harness.printer import print_queries
 
@@ -23,7 +23,19 @@ DEEP = {
     "negation": ("", "not { ", "$f.x = 1", " }"),
     "call": ("$f.x = ", "search(1, ", "2", ")"),
     "aggregate": ("$f.x = ", "count(", "1", ")"),
+    "function": ("$f.x = ", "lower(", "1", ")"),
+    "exists": ("", "exists { ", "$f.x = 1", " }"),
+    "optional": ("", "optional { ", "$f.x = 1", " }"),
+    "either": ("", "either { ", "$f.x = 1", " } or { $f.x = 1 }"),
+    "condition": ("", "(", "$f.x = 1", ")"),
+    "inversion": ("", "not (", "$f.x = 1", ")"),
+    "condition in a condition": ("", "($f.x = 1 or (", "$f.x = 1", "))"),
+    "value": ("$f.x = ", "(", "1", ")"),
+    "sum in a sum": ("$f.x = ", "(1 + ", "1", ")"),
+    "minus": ("$f.x = ", "-", "$f.x", ""),
 }
+LEVELS = {"condition in a condition": 2}
+"""What nests twice in one piece."""
 
 
 def nested(kind: str, depth: int) -> str:
@@ -33,7 +45,7 @@ def nested(kind: str, depth: int) -> str:
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_nesting_up_to_the_limit_parses_prints_and_compares(kind: str) -> None:
-    tree = parse_queries(nested(kind, MAX_NESTING))
+    tree = parse_queries(nested(kind, MAX_NESTING // LEVELS.get(kind, 1)))
     assert parse_queries(print_queries(tree)) == tree
 
 
@@ -44,6 +56,62 @@ def test_deeper_nesting_is_a_limit_and_not_a_crash(kind: str, depth: int) -> Non
         parse_queries(nested(kind, depth), name="deep.gq")
     assert caught.value.facts == {"resource": "syntax_nesting", "limit": MAX_NESTING, "actual": MAX_NESTING + 1}
     assert caught.value.message.startswith("deep.gq:1:")
+
+
+def test_left_values_nest_as_deep() -> None:
+    """`(((x) = 1` closes one parenthesis after the other, with an operator behind each."""
+    text = HEAD + "(" * MAX_NESTING + "$f.x" + " + 1)" * MAX_NESTING + " = 1 } return { $f } }"
+    tree = parse_queries(text)
+    assert parse_queries(print_queries(tree)) == tree
+
+
+@pytest.mark.parametrize("operator", "+-*/%")
+def test_operators_up_to_the_limit_parse_print_and_compare(operator: str) -> None:
+    tree = parse_queries(f"{HEAD}$f.x = 1 {f'{operator} 1 ' * MAX_OPERATORS}}} return {{ $f }} }}")
+    assert parse_queries(print_queries(tree)) == tree
+    assert hash(parse_queries(print_queries(tree))) == hash(tree)
+
+
+@pytest.mark.parametrize("count", [MAX_OPERATORS + 1, 10_000])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (HEAD + "$f.x = ", "} return { $f } }"),
+        (HEAD + "} return { ", " } }"),
+        (HEAD + "} return { $f } order { ", " } }"),
+        ("query q() { insert F { a: ", " } }"),
+        ("query q() { delete F where a = ", " }"),
+        (HEAD + "} update $f set { a: ", " } }"),
+    ],
+    ids=["clause", "projection", "ordering", "assignment", "where", "matched"],
+)
+def test_more_operators_are_a_limit_and_not_a_crash(before: str, after: str, count: int) -> None:
+    with pytest.raises(ResourceLimitExceeded) as caught:
+        parse_queries(before + "1" + " + 1" * count + after, name="long.gq")
+    assert caught.value.facts == {"resource": "operators", "limit": MAX_OPERATORS, "actual": MAX_OPERATORS + 1}
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+@pytest.mark.parametrize("term", ["$f.x + 1 > 2", "($f.x in [1] or $f.b and $f.b)"])
+def test_ten_thousand_terms_are_flat(word: str, term: str) -> None:
+    text = f"{HEAD}{f' {word} '.join([term] * 10_000)} }} return {{ $f }} }}"
+    tree = parse_queries(text)
+    body = tree.queries[0].body
+    assert isinstance(body, Read)
+    joined = body.match[1]
+    assert isinstance(joined, Conjunction | Disjunction)
+    assert len(joined.terms) == 10_000
+
+
+def test_ten_thousand_blocks_and_edges_are_flat() -> None:
+    either = " or ".join(["{ $f.x = 1 }"] * 10_000)
+    edges = "|".join(["knows"] * 10_000)
+    body = parse_queries(f"{HEAD}either {either} $f <{edges}> $g }} return {{ $f }} }}").queries[0].body
+    assert isinstance(body, Read)
+    assert isinstance(body.match[1], Either)
+    assert len(body.match[1].blocks) == 10_000
+    assert isinstance(body.match[2], Traversal)
+    assert len(body.match[2].edges) == 10_000
 
 
 def test_blocks_side_by_side_are_not_deep() -> None:
@@ -71,6 +139,14 @@ LONG = {
     "clauses": (query_file, HEAD, "$f < $f $f <e> $g "),
     "lists": (query_file, HEAD + "$f.x = [", "1, -2.5, "),
     "undirected": (query_file, HEAD, "$a <b> $c "),
+    "edges": (query_file, HEAD + "$a <", "b|"),
+    "terms": (query_file, HEAD + "$f.x", " = 1 or $f.x"),
+    "half edges": (query_file, HEAD, "$a <b|b|b|b|b|b|b|b|b|b "),
+    "blocks": (query_file, HEAD, "either { $f: F } or { $f: F } optional { $f: F } "),
+    "values": (query_file, HEAD + "$f.x in [", "1, "),
+    "tests": (query_file, HEAD, "$f.x is null $a in [1] $a in $b ($f.x) "),
+    "paths": (query_file, HEAD, "path $w = $a <b|c>{1,2} $d "),
+    "matched": (query_file, "query q() {", "match { $f: F } update $f set { a: a + 1 } delete $f, $g "),
     "projections": (query_file, HEAD + "} return {", "as "),
     "statements": (query_file, "query q() {", "delete A where b = 1 "),
     "nodes": (schema, "", "node A { } "),

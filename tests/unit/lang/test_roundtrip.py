@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.errors import LanguageError, ResourceLimitExceeded, Span
+from omnigraph.errors import Kind, LanguageError, ResourceLimitExceeded, Span
 from omnigraph.lang import parse_queries, parse_schema
 from omnigraph.lang.query import Aggregate, Filter, PropertyRef, QueryFile, Read
 from omnigraph.lang.schema import Schema
 from tests.harness.printer import print_queries, print_schema
-from tests.unit.lang.strategies import query_files, schemas
+from tests.unit.lang.strategies import KEYWORDS, query_files, schemas
 from tests.unit.lang.texts import QUERIES, SCHEMA
 
 thorough = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -61,6 +61,7 @@ def test_every_span_covers_what_was_written() -> None:
     assert isinstance(compared, Filter)
     assert isinstance(compared.left, PropertyRef)
     assert isinstance(returned, Aggregate)
+    assert returned.argument is not None
 
     def written(span: Span) -> str:
         return text[span.start : span.end]
@@ -130,9 +131,81 @@ def test_damaged_text_raises_only_language_errors(parse: Callable[[str], object]
             assert error.position is not None
             assert error.message in str(error)
         elif error is not None:
-            assert error.facts["resource"] == "syntax_nesting"
+            assert error.facts["resource"] in ("syntax_nesting", "operators")
 
     check()
+
+
+# fmt: off
+MARKS = (
+    "{", "}", "(", ")", "[", "]", ":", ",", ".", "?", "<", ">", "=", "-", "+", "*", "/", "%", "|", "->", ">=", "<=", "!=", "..",
+)
+# fmt: on
+VALUES = (
+    "$f",
+    "$p",
+    "$_",
+    "$f.a",
+    "$f.in",
+    "Film",
+    "String",
+    "1",
+    "-1",
+    "2.5",
+    '"x"',
+    "[1, 2]",
+    "{1,2}",
+    "a",
+    "b.c",
+    "@description",
+    "$f: Film",
+)
+PIECES = (
+    "match {", "return {", "return distinct {", "order {", "not (", "optional {", "exists {", "either {", "} or {", "path $w =",
+    "is not null", "is null", "not in [", "in $p", "nulls last", "count(distinct", "count(*)", "lower(", "insert Film {",
+    "update $f set {", "update Film set {", "delete Film where", "delete $f", "a: a + 1", "$f knows|likes{1,3} $p", "query q($p: I32) {",
+)  # fmt: skip
+HEADS = (
+    "",
+    "match { $f: Film ",
+    "query q($p: [String]) { match { $f: Film ",
+    "match { $f: Film } return { $f ",
+    "insert Film { a: 1 } ",
+    "match { $f: Film } update $f set { a: 1 } ",
+    "delete Film where a = 1 ",
+    "query q() { match { optional { $f knows $g } ",
+)
+tokens = st.lists(st.sampled_from((*MARKS, *VALUES, *PIECES, *KEYWORDS)), max_size=25)
+
+
+@settings(parent=thorough, max_examples=800)
+@given(st.sampled_from(HEADS), tokens, st.sampled_from((" ", "\n")))
+@example("match { ", ["$f", "is", "$null"], " ")
+@example("match { ", ["$f", "not"], " ")
+@example("match { ", ["$a", "<", "b", "|", "c"], " ")
+@example("match { ", ["path", "$w"], " ")
+@example("match { $f: Film } return { ", ["count(distinct"], " ")
+def test_words_of_the_language_in_any_order_raise_only_language_errors(head: str, words: list[str], between: str) -> None:
+    text = head + between.join(words)
+    error = failure(parse_queries, text)
+    if isinstance(error, LanguageError):
+        assert (error.kind, error.code) == (Kind.SYNTAX, "Q000")
+        assert error.span is not None
+        assert 0 <= error.span.start <= error.span.end <= len(text)
+        assert error.position is not None
+        assert error.rendered is not None
+        assert error.rendered.startswith(f"query.gq:{error.position.line}:{error.position.column}: parse error: ")
+
+
+@settings(parent=thorough, max_examples=300)
+@given(st.sampled_from(HEADS), tokens)
+def test_what_parses_by_chance_is_printed_and_parsed_again(head: str, words: list[str]) -> None:
+    """Longer and longer beginnings are closed until one parses: texts that nobody would write, and the parser takes."""
+    for count in range(len(words) + 1):
+        for tail in ("", " }", " } }", " } return { $f }", " } return { $f } }", ") } return { $f }"):
+            with contextlib.suppress(LanguageError, ResourceLimitExceeded):
+                tree = parse_queries(head + " ".join(words[:count]) + tail)
+                assert parse_queries(print_queries(tree)) == tree
 
 
 @thorough

@@ -49,5 +49,32 @@ query change($slug: String) {
   insert ActedIn { from: "Ada", to: $slug }
   update Film set { rating: 8.5, genres: ["a", "b"], seen: false } where slug = $slug
 }
+query more($names: [String], $n: I64, $flag: Bool) {
+  match {
+    $x: Titled { id: "alien" }
+    ($x.year < 1980 or $x.year > 2000) and not ($x.title ends_with "s")
+    $x.title in $names  $x.year not in [1979, 1980]  $x.year is not null  $flag or $x.seen
+    optional { $p actedIn|directed $x  $p.born + 1 >= 1950 - 2 * -3 }
+    exists { $p <knows|influenced>{2} $q }
+    either { $p actedIn $x } or { $p directed $x } or { $p.name = "Ada" }
+    path $w = $p influenced{1,5} $q
+  }
+  return distinct {
+    type($x) as t, lower($x.title) + "!" as l, count(*), count(distinct $p), collect($q.name), sum($x.votes) / count(*) as mean,
+    length($w), nodes($w) as via, coalesce($p.born, 0) % 7 as c
+  }
+  order { t desc nulls last, l nulls first, c }
+  skip $n
+  limit 5
+}
+query upkeep($who: String) {
+  create Person { name: $who, born: 1950 + 1 }
+  upsert Person { name: $who, seen: now(), visits: coalesce(visits, 0) + 1 }
+  update ActedIn set { role: role + "!" } where from = $who and (billing > 1 or billing is null)
+  match { $p: Person  $p actedIn $f  $f.year < 1980 }
+  update $p set { born: $p.born + 1 }
+  insert Knows { from: $p, to: "Ada" }
+}
+query unlink() { match { $p: Person { name: "Ada" }  $p $r:actedIn $f } delete $r, $f }
 query clear() { delete ActedIn where from = "Ada" delete Person where born <= 1900 }
 """

@@ -17,7 +17,7 @@ from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.coercion import against, as_item, comparison, one_of
 from omnigraph.plan.expr import BOOL, DATE, F64, I64, STRING, Constant, Field, TypeRef
-from omnigraph.plan.ir import NEVER, Compare, Matches, NotNull, OneOf, TextMatch
+from omnigraph.plan.ir import NEVER, UNKNOWN, Compare, Decided, Known, Matches, OneOf, TextMatch
 from omnigraph.plan.rules.fold_constants import known
 from omnigraph.plan.typed import TextMode
 from omnigraph.plan.values import RANGES, narrowed
@@ -46,24 +46,24 @@ def compare(field: Field, operator: str, value: Any) -> Compare:
         (U64_COLUMN, "=", 2**64 - 1, compare(U64_COLUMN, "=", 2**64 - 1)),
         (F64_COLUMN, ">", 7, compare(F64_COLUMN, ">", 7.0)),
         # between two integers
-        (I32_COLUMN, "=", 2.7, NEVER),
-        (I32_COLUMN, "!=", 2.7, NotNull(I32_COLUMN)),
+        (I32_COLUMN, "=", 2.7, Decided(I32_COLUMN, truth=False)),
+        (I32_COLUMN, "!=", 2.7, Decided(I32_COLUMN, truth=True)),
         (I32_COLUMN, "<", 2.7, compare(I32_COLUMN, "<=", 2)),
         (I32_COLUMN, "<=", 2.7, compare(I32_COLUMN, "<=", 2)),
         (I32_COLUMN, ">", 2.7, compare(I32_COLUMN, ">", 2)),
         (I32_COLUMN, ">=", -2.7, compare(I32_COLUMN, ">", -3)),
         # beyond the column
-        (I32_COLUMN, "<", 3_000_000_000, NotNull(I32_COLUMN)),
-        (I32_COLUMN, ">=", 3e9, NEVER),
-        (I32_COLUMN, "!=", 3e9, NotNull(I32_COLUMN)),
-        (U64_COLUMN, ">", -1, NotNull(U64_COLUMN)),
-        (U64_COLUMN, "=", -1, NEVER),
+        (I32_COLUMN, "<", 3_000_000_000, Decided(I32_COLUMN, truth=True)),
+        (I32_COLUMN, ">=", 3e9, Decided(I32_COLUMN, truth=False)),
+        (I32_COLUMN, "!=", 3e9, Decided(I32_COLUMN, truth=True)),
+        (U64_COLUMN, ">", -1, Decided(U64_COLUMN, truth=True)),
+        (U64_COLUMN, "=", -1, Decided(U64_COLUMN, truth=False)),
         # an F32 column rounds the literal as it rounded its values
         (F32_COLUMN, "=", 0.1, compare(F32_COLUMN, "=", narrowed(0.1))),
-        (F32_COLUMN, "<", 1e300, NotNull(F32_COLUMN)),
-        (F32_COLUMN, "<", -1e300, NEVER),
+        (F32_COLUMN, "<", 1e300, Decided(F32_COLUMN, truth=True)),
+        (F32_COLUMN, "<", -1e300, Decided(F32_COLUMN, truth=False)),
         # an integer that no double holds
-        (F64_COLUMN, "=", 2**53 + 1, NEVER),
+        (F64_COLUMN, "=", 2**53 + 1, Decided(F64_COLUMN, truth=False)),
         (F64_COLUMN, "<", 2**53 + 1, compare(F64_COLUMN, "<=", float(2**53))),
         (F64_COLUMN, ">=", 2**53 + 1, compare(F64_COLUMN, ">", float(2**53))),
     ],
@@ -88,14 +88,14 @@ _COLUMNS = {
 }
 
 
-def _holds(predicate: ir.Predicate, stored: Any) -> bool:
+def _truth(predicate: ir.Predicate, stored: Any) -> bool | None:
     graph = Graph({"T": {"x": {"n": stored}}}, {})
-    return _Evaluator(graph, (ir.Binding("t", TypeRef(TypeKind.NODE, "T", TypeId("0"))),)).holds(predicate, {0: "x"})
+    return _Evaluator(graph, (ir.Binding("t", TypeRef(TypeKind.NODE, "T", TypeId("0"))),)).truth(predicate, {0: "x"})
 
 
 @given(data=st.data(), scalar=st.sampled_from(sorted(_COLUMNS)), operator=st.sampled_from(Comparison), literal=_NUMBERS)
 def test_typed_comparison_keeps_the_same_rows(data: st.DataObject, scalar: Scalar, operator: Comparison, literal: float) -> None:
-    """Law: for every stored value, the typed predicate says what a comparison by value says; null passes neither."""
+    """Law: for every stored value, the typed predicate says what a comparison by value says; both are unknown for null."""
     near = [literal, math.floor(literal), math.ceil(literal), float(literal)] if abs(literal) < 1e300 else [0]
     fits = [value for value in near if scalar in (Scalar.F64,) or (isinstance(value, int) and scalar in RANGES)]
     fits = [value for value in fits if scalar not in RANGES or RANGES[scalar][0] <= value <= RANGES[scalar][1]]
@@ -104,7 +104,7 @@ def test_typed_comparison_keeps_the_same_rows(data: st.DataObject, scalar: Scala
     field = Field(0, "n", Plain(scalar), nullable=True)
     other = narrowed(literal) if scalar is Scalar.F32 else literal
     by_value = Compare(Constant(F64, stored), operator, Constant(F64, other))
-    assert _holds(against(field, operator, Constant(F64, literal)), stored) is known(by_value)
+    assert Known(truth=_truth(against(field, operator, Constant(F64, literal)), stored)) == known(by_value)
 
 
 def test_either_operand_order() -> None:
@@ -112,14 +112,15 @@ def test_either_operand_order() -> None:
     assert comparison(Constant(F64, 2.7), Comparison.GE, I32_COLUMN) == compare(I32_COLUMN, "<=", 2)
 
 
-def test_null_never_matches() -> None:
-    assert comparison(I32_COLUMN, Comparison.NE, Constant(I64, None)) == NEVER
-    assert comparison(Constant(I64, None), Comparison.EQ, I32_COLUMN) == NEVER
+def test_a_comparison_with_null_is_unknown() -> None:
+    assert comparison(I32_COLUMN, Comparison.NE, Constant(I64, None)) == UNKNOWN
+    assert comparison(Constant(I64, None), Comparison.EQ, I32_COLUMN) == UNKNOWN
 
 
 def test_lists_and_vectors_equal_nothing() -> None:
-    assert against(Field(0, "g", ListOf(Scalar.STRING)), Comparison.EQ, Constant(ListOf(Scalar.STRING), ("a",))) == NEVER
-    assert against(Field(0, "v", VectorOf(2)), Comparison.EQ, Constant(ListOf(Scalar.F64), (1.0, 2.0))) == NEVER
+    genres, vector = Field(0, "g", ListOf(Scalar.STRING)), Field(0, "v", VectorOf(2))
+    assert against(genres, Comparison.EQ, Constant(ListOf(Scalar.STRING), ("a",))) == Decided(genres, truth=False)
+    assert against(vector, Comparison.EQ, Constant(ListOf(Scalar.F64), (1.0, 2.0))) == Decided(vector, truth=False)
 
 
 @pytest.mark.parametrize(("type_", "value"), [(STRING, "x"), (DATE, 5), (BOOL, True), (EnumOf(("a", "b")), "a")])
@@ -130,7 +131,7 @@ def test_other_types_are_typed_by_the_column(type_: Any, value: Any) -> None:
 
 def test_one_of_drops_what_the_column_cannot_hold() -> None:
     assert one_of(I32_COLUMN, (1, 2.5, 3.0, 3, 2**40)) == OneOf(I32_COLUMN, (1, 3))
-    assert one_of(I32_COLUMN, (2.5,)) == NEVER
+    assert one_of(I32_COLUMN, (2.5,)) == Decided(I32_COLUMN, truth=False)
     assert one_of(I32_COLUMN, ()) == NEVER
 
 

@@ -77,6 +77,25 @@ CLAUSES: list[tuple[str, str, str]] = [
     ("not { $p actedIn $k  not { $k madeBy $s } }", "", "ps"),
     ("not { $p actedIn $k  not { $k.year < $f.year  $k madeBy $_ } }", "", "pf"),
     ("not { $p $e:actedIn $f  $e.billing < $r.billing }", "", "pfr"),
+    ("($f.year = 1 or $f.year > 2 or $f.rating is null)", "", "f"),
+    ('not ($f.year = 1 and not ($f.rating > 1.0 or $f.title in ["t", "u"]))', "", "f"),
+    ("($f.year < $g.year or $f.rating is not null)", "", "fg"),
+    ("$p.born not in [1, 2]", "", "p"),
+    ("$p.born + 1 > $q.born * 2", "", "pq"),
+    ("$f.year - 1 in [0, 1]", "", "f"),
+    ("exists { $p actedIn $k  $k.year > 1 }", "", "p"),
+    ("either { $p directed $f } or { $f madeBy $s }", "", "pfs"),
+    ("either { $p influenced $q } or { $p.born = $q.born } or { $q actedIn $_ }", "", "pq"),
+    ("optional { $p directed $o }", "o", "p"),
+    ("optional { $f madeBy $t  $t.city = $f.title }", "t", "f"),
+    ("optional { $p influenced $u  optional { $u actedIn $v } }", "uv", "p"),
+    ("$o.year > 1", "", "o"),
+    ("$t is null", "", "t"),
+    ("($o is null or $o.year < $f.year)", "", "of"),
+    ("$o madeBy $w", "w", "o"),
+    ("not { $u actedIn $_ }", "", "u"),
+    ("$p actedIn|directed $x", "px", ""),
+    ("path $z = $p influenced{1,3} $y", "py", ""),
 ]
 RANKINGS = st.sampled_from(
     [
@@ -88,7 +107,21 @@ RANKINGS = st.sampled_from(
         "d desc",
     ]
 )
-PROPERTY = {"p": "born", "q": "name", "f": "year", "g": "slug", "s": "city", "r": "billing"}
+PROPERTY = {
+    "p": "born",
+    "q": "name",
+    "f": "year",
+    "g": "slug",
+    "s": "city",
+    "r": "billing",
+    "o": "year",
+    "t": "city",
+    "u": "born",
+    "v": "slug",
+    "w": "name",
+    "x": "year",
+    "y": "name",
+}
 
 
 @st.composite
@@ -98,7 +131,7 @@ def reads(draw: st.DrawFn) -> tuple[str, bool]:
     clauses: list[str] = []
     for _ in range(draw(st.integers(1, 6))):
         clause, binds, _ = draw(st.sampled_from([clause for clause in CLAUSES if bound.issuperset(clause[2])]))
-        if "$r:" in clause and "r" in bound:
+        if ("$r:" in clause and "r" in bound) or ("path" in clause and clause in clauses):
             continue
         clauses.append(clause)
         bound.update(binds)
@@ -106,15 +139,26 @@ def reads(draw: st.DrawFn) -> tuple[str, bool]:
     names = sorted(bound)
     returned = [f"${name}.{PROPERTY[name]}" for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))]
     match = f"match {{ {' '.join(clauses)} }}"
+    if "path $z" in match:
+        returned.append("length($z) as hops, nodes($z) as via")
     if draw(st.booleans()):
+        columns = returned if "via" not in returned[-1] else returned[:-1]
+        if draw(st.booleans()):
+            return f"{match} return distinct {{ {' '.join(columns)} }} order {{ {columns[0]} nulls last }} skip 1", False
+        names_ = ", ".join(f"count(distinct {column}) as n{at}" for at, column in enumerate(columns))
+        return f"{match} return {{ {names_}, count(*) + 1 as rows }}", False
+    returned = [column for column in returned if "via" not in column] if draw(st.booleans()) else returned
+    if "via" not in returned[-1] and draw(st.booleans()):
         return f"{match} return {{ {' '.join(returned)} count({returned[0]}) as n }}", False
     if draw(st.booleans()):
         return f"{match} return {{ {' '.join(returned)} }}", False
     if "f" in bound and draw(st.booleans()):
         returned.append(draw(st.sampled_from(["nearest($f.vec, [1, 1, 0]) as d", 'bm25($f.plot, "x y") as d'])))
         return f"{match} return {{ {' '.join(returned)} }} order {{ {draw(RANKINGS)} }} limit {draw(st.integers(0, 4))}", True
-    tail = draw(st.sampled_from(["", "limit 3", "limit 0"]))
-    return f"{match} return {{ {' '.join(returned)} }} order {{ {returned[-1]} desc }} {tail}", True
+    tail = draw(st.sampled_from(["", "limit 3", "limit 0", "skip 1 limit 2", "skip 2"]))
+    first = returned[0]
+    key = draw(st.sampled_from([f"{first} desc", f"{first} nulls last", f"coalesce({first}, {first}) desc nulls first"]))
+    return f"{match} return {{ {' '.join(returned)} }} order {{ {key} }} {tail}", True
 
 
 _SMALL = st.none() | st.integers(0, 2)
@@ -193,7 +237,7 @@ def test_every_column_is_delivered_before_it_is_needed(query: tuple[str, bool], 
 
 
 def _require_delivered(plan: ir.LogicalPlan, outer: frozenset[tuple[int, str]]) -> None:
-    """`outer` are the columns that come with the argument of a negation."""
+    """`outer` are the columns that come with the argument of a block."""
     match plan:
         case ir.LogicalScan() | ir.LogicalArgument() | ir.LogicalPattern() | ir.LogicalEmpty():
             return
@@ -202,22 +246,29 @@ def _require_delivered(plan: ir.LogicalPlan, outer: frozenset[tuple[int, str]]) 
             _require_delivered(right, outer)
             fields = [field for pair in plan.on for field in pair] if isinstance(plan, ir.LogicalJoin) else []
             assert _columns_of(fields) <= delivered(left) | delivered(right) | outer
-        case ir.LogicalAntiJoin(input_, inner):
+        case ir.LogicalSemiJoin(input_, inners):
             _require_delivered(input_, outer)
-            _require_delivered(inner, outer | delivered(input_))
+            for inner in inners:
+                _require_delivered(inner.plan, outer | delivered(input_))
+        case ir.LogicalOptional(input_, inner):
+            _require_delivered(input_, outer)
+            _require_delivered(inner.plan, outer | delivered(input_))
         case (
             ir.LogicalExpand()
             | ir.LogicalConnect()
             | ir.LogicalFilter()
+            | ir.LogicalPaths()
             | ir.LogicalRank()
             | ir.LogicalFetch()
             | ir.LogicalAggregate()
             | ir.LogicalProject()
+            | ir.LogicalDistinct()
             | ir.LogicalOrder()
             | ir.LogicalLimit()
         ):
             _require_delivered(plan.input, outer)
-            assert _columns_of(_fields_needed(plan)) <= delivered(plan.input) | outer
+            if not isinstance(plan.input, ir.LogicalEmpty):
+                assert _columns_of(_fields_needed(plan)) <= delivered(plan.input) | outer
         case _:
             assert_never(plan)
 
@@ -229,9 +280,9 @@ def _fields_needed(plan: ir.LogicalPlan) -> list[Field]:
         case ir.LogicalProject(_, outputs):
             return [field for output in outputs for field in ir.expr_fields(output)]
         case ir.LogicalAggregate(_, outputs):
-            return [field for output in outputs for field in ir.expr_fields(output.argument if isinstance(output, ir.Call) else output)]
+            return [field for output in outputs for field in ir.output_fields(output)]
         case ir.LogicalOrder(_, keys):
-            return [field for key in keys if not isinstance(key.key, ir.Cell) for field in ir.expr_fields(key.key)]
+            return [field for key in keys for field in ir.expr_fields(key.key)]
         case _:
             return []
 

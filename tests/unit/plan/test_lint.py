@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from omnigraph.plan.lint import LintReport, LintStatus, SchemaSource, lint
+from tests.unit.catalog.schemas import catalog_of
 from tests.unit.plan.cinema import cinema
 
 
@@ -33,7 +35,51 @@ def test_queries_too_large_to_plan_are_errors_like_others() -> None:
     assert [finding.code for finding in report(f"query q() {{ match {{ $f: Film {deep} }} return {{ $f }} }}").findings] == ["Q000"]
     wide = " ".join(["$_: Film"] * 200)
     (result,) = report(f"query q() {{ match {{ $f: Film {wide} }} return {{ $f }} }}").results
-    assert result.error == "a query may have at most 100 variables, negations and rankings"
+    assert result.error == "a query may have at most 100 variables, blocks and rankings"
+
+
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        ("q($a: I32, $b: I32?) { match { $f: Film  $f.year = $a } return { $f } }", ["parameter `$b` is declared and not used"]),
+        ("q($a: I32) { match { $f: Film } return { $f } limit $a }", []),
+        ("q($a: String) { match { $f: Film  not { $f.title = $a } } return { $f } }", []),
+        (
+            "q() { match { $f: Film  $p: Person } return { $f, $p } }",
+            ["`$f` and `$p` are not linked: the match is a cross product, with a row for every pair"],
+        ),
+        ("q() { match { $f: Film  $p: Person  $p actedIn $f } return { $f, $p } }", []),
+        ("q() { match { $f: Film  $p: Person  $p.born = $f.year } return { $f, $p } }", []),
+        ("q() { match { $f: Film  $p: Person  not { $p actedIn $f } } return { $f, $p } }", []),
+        ("q() { match { $p: Person  optional { $p actedIn $f } } return { $f, $p } }", []),
+        (
+            "q() { match { $p: Person  $p.born != 1950 } return { $p } }",
+            ["`$p.born` may be null, and `!=` leaves such rows out; add `or $p.born is null` if they are meant"],
+        ),
+        ("q() { match { $p: Person  ($p.born != 1950 or $p.born is null) } return { $p } }", []),
+        ('q() { match { $p: Person  $p.name != "Ada" } return { $p } }', []),
+        (
+            "q($n: String) { delete Person where born not in [1950] and name = $n }",
+            ["`born` may be null, and `!=` leaves such rows out; add `or born is null` if they are meant"],
+        ),
+        (
+            "q($n: String) { insert Person { name: $n, born: 1 } }",
+            ["insert of `Person` replaces a node with the same key and sets `email` to null; `upsert` keeps them"],
+        ),
+        ("q($n: String) { upsert Person { name: $n, born: 1 } }", []),
+    ],
+)
+def test_what_is_legal_and_probably_not_meant(text: str, warnings: list[str]) -> None:
+    (result,) = report(f"query {text}").results
+    assert result.error is None
+    assert list(result.warnings) == warnings
+
+
+def test_a_required_vector_that_nothing_computes() -> None:
+    catalog = catalog_of("node Doc { name: String @key  text: String?  vec: Vector(2) @embed(text) }")
+    text = "query q($n: String, $t: String) { create Doc { name: $n, text: $t } }"
+    (result,) = lint(text, catalog, query_path="q.gq", schema_source=SchemaSource("file", path="s.pg")).results
+    assert "leaves out the required vector `vec`" in result.warnings[0]
 
 
 def test_every_query_is_checked_on_its_own() -> None:
@@ -115,7 +161,7 @@ def test_mutation_without_parameters_and_its_operation() -> None:
     }
 
 
-def test_operation_of_a_read_uses_declared_names() -> None:
+def test_operation_of_a_read_names_columns_as_rows_do() -> None:
     found = report(
         "query r($q: String) { match { $p: Person  not { $p actedIn $f } } return { $p, $p.name, $p.born as b, $q, 1, now() } }"
         "query a() { match { $f: Film } return { $f.status, count($f), sum($f.votes), max($f.title) as t } }"
@@ -124,21 +170,21 @@ def test_operation_of_a_read_uses_declared_names() -> None:
     results = [as_json(result.operation)["result"] for result in found.results]
     assert [(column["name"], column["kind"], column["nullable"]) for column in results[0]] == [
         ("p", "object", False),
-        ("name", "string", False),
+        ("p.name", "string", False),
         ("b", "int", True),
         ("q", "string", False),
-        ("literal", "bigint", False),
-        ("now", "datetime", False),
+        ("1", "bigint", False),
+        ("now()", "datetime", False),
     ]
     assert [(column["name"], column["kind"], column["nullable"]) for column in results[1]] == [
-        ("status", "string", False),
-        ("count", "bigint", True),
-        ("sum", "float", True),
+        ("f.status", "string", False),
+        ("count(f)", "bigint", True),
+        ("sum(f.votes)", "bigint", True),
         ("t", "string", True),
     ]
     assert results[2][:2] == [
-        {"name": "vec", "kind": "vector", "nullable": True, "vector_dim": 3},
-        {"name": "genres", "kind": "list", "nullable": True, "item_kind": "string"},
+        {"name": "f.vec", "kind": "vector", "nullable": True, "vector_dim": 3},
+        {"name": "f.genres", "kind": "list", "nullable": True, "item_kind": "string"},
     ]
     assert [column["kind"] for column in results[2][2:]] == ["bigint", "float", "date", "float"]
     reads = found.results[0].operation

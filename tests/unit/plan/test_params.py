@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import numpy as np
 import pytest
 
+from omnigraph.catalog.types import display
 from omnigraph.errors import InvalidInput
+from omnigraph.lang import parse_queries
+from omnigraph.plan.check import check_read
 from omnigraph.plan.expr import Value
 from omnigraph.plan.params import Bindings, Numbers, bind_parameters
-from tests.unit.plan.cinema import read_of
+from tests.unit.plan.cinema import cinema, read_of
 
 
 def bound(declared: str, given: object, *, numbers: Numbers = Numbers.EXACT) -> Bindings:
@@ -107,10 +114,62 @@ def test_missing_non_null_parameter_is_an_error_used_or_not() -> None:
         bound("$y: I32", {})
 
 
-def test_undeclared_names_are_ignored_unless_they_hold_an_object() -> None:
-    assert bound("$y: I32", {"y": 1, "extra": [1]}) == {"y": 1}
-    with pytest.raises(InvalidInput, match="param 'extra': object is not supported"):
-        bound("$y: I32", {"y": 1, "extra": {}})
+def test_undeclared_names_are_refused_with_the_nearest_declared_one() -> None:
+    with pytest.raises(InvalidInput, match=r"unknown parameter 'yeer'; did you mean `\$year`\?"):
+        bound("$year: I32", {"year": 1, "yeer": [1]})
+    with pytest.raises(InvalidInput, match=r"unknown parameter 'x'; the query declares \$year, \$z"):
+        bound("$year: I32, $z: I32?", {"year": 1, "x": {}})
+    with pytest.raises(InvalidInput, match=r"unknown parameter 'x{40}\.\.\.'; the query declares none"):
+        bound("", {"x" * 5000: 1})
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "value"),
+    [
+        pytest.param("Date", date(1979, 5, 25), 3431, id="date"),
+        pytest.param("DateTime", datetime(2024, 1, 2, 20), 1704225600000, id="naive datetime"),
+        pytest.param("DateTime", datetime(2024, 1, 2, 22, tzinfo=timezone(timedelta(hours=2))), 1704225600000, id="aware datetime"),
+        pytest.param("DateTime", datetime(1969, 12, 31, 23, 59, 59, 999_999), -1, id="microseconds are cut off"),
+        pytest.param("I32", Decimal("1979"), 1979, id="decimal integer"),
+        pytest.param("F64", Decimal("0.5"), 0.5, id="decimal float"),
+        pytest.param("I64", np.int32(7), 7, id="numpy integer"),
+        pytest.param("F32", np.float32(0.1), 0.10000000149011612, id="numpy float"),
+        pytest.param("Bool", np.bool_(True), True, id="numpy bool"),
+        pytest.param("String", np.str_("x"), "x", id="numpy text"),
+        pytest.param("Blob", b"reel", "base64:cmVlbA==", id="bytes"),
+        pytest.param("[I32]", (1, np.int64(2)), (1, 2), id="tuple"),
+        pytest.param("[F64]", np.array([1.0, 2.5]), (1.0, 2.5), id="numpy array"),
+        pytest.param("Vector(3)", np.array([1, 0.5, 0], np.float32), (1.0, 0.5, 0.0), id="numpy vector"),
+    ],
+)
+def test_values_of_python_are_taken_as_they_are(type_: str, given: object, value: Value) -> None:
+    assert bound(f"$y: {type_}", {"y": given}) == {"y": value}
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "message"),
+    [
+        pytest.param("I32", Decimal("1.5"), "expected integer, and 1.5 is not one", id="decimal fraction"),
+        pytest.param("F64", Decimal("0.1"), "0.1 does not fit F64 exactly; pass it as a float, or round it", id="inexact decimal"),
+        pytest.param("Date", datetime(2024, 1, 2), "expected date string", id="a time is no date"),
+        pytest.param("DateTime", date(2024, 1, 2), "expected datetime string", id="a date is no time"),
+        pytest.param("Vector(2)", np.zeros((2, 2)), "vector element is not numeric", id="matrix"),
+    ],
+)
+def test_values_of_python_that_would_lose_something_are_refused(type_: str, given: object, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        bound(f"$y: {type_}", {"y": given})
+    assert caught.value.message == f"param 'y': {message}"
+
+
+def test_a_parameter_of_an_anonymous_query_must_be_given_and_may_be_null() -> None:
+    read = check_read(
+        parse_queries("match { $f: Film { year: $y }  $f.title in $titles } return { $f.slug } limit $n").queries[0], cinema()
+    )
+    assert [(each.name, display(each.type)) for each in read.parameters] == [("y", "I32"), ("titles", "[String]"), ("n", "I64")]
+    assert bind_parameters(read.parameters, {"y": None, "titles": ["x"], "n": 1}) == {"y": None, "titles": ("x",), "n": 1}
+    with pytest.raises(InvalidInput, match="parameter 'y' not provided"):
+        bind_parameters(read.parameters, {"titles": [], "n": 1})
 
 
 def test_javascript_numbers() -> None:

@@ -115,7 +115,7 @@ def test_predicate_on_two_nodes_waits_for_both_and_no_longer() -> None:
 def test_negation_sinks_to_what_it_needs() -> None:
     plan = planned("match { $p: Person  $p actedIn $f  not { $p directed $g } } return { $f }")
     (expand,) = expansions(plan)
-    assert isinstance(expand.input, ops.AntiJoin)
+    assert isinstance(expand.input, ops.SemiJoin)
 
 
 def test_columns_only_needed_after_a_limit_are_fetched_after_it() -> None:
@@ -156,8 +156,8 @@ def test_equality_between_components_is_a_join() -> None:
 def test_equality_with_an_outer_variable_is_a_join_too() -> None:
     plan = planned("match { $p: Person  not { $q: Person  $q.email = $p.email } } return { $p }")
     assert isinstance(plan.root, ops.Project)
-    assert isinstance(plan.root.input, ops.AntiJoin)
-    assert isinstance(plan.root.input.inner, ops.Join)
+    assert isinstance(plan.root.input, ops.SemiJoin)
+    assert isinstance(plan.root.input.inners[0].root, ops.Join)
     assert root_scan(plan).columns == ("email",)
 
 
@@ -193,14 +193,17 @@ def test_negation_is_routed_by_the_rows_outside_it() -> None:
     plan = planned("match { $p: Person  not { $p actedIn $f } } return { $p }", statistics(person=100_000, acted=5_000))
     assert isinstance(plan.root, ops.Project)
     anti = plan.root.input
-    assert isinstance(anti, ops.AntiJoin)
-    assert isinstance(anti.inner, ops.Expand)
-    assert anti.inner.choice.route is ops.Route.ADJACENCY
+    assert isinstance(anti, ops.SemiJoin)
+    assert not anti.wanted
+    inner = anti.inners[0].root
+    assert isinstance(inner, ops.Expand)
+    assert inner.choice.route is ops.Route.ADJACENCY
     many = planned("match { $p: Person  not { $p actedIn $f } } return { $p }", statistics(person=100_000, acted=500_000))
     assert isinstance(many.root, ops.Project)
-    assert isinstance(many.root.input, ops.AntiJoin)
-    assert isinstance(many.root.input.inner, ops.Expand)
-    assert many.root.input.inner.choice.route is ops.Route.SCAN, "that a link exists is found out by one pass, for less than an adjacency"
+    assert isinstance(many.root.input, ops.SemiJoin)
+    inner = many.root.input.inners[0].root
+    assert isinstance(inner, ops.Expand)
+    assert inner.choice.route is ops.Route.SCAN, "that a link exists is found out by one pass, for less than an adjacency"
 
 
 def test_without_an_index_on_the_ends_the_edges_are_scanned() -> None:

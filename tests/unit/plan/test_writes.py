@@ -5,12 +5,24 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import InvalidInput
-from omnigraph.lang.query import Comparison
-from omnigraph.plan.expr import Constant, Field
-from omnigraph.plan.ir import NEVER, Compare, NotNull
+from omnigraph.lang.query import Comparison, Insertion
+from omnigraph.plan.expr import DATETIME, STRING, Constant, Field, Value
+from omnigraph.plan.ir import (
+    UNKNOWN,
+    Arithmetic,
+    Compare,
+    Decided,
+    Expr,
+    FunctionCall,
+    LogicalLimit,
+    LogicalProject,
+    expr_fields,
+    fields_of,
+)
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.touched import touched
-from omnigraph.plan.writes import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, plan_mutation
+from omnigraph.plan.typed import ROW
+from omnigraph.plan.writes import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MatchedChanges, MutationPlan, UpdateRows, plan_mutation
 from tests.unit.plan.cinema import cinema, mutation_of
 
 NOW = 1_700_000_000_000
@@ -21,6 +33,12 @@ def planned(text: str, given: object = None) -> MutationPlan:
     return plan_mutation(mutation, bind_parameters(mutation.parameters, given), now_ms=NOW)
 
 
+def constants(values: dict[str, Expr]) -> dict[str, Value]:
+    found = {name: value.value for name, value in values.items() if isinstance(value, Constant)}
+    assert len(found) == len(values)
+    return found
+
+
 def test_values_are_what_columns_hold() -> None:
     insert, edge, update = planned(
         "($n: String, $r: F64?) insert Person { name: $n, born: 5 } insert Influenced { from: $n, to: $n, strength: 0.1 }"
@@ -28,11 +46,12 @@ def test_values_are_what_columns_hold() -> None:
         {"n": "Eve"},
     ).statements
     assert isinstance(insert, InsertNode)
-    assert insert.values == {"name": "Eve", "born": 5}
+    assert constants(insert.values) == {"name": "Eve", "born": 5}
     assert isinstance(edge, InsertEdge)
-    assert (edge.source, edge.target, edge.values) == ("Eve", "Eve", {"strength": 0.10000000149011612})
-    assert isinstance(update, UpdateNodes)
-    assert update.values == {"rating": None, "added_at": NOW, "vec": (1.0, 0.5, 0.0), "genres": ()}
+    assert edge.source == edge.target == Constant(STRING, "Eve")
+    assert constants(edge.values) == {"strength": 0.10000000149011612}
+    assert isinstance(update, UpdateRows)
+    assert constants(update.values) == {"rating": None, "added_at": NOW, "vec": (1.0, 0.5, 0.0), "genres": ()}
     assert isinstance(update.where, Compare)
     assert update.where.operator is Comparison.GT
     assert isinstance(update.where.right, Constant)
@@ -65,8 +84,8 @@ def test_predicates_compare_by_value_and_null_matches_nothing() -> None:
         ).statements
         if isinstance(statement, DeleteNodes)
     ]
-    assert where[0] == where[2] == NEVER
-    assert isinstance(where[1], NotNull)
+    assert where[0] == UNKNOWN
+    assert [test.truth for test in where[1:] if isinstance(test, Decided)] == [True, False]
 
 
 def test_deletes_know_their_cascades() -> None:
@@ -94,6 +113,82 @@ def test_deletes_know_their_cascades() -> None:
     ],
 )
 def test_touched_tables_are_known_before_any_row_is_read(text: str, writes: str, reads: str) -> None:
+    found = touched(mutation_of(text), cinema())
+    assert " ".join(ref.name for ref in found.writes) == writes
+    assert " ".join(ref.name for ref in found.reads) == reads
+
+
+# values that depend on rows
+
+
+def test_a_value_may_be_computed_from_the_row() -> None:
+    update, upsert = planned(
+        '($n: I32) update Film set { year: year + $n, title: "x" + "y", added_at: now() + 1 } where slug = "a"'
+        ' upsert Person { name: lower("A"), born: coalesce(born, $n) }',
+        {"n": 3},
+    ).statements
+    assert isinstance(update, UpdateRows)
+    year, title, added = update.values["year"], update.values["title"], update.values["added_at"]
+    assert isinstance(year, Arithmetic)
+    assert [(field.binding, field.column) for field in expr_fields(year)] == [(ROW, "year")]
+    assert (title, added) == (Constant(STRING, "xy"), Constant(DATETIME, NOW + 1))
+    assert isinstance(upsert, InsertNode)
+    assert upsert.insertion is Insertion.UPSERT
+    assert {name: type(value) for name, value in upsert.values.items()} == {"name": FunctionCall, "born": FunctionCall}
+
+
+def test_a_condition_is_typed_by_the_row() -> None:
+    (delete,) = planned('delete ActedIn where (from = "a" or to = "b") and id != "x" and role is not null').statements
+    assert isinstance(delete, DeleteEdges)
+    assert {field.column for field in fields_of(delete.where)} == {"src", "dst", "id", "role"}
+    assert {field.binding for field in fields_of(delete.where)} == {ROW}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('($i: String?) create Note { id: $i, text: "a" }', "'id' cannot be null"),
+        ('($i: String?) upsert ActedIn { id: "a", from: "a", to: $i }', "edge endpoint 'to' cannot be null"),
+        ("($i: String?) upsert Person { name: $i }", "@key property 'name' cannot contain null"),
+    ],
+)
+def test_an_identity_is_not_null(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        planned(text, {"i": None})
+    assert message in caught.value.message
+
+
+def test_a_change_after_a_match_knows_the_variables_it_uses() -> None:
+    (matched,) = planned(
+        "match { $p: Person  $p $r:actedIn $f } update $p set { born: $p.born + 1 }"
+        ' insert Influenced { from: $p, to: $p, strength: $f.rating } insert Note { text: "once" }'
+    ).statements
+    assert isinstance(matched, MatchedChanges)
+    names = [variable.name for variable in matched.match.variables]
+    used = [[(names[field.binding], field.column) for field in each.identity] for each in matched.changes]
+    assert used == [[("p", "id")], [("p", "id"), ("f", "id")], []]
+    read = {(names[field.binding], field.column) for field in matched.fields}
+    assert read == {("p", "id"), ("p", "born"), ("f", "id"), ("f", "rating")}
+    assert [column.name for column in matched.read.columns] == [f"{field.binding}.{field.column}" for field in matched.fields]
+
+
+def test_a_match_whose_variables_no_change_uses_needs_one_row() -> None:
+    (matched,) = planned('match { $p: Person } insert Note { text: "once" }').statements
+    assert isinstance(matched, MatchedChanges)
+    assert isinstance(matched.read.root, LogicalProject)
+    assert isinstance(matched.read.root.input, LogicalLimit)
+    assert matched.fields == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "writes", "reads"),
+    [
+        ("match { $p: Person  $p actedIn $f } update $f set { year: 1 }", "Film", "Film Person ActedIn"),
+        ("match { $f: Film } delete $f", "Film ActedIn Directed MadeBy", "Film ActedIn Directed MadeBy"),
+        ('match { $s: Studio } create ActedIn { from: "a", to: $s.name }', "ActedIn", "Film Person Studio ActedIn"),
+    ],
+)
+def test_a_match_reads_more_than_it_writes(text: str, writes: str, reads: str) -> None:
     found = touched(mutation_of(text), cinema())
     assert " ".join(ref.name for ref in found.writes) == writes
     assert " ".join(ref.name for ref in found.reads) == reads

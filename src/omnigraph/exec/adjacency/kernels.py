@@ -67,6 +67,12 @@ def hop(csr: Csr, sources: Ints) -> tuple[Ints, Ints, Ints]:
     return origin, csr.stored.targets[at].astype(np.int64, copy=False), csr.edges[at].astype(np.int64, copy=False)
 
 
+def step(csr: Csr, sources: Ints) -> tuple[Ints, Ints]:
+    """Return (position in `sources`, neighbour) for each neighbour of each source, once, in order of position."""
+    origin, at = _slots(csr.near.offsets, sources)
+    return origin, csr.near.targets[at].astype(np.int64, copy=False)
+
+
 def reach(
     csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, reverse: bool = False, budget: Budget = BUDGET
 ) -> tuple[Ints, Ints]:
@@ -80,9 +86,8 @@ def reach(
     if low > high or not len(sources):
         return _NOTHING, _NOTHING
     starts, copies = _distinct(sources)
-    if high == 1 and len(csrs) == 1:
-        origin, at = _slots(csrs[0].near.offsets, starts)
-        reached = csrs[0].near.targets[at].astype(np.int64, copy=False)
+    if high == 1 and _is_plain(csrs):
+        origin, reached = _neighbours(csrs, starts)
     else:
         search = _Search(csrs, low, high, reverse, budget)
         origin, reached = _concat(_walk(search, starts), search.bits)
@@ -100,6 +105,8 @@ def reach_counts(csrs: tuple[Csr, ...], sources: Ints, *, low: int, high: int, r
     starts, copies = _distinct(sources)
     if high == 1 and len(csrs) == 1:
         counts = csrs[0].near.offsets[starts + 1] - csrs[0].near.offsets[starts]
+    elif high == 1 and _is_plain(csrs):
+        counts = np.bincount(_neighbours(csrs, starts)[0], minlength=len(starts)).astype(np.int64)
     else:
         search, counts = _Search(csrs, low, high, reverse, budget), np.zeros(len(starts), np.int64)
         for first, keys in _walk(search, starts):
@@ -113,6 +120,21 @@ def _last_hop(csrs: tuple[Csr, ...], high: int) -> int:
 
 
 # -- one hop
+
+
+def _is_plain(csrs: tuple[Csr, ...]) -> bool:
+    """Return whether one hop needs no search: there is one list of neighbours, or the ends have different types and so other numbers."""
+    return len(csrs) == 1 or not csrs[0].square
+
+
+def _neighbours(csrs: tuple[Csr, ...], starts: Ints) -> tuple[Ints, Ints]:
+    """Return (position in `starts`, neighbour) for each neighbour in any of `csrs`, once, in order of position."""
+    first, *others = (step(csr, starts) for csr in csrs)
+    if not others:
+        return first
+    origin, node = (np.concatenate(parts) for parts in zip(first, *others, strict=True))
+    bits = int(node.max(initial=0)).bit_length()
+    return _unpack(sorted_once((origin << bits) | node), bits)
 
 
 def slots_of(near: Neighbours, lefts: Ints, rights: Ints) -> Ints:
@@ -155,10 +177,13 @@ class _Search(msgspec.Struct, frozen=True):
         """Return which pairs of the frontier before the first hop within bounds are emitted by an edge from a node to itself.
 
         Later pairs are emitted by their distance. The edge is at the end of the search: at the node found, or, in reverse, at the
-        start. It is present in both directions, so one of them is enough.
+        start.
         """
         nodes = starts[frontier >> self.bits] if self.reverse else frontier & _mask(self.bits)
-        return linked(self.csrs[0].near, nodes, nodes)
+        loops = np.zeros(len(nodes), np.bool_)
+        for csr in self.csrs:
+            loops |= linked(csr.near, nodes, nodes)
+        return loops
 
 
 def _walk(search: _Search, starts: Ints) -> Iterator[tuple[int, AnyInts]]:

@@ -1,4 +1,7 @@
-"""Predicates and columns in memory -> a mask of the rows for which they hold. Null satisfies no predicate; numbers compare by value.
+"""Predicates and columns in memory -> a mask of the rows for which they hold. Numbers compare by value.
+
+A predicate is true, false or unknown, as in SQL. Every function below answers for one of two questions: where a predicate is true, or
+where it is false. `not` asks the other question, so the two are never mixed up with unknown.
 
 The storage engine evaluates predicates that are pushed into a scan (`omnigraph.exec.read.predicate`). This module evaluates predicates over
 two variables and over rows read by number. Both must give the same result (X-10).
@@ -7,23 +10,22 @@ two variables and over rows read by number. Both must give the same result (X-10
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, Unsupported
+from omnigraph.exec.read.arithmetic import is_valid, numbers
+from omnigraph.exec.read.encoding import normalize_zero
+from omnigraph.exec.read.expressions import ColumnReader, evaluate
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.expr import Constant, Field, Value
+from omnigraph.plan.expr import Constant
 from omnigraph.store.arrays import Mask, whole
-from omnigraph.store.membership import is_in
-
-ColumnReader: TypeAlias = Callable[[Field], "pa.Array | pa.ChunkedArray"]
-"""Field -> its column, with one value per row."""
+from omnigraph.store.membership import Members
 
 _ARROW: Final = {
     Comparison.EQ: pc.equal,
@@ -53,80 +55,120 @@ _TEXT: Final = np.dtypes.StringDType()
 
 
 def filter_mask(where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
-    """Return for each of `count` rows whether every predicate holds."""
-    mask = np.ones(count, np.bool_)
-    for predicate in where:
-        mask &= _holds(predicate, count, read)
-    return mask
+    """Return for each of `count` rows whether every predicate is true."""
+    return RowFilter(where).mask(count, read)
 
 
-def scalar(constant: Constant) -> pa.Scalar:
-    return pa.scalar(_plain(constant.value), arrow_type(constant.type))
+class RowFilter:
+    """Predicates that must all be true, for any number of batches: the values of a list are hashed once."""
+
+    def __init__(self, where: Sequence[ir.Predicate]) -> None:
+        self._where: Final = tuple(predicate for predicate in where if not computes(predicate))
+        self._computing: Final = tuple(predicate for predicate in where if computes(predicate))
+        self._members: Final[dict[int, Members]] = {}
+
+    def mask(self, count: int, read: ColumnReader) -> Mask:
+        """Return for each of `count` rows whether every predicate is true.
+
+        Predicates that compute are evaluated last, and only for rows for which the others are true: an overflow elsewhere is no error.
+        """
+        mask = self._all(self._where, count, read)
+        if not self._computing:
+            return mask
+        if mask.all():
+            return self._all(self._computing, count, read)
+        rows = np.flatnonzero(mask)
+        at = pa.array(rows)
+        mask[rows] = self._all(self._computing, len(rows), lambda field: read(field).take(at))
+        return mask
+
+    def _all(self, where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
+        mask = np.ones(count, np.bool_)
+        for predicate in where:
+            mask &= self._rows(predicate, count, read, wanted=True)
+        return mask
+
+    def _rows(self, predicate: ir.Predicate, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
+        """Return for each row whether the predicate is `wanted`: true, or false. Unknown is neither."""
+        match predicate:
+            case ir.AllOf(terms) | ir.AnyOf(terms):
+                every = isinstance(predicate, ir.AllOf) is wanted
+                mask = np.full(count, every)
+                for term in terms:
+                    (np.logical_and if every else np.logical_or)(mask, self._rows(term, count, read, wanted=wanted), out=mask)
+                return mask
+            case ir.Not(term):
+                return self._rows(term, count, read, wanted=not wanted)
+            case ir.Compare(left, operator, right):
+                return compare(evaluate(left, count, read), operator, evaluate(right, count, read), wanted=wanted)
+            case ir.OneOf(value):
+                return self._one_of(predicate, evaluate(value, count, read), wanted=wanted)
+            case ir.Includes(items, item):
+                return _includes(evaluate(items, count, read), evaluate(item, count, read), wanted=wanted)
+            case ir.Substring() | ir.Prefix() | ir.Suffix():
+                return _text(predicate, count, read, wanted=wanted)
+            case ir.IsNull(value):
+                return is_valid(evaluate(value, count, read)) ^ wanted
+            case ir.Decided(field, truth):
+                return is_valid(whole(read(field))) if truth is wanted else np.zeros(count, np.bool_)
+            case ir.Known(truth):
+                return np.full(count, truth is wanted)
+            case ir.Matches(text):
+                raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
+            case _:
+                assert_never(predicate)
+
+    def _one_of(self, predicate: ir.OneOf, column: pa.Array, *, wanted: bool) -> Mask:
+        if not predicate.values:
+            return np.full(len(column), not wanted)
+        column = normalize_zero(column)
+        if (members := self._members.get(id(predicate))) is None:
+            members = self._members[id(predicate)] = Members(normalize_zero(pa.array(predicate.values, column.type)))
+        found = members.has(column)
+        return found if wanted else is_valid(column) & ~found
 
 
-def repeat(constant: Constant, count: int) -> pa.Array:
-    return pa.repeat(scalar(constant), count)
+def computes(predicate: ir.Predicate) -> bool:
+    """Return whether evaluating a predicate may fail with an overflow."""
+    return any(isinstance(expr, ir.Arithmetic | ir.FunctionCall) for expr in _exprs(predicate))
 
 
-def _plain(value: Value) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _holds(predicate: ir.Predicate, count: int, read: ColumnReader) -> Mask:
+def _exprs(predicate: ir.Predicate) -> tuple[ir.Expr, ...]:
+    """The expressions that a predicate compares."""
     match predicate:
-        case ir.Compare(left, operator, right):
-            return compare(_column(left, count, read), operator, _column(right, count, read))
-        case ir.OneOf(field, values):
-            return _one_of(whole(read(field)), pa.array(values, arrow_type(field.type)))
-        case ir.Includes(items, item):
-            return _includes(_column(items, count, read), _column(item, count, read))
-        case ir.Substring(text, part):
-            return _contained(text, part, count, read, pc.match_substring, lambda whole, piece: np.strings.find(whole, piece) >= 0)
-        case ir.Prefix(text, prefix):
-            return _contained(text, prefix, count, read, pc.starts_with, np.strings.startswith)
-        case ir.Matches(text):
-            raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
-        case ir.NotNull(field):
-            return _mask(whole(read(field)).is_valid())
-        case ir.Never():
-            return np.zeros(count, np.bool_)
+        case ir.Compare(left, _, right):
+            return (left, right)
+        case ir.Includes(left, right) | ir.Substring(left, right) | ir.Prefix(left, right) | ir.Suffix(left, right):
+            return (left, right)
+        case ir.OneOf(value=value) | ir.IsNull(value):
+            return (value,)
+        case ir.Decided(field):
+            return (field,)
+        case ir.AllOf(terms) | ir.AnyOf(terms):
+            return tuple(expr for term in terms for expr in _exprs(term))
+        case ir.Not(term):
+            return _exprs(term)
+        case ir.Matches() | ir.Known():
+            return ()
         case _:
             assert_never(predicate)
 
 
-def _column(expr: ir.Expr, count: int, read: ColumnReader) -> pa.Array:
-    match expr:
-        case Field():
-            return whole(read(expr))
-        case Constant():
-            return repeat(expr, count)
-        case ir.TextMatch() | ir.Score():
-            raise Unsupported(Kind.UNSUPPORTED, "text search and scores are not supported in a filter yet")
-        case _:
-            assert_never(expr)
-
-
-def _mask(answer: pa.Array) -> Mask:
-    """True where the answer is true; null counts as false."""
-    return np.asarray(pc.fill_null(answer, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
+def _mask(answer: pa.Array, *, wanted: bool) -> Mask:
+    """Return for each row whether the answer is `wanted`; null is neither."""
+    chosen = answer if wanted else pc.invert(answer)
+    return np.asarray(pc.fill_null(chosen, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 # -- comparisons
 
 
-def compare(left: pa.Array, operator: Comparison, right: pa.Array) -> Mask:
+def compare(left: pa.Array, operator: Comparison, right: pa.Array, *, wanted: bool = True) -> Mask:
     """Compare element by element. Numbers compare by value, whatever their types are."""
     if not pa.types.is_floating(left.type) and not pa.types.is_integer(left.type):
-        return _mask(_ARROW[operator](left, right))
-    both = _mask(pc.and_(left.is_valid(), right.is_valid()))
-    found = _compared(_numbers(left), operator, _numbers(right))
-    return both & found
-
-
-def _numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """Return the values of a column, with an arbitrary number in place of null."""
-    filled = column.fill_null(pa.scalar(0, column.type)) if column.null_count else column
-    return np.asarray(filled.to_numpy(zero_copy_only=False))
+        return _mask(_ARROW[operator](left, right), wanted=wanted)
+    found = _compared(numbers(left), operator, numbers(right))
+    return is_valid(left, right) & (found if wanted else ~found)
 
 
 def _compared(left: npt.NDArray[Any], operator: Comparison, right: npt.NDArray[Any]) -> Mask:
@@ -171,22 +213,32 @@ def _integer_against_float(integers: npt.NDArray[Any], operator: Comparison, flo
 # -- lists
 
 
-def _one_of(column: pa.Array, values: pa.Array) -> Mask:
-    if pa.types.is_floating(column.type):  # Arrow hashes 0.0 and -0.0 differently
-        return _mask(column.is_valid()) & np.isin(_numbers(column), _numbers(values))
-    return is_in(column, values) & _mask(column.is_valid())
-
-
-def _includes(lists: pa.Array, items: pa.Array) -> Mask:
+def _includes(lists: pa.Array, items: pa.Array, *, wanted: bool) -> Mask:
     """Compare every element with the item of its list. A list includes the item if one of its elements is equal."""
     parents = pc.list_parent_indices(lists)
     equal = compare(pc.list_flatten(lists), Comparison.EQ, items.take(parents))
     found = np.zeros(len(lists), np.bool_)
     found[parents.to_numpy(zero_copy_only=False)[equal]] = True
-    return found
+    return is_valid(lists, items) & (found if wanted else ~found)
 
 
 # -- texts
+
+
+def _text(predicate: ir.Substring | ir.Prefix | ir.Suffix, count: int, read: ColumnReader, *, wanted: bool) -> Mask:
+    match predicate:
+        case ir.Substring(text, part):
+            return _contained(text, part, count, read, pc.match_substring, _holds_part, wanted=wanted)
+        case ir.Prefix(text, part):
+            return _contained(text, part, count, read, pc.starts_with, np.strings.startswith, wanted=wanted)
+        case ir.Suffix(text, part):
+            return _contained(text, part, count, read, pc.ends_with, np.strings.endswith, wanted=wanted)
+        case _:
+            assert_never(predicate)
+
+
+def _holds_part(texts: npt.NDArray[Any], parts: npt.NDArray[Any]) -> Mask:
+    return np.asarray(np.strings.find(texts, parts) >= 0, np.bool_)
 
 
 def _contained(
@@ -196,14 +248,15 @@ def _contained(
     read: ColumnReader,
     by_pattern: Callable[..., pa.Array],
     by_pair: Callable[[Any, Any], Any],
+    *,
+    wanted: bool,
 ) -> Mask:
-    texts = _column(text, count, read)
-    if isinstance(part, Constant):
-        return _mask(by_pattern(texts, pattern=part.value))
-    parts = _column(part, count, read)
-    both = _mask(pc.and_(texts.is_valid(), parts.is_valid()))
+    texts = evaluate(text, count, read)
+    if isinstance(part, Constant) and isinstance(part.value, str):
+        return _mask(by_pattern(texts, pattern=part.value), wanted=wanted)
+    parts = evaluate(part, count, read)
     found = np.asarray(by_pair(_texts(texts), _texts(parts)), np.bool_)
-    return both & found
+    return is_valid(texts, parts) & (found if wanted else ~found)
 
 
 def _texts(column: pa.Array) -> npt.NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
-from omnigraph.exec.read.conditions import filter_mask
+from omnigraph.exec.read.conditions import RowFilter, computes, filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
@@ -67,6 +67,9 @@ class Entities:
         """A mask of the numbers that belong to a row."""
         return alive(self.table, self.numbers.fragments)
 
+    def column_type(self, name: str) -> pa.DataType:
+        return self.table.schema.field(name).type
+
     # -- in memory
 
     def _in_memory(self, columns: Iterable[str], *, rows: int) -> dict[str, pa.Array] | None:
@@ -85,12 +88,15 @@ class Entities:
         if (named := self._rows_by_id(where)) is not None:
             numbers, rest = named
             return numbers[self.satisfying(numbers, rest, check=_no_check)] if rest and len(numbers) else numbers
-        fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
-        if self._cache is None or fields & self.indexed:  # an index reads less than a whole column
+        if self._cache is None or any(self._may_use_index(predicate) for predicate in where):  # an index reads less than a whole column
             return None
+        fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
         if (held := self._in_memory(fields, rows=self.size)) is None:
             return None
         return np.flatnonzero(filter_mask(where, self.size, lambda field: held[field.column]) & self.alive)
+
+    def _may_use_index(self, predicate: ir.Predicate) -> bool:
+        return any(field.column in self.indexed for field in ir.fields_of(predicate)) and exact_sql(predicate) is not None
 
     def _rows_by_id(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
         """Return the rows that a predicate selects by id, and the other predicates. None if there is no such predicate or no known ids."""
@@ -125,8 +131,10 @@ class Entities:
     def _scan(
         self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
     ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
-        pushed = [text for predicate in where if (text := exact_sql(predicate)) is not None]
-        rest = [predicate for predicate in where if exact_sql(predicate) is None]
+        texts = [exact_sql(predicate) for predicate in where]
+        pushed = [text for text in texts if text is not None]
+        rest = [predicate for predicate, text in zip(where, texts, strict=True) if text is None]
+        unpushed = RowFilter(rest)
         read = list(dict.fromkeys((*columns, *(field.column for predicate in rest for field in ir.fields_of(predicate)))))
         reader = self.table.scan(
             read,
@@ -139,7 +147,7 @@ class Entities:
         for batch in reader:
             check()
             if rest:
-                batch = batch.filter(pa.array(self._mask_of(batch, rest)))
+                batch = batch.filter(pa.array(unpushed.mask(batch.num_rows, partial(_column, batch))))
             if left is not None:
                 batch = batch.slice(0, left)
                 left -= batch.num_rows
@@ -160,9 +168,6 @@ class Entities:
         for numbers, _ in self.scan((), where, check=check):
             found[numbers] = True
         return found
-
-    def _mask_of(self, batch: pa.RecordBatch, where: Sequence[ir.Predicate]) -> Mask:
-        return filter_mask(where, batch.num_rows, lambda field: batch.column(field.column))
 
     # -- by number
 
@@ -209,9 +214,11 @@ class Entities:
             at = pa.array(numbers)
             return filter_mask(where, len(numbers), lambda field: held[field.column].take(at))
         wanted, places = distinct(numbers, size=self.size)
-        if self.size <= SMALL_TABLE_ROWS or len(wanted) * SPARSE > self.size:
+        dense = self.size <= SMALL_TABLE_ROWS or len(wanted) * SPARSE > self.size
+        if dense and not any(computes(predicate) for predicate in where):
             return self.mask(where, check=check)[numbers]
-        columns = self._read_by_address(wanted, tuple(fields), check)
+        # Rows that are not asked for are not evaluated: an overflow there is no error.
+        columns = (self._read_by_scan if dense else self._read_by_address)(wanted, tuple(fields), check)
         return filter_mask(where, len(wanted), lambda field: columns[field.column])[places]
 
     # -- by text
@@ -255,6 +262,10 @@ class Entities:
             found[known.find(batch.column(ID))] = numbers
         numbers_of: Numbers64 = found[places]
         return numbers_of
+
+
+def _column(batch: pa.RecordBatch, field: Field) -> pa.Array:
+    return batch.column(field.column)
 
 
 def _no_check() -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from omnigraph.exec.read.rows import Rows
+from omnigraph.exec.read.rows import B
 from omnigraph.plan import ops
 from omnigraph.plan.explain import Measured, RouteTaken
 from omnigraph.plan.ops import Route
@@ -26,7 +26,7 @@ class Tally:
         before = self._routes.get(route, RouteTaken(route.value, 0, 0, 0.0))
         self._routes[route] = RouteTaken(route.value, before.calls + 1, before.nodes + nodes, before.ms + ms)
 
-    def count(self, batches: Iterator[Rows]) -> Iterator[Rows]:
+    def count(self, batches: Iterator[B]) -> Iterator[B]:
         """Pass batches on and count them. The time includes that of the operators below."""
         while True:
             began = time.perf_counter()

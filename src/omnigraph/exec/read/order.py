@@ -1,4 +1,7 @@
-"""Rows and sort keys -> their positions in sort order. Nulls are smallest, texts compare by their bytes, ids break ties."""
+"""Rows and sort keys -> their positions in sort order. Texts compare by their bytes, ids break ties.
+
+Nulls come first in ascending order and last in descending order, unless the key says where they stand. NaN is the smallest number.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.aggregate import normalize_zero
+from omnigraph.exec.read.encoding import has_nan, normalize_zero
+from omnigraph.lang.query import NullOrder
 from omnigraph.store.arrays import Column, Mask, whole
 
 
@@ -18,7 +22,17 @@ class OrderColumn(NamedTuple):
     """One column to order by."""
 
     column: Column
-    descending: bool
+    descending: bool = False
+    nulls: NullOrder | None = None
+
+    @property
+    def nulls_first(self) -> bool:
+        return self.nulls is NullOrder.FIRST if self.nulls is not None else not self.descending
+
+    @property
+    def how(self) -> tuple[str, str]:
+        """The direction and the place of nulls, as Arrow names them."""
+        return "descending" if self.descending else "ascending", "at_start" if self.nulls_first else "at_end"
 
 
 def places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
@@ -26,10 +40,10 @@ def places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Nu
 
     Ids are read only for rows with equal keys, and, with a limit, only if they can affect the result.
     """
-    keys = [OrderColumn(_plain(key.column), key.descending) for key in keys]
+    keys = [key._replace(column=_plain(key.column)) for key in keys]
     if limit is not None and (few := _candidates(keys[0], limit)) is not None:
         some = pa.array(few)
-        keys = [OrderColumn(key.column.take(some), key.descending) for key in keys]
+        keys = [key._replace(column=key.column.take(some)) for key in keys]
         return few[_places(keys, limit=limit, ties=lambda at: ties(few[at]))]
     return _places(keys, limit=limit, ties=ties)
 
@@ -38,17 +52,16 @@ def _candidates(key: OrderColumn, limit: int) -> Numbers64 | None:
     """Return the rows that may be among the first `limit` by the first key, or None if the key excludes too few rows."""
     column = key.column
     values = len(column) - column.null_count
-    nulls_before = 0 if key.descending else column.null_count
+    nulls_before = column.null_count if key.nulls_first else 0
     if not limit or len(column) < 4 * limit or values + nulls_before < limit:
         return None
     if nulls_before >= limit:
         chosen = column.is_null()
     else:
-        order = "descending" if key.descending else "ascending"
-        best = pc.select_k_unstable(column.drop_null(), k=limit - nulls_before, sort_keys=[("", order)])
+        best = pc.select_k_unstable(column.drop_null(), k=limit - nulls_before, sort_keys=[("", key.how[0])])
         last = column.drop_null()[best[len(best) - 1].as_py()]
         reached = pc.greater_equal(column, last) if key.descending else pc.less_equal(column, last)
-        chosen = pc.fill_null(reached, fill_value=not key.descending)
+        chosen = pc.fill_null(reached, fill_value=key.nulls_first)
     return np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
 
 
@@ -64,20 +77,28 @@ def _places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[N
 
 
 def _sorted(keys: Sequence[OrderColumn]) -> Numbers64:
-    order = {name: ("descending", "at_end") if key.descending else ("ascending", "at_start") for name, key in _named(keys)}
     if len(keys) == 1:  # sorting a single array takes half the time of sorting a table with one column
-        return np.asarray(pc.sort_indices(keys[0].column, sort_keys=[("", *order["0"])]).to_numpy(), np.int64)
+        return np.asarray(pc.sort_indices(keys[0].column, sort_keys=[("", *keys[0].how)]).to_numpy(), np.int64)
     table = pa.table({name: key.column for name, key in _named(keys)})
-    return np.asarray(pc.sort_indices(table, sort_keys=[(name, *how) for name, how in order.items()]).to_numpy(), np.int64)
+    return np.asarray(pc.sort_indices(table, sort_keys=[(name, *key.how) for name, key in _named(keys)]).to_numpy(), np.int64)
 
 
 def _named(keys: Sequence[OrderColumn]) -> Iterator[tuple[str, OrderColumn]]:
     return ((str(at), key) for at, key in enumerate(keys))
 
 
-def _plain(column: Column) -> Column:
-    """Return the column as one array, with `-0.0` replaced by `0.0`."""
-    return normalize_zero(whole(column))
+def _plain(column: Column) -> pa.Array:
+    """Return a column with the same order as one array, in which equal values have equal bits."""
+    plain = normalize_zero(whole(column))
+    return _ranks(plain) if has_nan(plain) else plain
+
+
+def _ranks(floats: pa.Array) -> pa.Array:
+    """Return integers with the order of the floats. NaN comes first; Arrow would put it beside the nulls."""
+    bits = floats.cast(pa.float64()).fill_null(0.0).to_numpy().view(np.int64)
+    ranks = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    ranks[pc.is_nan(floats).fill_null(fill_value=False).to_numpy(zero_copy_only=False)] = np.iinfo(np.int64).min
+    return pa.array(ranks, mask=floats.is_null().to_numpy(zero_copy_only=False))
 
 
 def _run_starts(columns: Sequence[Column], order: Numbers64) -> Mask:
@@ -106,7 +127,7 @@ def _break_ties(order: Numbers64, starts: Mask, ties: Callable[[Numbers64], Sequ
     run = pa.array(np.cumsum(starts)[tied])
     columns = [run, *ties(order[tied])]
     table = pa.table({str(at): column for at, column in enumerate(columns)})
-    within = pc.sort_indices(table, sort_keys=[(str(at), "ascending") for at in range(len(columns))]).to_numpy()
+    within = pc.sort_indices(table, sort_keys=[(str(at), "ascending", "at_start") for at in range(len(columns))]).to_numpy()
     result = order.copy()
     result[tied] = order[tied][within]
     return result

@@ -8,8 +8,9 @@ If the plan expects an adjacency to be cheaper, lookups stop at a small share of
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Final, assert_never
 
 import numpy as np
@@ -17,14 +18,15 @@ import pyarrow as pa
 
 from omnigraph.catalog.layout import SOURCE, TARGET
 from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
+from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts, step
 from omnigraph.exec.adjacency.node_ids import Ids
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.measure import Tally
 from omnigraph.exec.read.predicate import exact_sql
+from omnigraph.exec.read.rows import distinct
 from omnigraph.exec.read.view import View
-from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, neighbours, search
+from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, Steps, follow, neighbours, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
 from omnigraph.plan.cost import PASS_SHARE, lookup_ms, lookup_route
@@ -39,37 +41,59 @@ from omnigraph.store.tables import ADDRESS
 
 
 class AdjacencyLookup:
-    """Finds the edges of one type in its adjacency."""
+    """Finds the edges of some types in their adjacencies. The edges of all types have one range of numbers, type after type."""
 
-    def __init__(self, adjacency: Adjacency) -> None:
-        self._adjacency: Final = adjacency
+    def __init__(self, adjacencies: Sequence[Adjacency]) -> None:
+        self._adjacencies: Final = adjacencies
+        self._bases: Final = _bases(adjacency.edges.size for adjacency in adjacencies)
 
     def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
-        first, *others = (FoundEdges(*hop(csr, nodes)) for csr in self._csrs(direction))
-        if not others:
-            return first
-        (back,) = others
-        back = back.keep(back.reached != nodes[back.origin])
-        both = FoundEdges(*(np.concatenate(parts) for parts in zip(first, back, strict=True)))
-        order = np.argsort(both.origin, kind="stable")
-        return FoundEdges(*(part[order] for part in both))
+        return _merged([found for at in range(len(self._adjacencies)) for found in self._hops(at, direction, nodes)])
+
+    def _hops(self, at: int, direction: Direction, nodes: Numbers64) -> Iterator[FoundEdges]:
+        for number, csr in enumerate(_csrs(self._adjacencies[at], direction)):
+            origin, reached, edge = hop(csr, nodes)
+            found = FoundEdges(origin, reached, edge + self._bases[at])
+            yield found if not number else found.keep(reached != nodes[origin])  # an edge to itself was found in the first direction
 
     def pairs(self, spec: Reach, nodes: Numbers64) -> Pairs:
-        return Pairs(*reach(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
+        return Pairs(*reach(self._all(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
 
     def counts(self, spec: Reach, nodes: Numbers64) -> Numbers64:
-        return reach_counts(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
+        return reach_counts(self._all(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
 
-    def _csrs(self, direction: Direction) -> tuple[Csr, ...]:
-        match direction:
-            case Direction.OUT:
-                return (self._adjacency.out,)
-            case Direction.IN:
-                return (self._adjacency.into,)
-            case Direction.BOTH:
-                return (self._adjacency.out, self._adjacency.into)
-            case _:
-                assert_never(direction)
+    def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
+        first, *others = (Steps(*step(csr, nodes)) for csr in self._all(direction))
+        return Steps(*(np.concatenate(parts) for parts in zip(first, *others, strict=True))) if others else first
+
+    def _all(self, direction: Direction) -> tuple[Csr, ...]:
+        return tuple(csr for adjacency in self._adjacencies for csr in _csrs(adjacency, direction))
+
+
+def _csrs(adjacency: Adjacency, direction: Direction) -> tuple[Csr, ...]:
+    match direction:
+        case Direction.OUT:
+            return (adjacency.out,)
+        case Direction.IN:
+            return (adjacency.into,)
+        case Direction.BOTH:
+            return (adjacency.out, adjacency.into)
+        case _:
+            assert_never(direction)
+
+
+def _bases(sizes: Iterable[int]) -> list[int]:
+    """Return the first number of each type."""
+    return [*accumulate(sizes, initial=0)]
+
+
+def _merged(parts: Sequence[FoundEdges]) -> FoundEdges:
+    """Return the edges of all parts, by origin."""
+    if len(parts) == 1:
+        return parts[0]
+    every = FoundEdges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    order = np.argsort(every.origin, kind="stable")
+    return FoundEdges(*(column[order] for column in every))
 
 
 _NOTHING: Final = FoundEdges(*(np.zeros(0, np.int64),) * 3)
@@ -92,10 +116,7 @@ class TableLookup:
                 return self._hop(nodes, outgoing=direction is Direction.OUT, whole=whole)
             case Direction.BOTH:
                 out, in_ = (self._hop(nodes, outgoing=outgoing, whole=whole) for outgoing in (True, False))
-                in_ = in_.keep(in_.reached != nodes[in_.origin])
-                both = FoundEdges(*(np.concatenate(parts) for parts in zip(out, in_, strict=True)))
-                order = np.argsort(both.origin, kind="stable")
-                return FoundEdges(*(part[order] for part in both))
+                return _merged([out, in_.keep(in_.reached != nodes[in_.origin])])
             case _:
                 assert_never(direction)
 
@@ -140,7 +161,7 @@ UNEXPECTED_SHARE: Final = 0.1
 
 
 class LinkRouter:
-    """Finds the edges of one link by the cheapest route. Implements `walk.EdgeFinder`."""
+    """Finds the edges of one link, of one type or several, by the cheapest route. Implements `walk.EdgeFinder`."""
 
     def __init__(
         self,
@@ -159,7 +180,7 @@ class LinkRouter:
         self._link: Final = link
         self._choice: Final = choice
         self._view: Final = view
-        self._edges: Final = view.entities(link.edge)
+        self._edges: Final = view.edges(link.edges)
         self._forced: Final = forced
         self._watch: Final = watch
         self._tally: Final = tally
@@ -167,7 +188,9 @@ class LinkRouter:
         texts = [exact_sql(predicate) for predicate in link.where]
         self._rest: Final = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         where = " AND ".join(f"({text})" for text in texts if text) or None
-        self._lookup: Final = TableLookup(self._edges, self._sources, self._targets, where=where, watch=watch)
+        tables = [view.entities(edge) for edge in link.edges]
+        self._lookups: Final = [TableLookup(table, self._sources, self._targets, where=where, watch=watch) for table in tables]
+        self._bases: Final = _bases(table.size for table in tables)
 
     def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
         if self._uses_adjacency(len(nodes), hops=1):
@@ -177,7 +200,22 @@ class LinkRouter:
         route = self._forced or lookup_route(self._choice.costs, len(nodes))
         with self._measure(route, len(nodes)):
             whole = route is Route.SCAN and (self._forced is not None or len(nodes) > IN_LIST)
-            return self._filter(self._lookup.hops(direction, nodes, whole=whole), self._rest)
+            found = _merged([self._looked_up(at, direction, nodes, whole=whole) for at in range(len(self._lookups))])
+            return self._filter(found, self._rest)
+
+    def _looked_up(self, at: int, direction: Direction, nodes: Numbers64, *, whole: bool) -> FoundEdges:
+        """Return the edges of one type."""
+        origin, reached, edge = self._lookups[at].hops(direction, nodes, whole=whole)
+        return FoundEdges(origin, reached, edge + self._bases[at])
+
+    def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
+        if self._uses_adjacency(len(nodes), hops=1):
+            adjacent = self._adjacency()
+            with self._measure(Route.ADJACENCY, len(nodes)):
+                return adjacent.steps(direction, nodes)
+        here, place = distinct(nodes, size=(self._targets if direction is Direction.IN else self._sources).size)
+        found = self.hops(direction, here)
+        return follow(Pairs(found.origin, found.reached), place, len(here))
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         if self._uses_adjacency(len(nodes), hops=reach.high):
@@ -197,10 +235,10 @@ class LinkRouter:
         return np.bincount(self.pairs(reach, nodes).origin, minlength=len(nodes)).astype(np.int64)
 
     def linked(self, reach: Reach, nodes: Numbers64) -> Mask:
-        if reach.high > 1 or not self._passes_once(len(nodes)):
+        if reach.high > 1 or len(self._lookups) > 1 or not self._passes_once(len(nodes)):
             return self.counts(reach, nodes) > 0
         with self._measure(Route.SCAN, len(nodes)):
-            return self._lookup.linked(reach.walked, nodes, self._view.ends(self._link.edge.id))
+            return self._lookups[0].linked(reach.walked, nodes, self._view.end_ids(self._link.edge.id))
 
     def _passes_once(self, nodes: int) -> bool:
         """Return whether to find out by one pass over the edges which of the nodes have one."""
@@ -215,18 +253,19 @@ class LinkRouter:
         """Return whether to use the adjacency for this many nodes, given the cost of lookups so far."""
         if self._adjacent is not None or self._forced is not None:
             return self._forced in (None, Route.ADJACENCY)
-        edge, choice = self._link.edge.id, self._choice
+        edges, choice = [edge.id for edge in self._link.edges], self._choice
         if not nodes:
             return False
-        if self._view.availability(edge) is Availability.MEMORY:
+        if all(self._view.availability(edge) is Availability.MEMORY for edge in edges):
             return True
         allowed = choice.costs.ready_ms * (UNEXPECTED_SHARE if choice.route is Route.ADJACENCY else 1.0)
-        return self._view.spent_ms(edge) + lookup_ms(choice.costs, nodes, hops=min(hops, MOST_HOPS)) > allowed
+        spent = sum(self._view.spent_ms(edge) for edge in edges)
+        return spent + lookup_ms(choice.costs, nodes, hops=min(hops, MOST_HOPS)) > allowed
 
     def _adjacency(self) -> AdjacencyLookup:
         if self._adjacent is None:
             began = time.perf_counter()
-            self._adjacent = AdjacencyLookup(self._view.adjacency(self._link.edge))
+            self._adjacent = AdjacencyLookup([self._view.adjacency(edge) for edge in self._link.edges])
             self._tally.ready_ms += (time.perf_counter() - began) * 1e3
         return self._adjacent
 
@@ -246,4 +285,6 @@ class LinkRouter:
         ms, cpu_ms = (time.perf_counter() - began) * 1e3, (time.process_time() - cpu) * 1e3
         self._tally.add_route(route, nodes, ms)
         if route is not Route.ADJACENCY:
-            self._view.spend(self._link.edge.id, ms if self._edges.is_remote else min(ms, cpu_ms))
+            charged = ms if self._sources.is_remote else min(ms, cpu_ms)
+            for edge in self._link.edges:
+                self._view.spend(edge.id, charged / len(self._link.edges))

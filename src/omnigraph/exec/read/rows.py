@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from itertools import pairwise
+from typing import Final, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,16 +19,37 @@ ColumnKey: TypeAlias = tuple[int, str]
 BATCH: Final = 65_536
 """Rows per batch: enough to make the cost per batch negligible, few enough to react soon to a cancellation."""
 
+NULL_ENTITY: Final = -1
+"""The number of a binding without an entity: an optional block had no row. Every column of it is null."""
+
+
+class RowBatch(Protocol):
+    """What rows of the match and rows of the result have in common."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def take(self, places: Numbers64) -> Self:
+        """Return the rows at these positions, in that order."""
+        ...
+
+    def slice(self, start: int, count: int) -> Self: ...
+
+
+B = TypeVar("B", bound=RowBatch)
+
 
 class Rows(msgspec.Struct, frozen=True):
-    """A batch of `count` rows. Every array has that length."""
+    """A batch of `count` rows. Every array has that length. A path has no entity: it is bound by its columns alone."""
 
     count: int
     bindings: Mapping[int, Numbers64]
     columns: Mapping[ColumnKey, Column] = {}
 
     def take(self, places: Numbers64) -> Rows:
-        """Return the rows at these positions, in that order."""
         indices = pa.array(places)
         return Rows(
             len(places),
@@ -40,6 +62,13 @@ class Rows(msgspec.Struct, frozen=True):
         if mask.all():
             return self
         return self.take(np.flatnonzero(mask))
+
+    def bound(self, *bindings: int) -> Rows:
+        """Return the rows in which none of these bindings is null."""
+        mask = np.ones(self.count, np.bool_)
+        for binding in bindings:
+            mask &= self.bindings[binding] != NULL_ENTITY
+        return self.keep(mask)
 
     def slice(self, start: int, count: int) -> Rows:
         return Rows(
@@ -63,13 +92,31 @@ class Rows(msgspec.Struct, frozen=True):
         """Return the rows with these bindings and their columns only."""
         return Rows(
             self.count,
-            {binding: self.bindings[binding] for binding in bindings},
+            {binding: self.bindings[binding] for binding in bindings if binding in self.bindings},
             {key: column for key, column in self.columns.items() if key[0] in bindings},
         )
 
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for part in (*self.bindings.values(), *self.columns.values()))
+
+
+class Cells(msgspec.Struct, frozen=True):
+    """A batch of `count` rows of a result: one column for each output."""
+
+    count: int
+    columns: Sequence[Column]
+
+    def take(self, places: Numbers64) -> Cells:
+        indices = pa.array(places)
+        return Cells(len(places), [column.take(indices) for column in self.columns])
+
+    def slice(self, start: int, count: int) -> Cells:
+        return Cells(max(0, min(count, self.count - start)), [column.slice(start, count) for column in self.columns])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns)
 
 
 def concat(parts: Sequence[Rows]) -> Rows:
@@ -82,6 +129,14 @@ def concat(parts: Sequence[Rows]) -> Rows:
         {binding: np.concatenate([part.bindings[binding] for part in parts]) for binding in first.bindings},
         {key: joined((part.columns[key] for part in parts), column.type) for key, column in first.columns.items()},
     )
+
+
+def concat_cells(parts: Sequence[Cells]) -> Cells:
+    """Return the rows of all parts, in order. There is at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(part.columns for part in parts), strict=True)
+    return Cells(sum(part.count for part in parts), [joined(column, column[0].type) for column in columns])
 
 
 def rebatch(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:
@@ -100,6 +155,22 @@ def rebatch(parts: Iterable[Rows], *, rows: int) -> Iterator[Rows]:
         yield concat(held)
 
 
+def window(batches: Iterable[B], *, skip: int, count: int | None) -> Iterator[B]:
+    """Yield the rows after the first `skip`, at most `count` of them. The input is not read further than needed."""
+    if count == 0:
+        return
+    for batch in batches:
+        passed = min(skip, batch.count)
+        skip -= passed
+        wanted = batch.count - passed if count is None else min(count, batch.count - passed)
+        if wanted:
+            yield batch if wanted == batch.count else batch.slice(passed, wanted)
+        if count is not None:
+            count -= wanted
+            if not count:
+                return
+
+
 def expand_ranges(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numbers64]:
     """Ranges -> for every element of every range, the position of its range and the element itself.
 
@@ -109,6 +180,14 @@ def expand_ranges(starts: Numbers64, counts: Numbers64) -> tuple[Numbers64, Numb
     ends = np.cumsum(counts)
     within = np.arange(len(owners), dtype=np.int64) - np.repeat(ends - counts, counts)
     return owners, starts[owners] + within
+
+
+def cut_ranges(counts: Numbers64, *, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last position (exclusive) of consecutive ranges with about `rows` elements together."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = [0, *np.searchsorted(ends, np.arange(rows, total, rows), side="left").tolist(), len(counts)]
+    return ((first, last) for first, last in pairwise(cuts) if first < last)
 
 
 def distinct(numbers: Numbers64, *, size: int) -> tuple[Numbers64, Numbers64]:
@@ -122,3 +201,8 @@ def distinct(numbers: Numbers64, *, size: int) -> tuple[Numbers64, Numbers64]:
     seen[numbers] = True
     ranks = np.cumsum(seen, dtype=np.int64) - 1
     return np.flatnonzero(seen), ranks[numbers]
+
+
+def spread(column: Column, mask: Mask) -> Column:
+    """Return the values of the column at the positions where the mask is true, and null elsewhere."""
+    return column.take(pa.array(np.cumsum(mask, dtype=np.int64) - 1, pa.int64(), mask=~mask))

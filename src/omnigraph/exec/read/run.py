@@ -7,39 +7,55 @@ An operator that needs all rows at once (a sort, the right side of a join, the r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from typing import Final, assert_never
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.types import arrow_type
 from omnigraph.errors import Kind, ResourceLimitExceeded
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.aggregate import Grouping, only_counts
-from omnigraph.exec.read.conditions import filter_mask, repeat
-from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, linked_rows
-from omnigraph.exec.read.join import anti_join, equi_join, product
+from omnigraph.exec.read.aggregate import DistinctRows, Grouping, only_counts
+from omnigraph.exec.read.conditions import RowFilter
+from omnigraph.exec.read.entity_union import AnyEntities
+from omnigraph.exec.read.expand import LinkAccess, connect, end_of, expand, fan_outs, linked_rows, paths
+from omnigraph.exec.read.expressions import evaluate
+from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.routes import LinkRouter
-from omnigraph.exec.read.rows import BATCH, Rows, concat, rebatch
+from omnigraph.exec.read.rows import (
+    BATCH,
+    NULL_ENTITY,
+    B,
+    Cells,
+    Rows,
+    concat,
+    concat_cells,
+    rebatch,
+    spread,
+    window,
+)
+from omnigraph.exec.read.shapes import bindings_of, bindings_with_ids, columns_of, gives_cells
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
-from omnigraph.plan.expr import ID, Constant, Field
+from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
 from omnigraph.plan.ops import Route
 from omnigraph.plan.spelling import Speller
+from omnigraph.plan.typed import Direction
 from omnigraph.store.arrays import Column, joined
 
 MEMORY_BYTES: Final = 4 << 30
 """The memory limit of one query: rows that wait for a sort or a join, and the result."""
 MAX_PAIRS: Final = 1_000_000_000
 """The largest number of rows of a cross product in one query."""
-ANTI_JOIN_ROWS: Final = 16 * BATCH
-"""Rows per batch of an anti join. The inner plan runs once for each batch."""
+OUTER_ROWS: Final = 16 * BATCH
+"""Rows per batch that the inner plan of a block starts from. It runs once for each batch."""
 
 
 def run(
@@ -49,13 +65,19 @@ def run(
     watch: Watch,
     route: Route | None = None,
     memory_bytes: int = MEMORY_BYTES,
+    outer_rows: int = OUTER_ROWS,
     recorder: Recorder | None = None,
 ) -> pa.Table:
     """Return all rows of the plan. With `route` every link is followed by that route; the result is the same.
 
     A `recorder` collects the measurements of every operator.
     """
-    return _Run(plan, view, watch, route, memory_bytes, recorder).result()
+    return _Run(plan, view, watch, route, memory_bytes, outer_rows, recorder).result()
+
+
+def stream(plan: ops.ReadPlan, view: View, *, watch: Watch, route: Route | None = None) -> Iterator[Cells]:
+    """Return the rows of the plan in batches. The caller keeps what it needs of them. `route` as for `run`."""
+    return _Run(plan, view, watch, route, MEMORY_BYTES, OUTER_ROWS, None).cells()
 
 
 class Clause(StrEnum):
@@ -93,12 +115,20 @@ class _Run:
     """One execution of one plan."""
 
     def __init__(
-        self, plan: ops.ReadPlan, view: View, watch: Watch, route: Route | None, memory_bytes: int, recorder: Recorder | None
+        self,
+        plan: ops.ReadPlan,
+        view: View,
+        watch: Watch,
+        route: Route | None,
+        memory_bytes: int,
+        outer_rows: int,
+        recorder: Recorder | None,
     ) -> None:
         self._plan = plan
         self._view = view
         self._watch = watch
         self._route = route
+        self._outer_rows = outer_rows
         self._recorder = recorder
         self._memory = _MemoryBudget(memory_bytes)
         self._spell = Speller(plan.bindings)
@@ -107,62 +137,73 @@ class _Run:
     # -- results
 
     def result(self) -> pa.Table:
-        columns = self._columns(self._plan.root)
         fields = [pa.field(column.name, arrow_type(column.type), nullable=True) for column in self._plan.columns]
-        if columns is None:
+        parts: list[Cells] = []
+        for cells in self._cells(self._plan.root):
+            self._memory.add(cells.nbytes, Clause.RETURN, "the result")
+            parts.append(cells)
+        if not parts:
             return pa.schema(fields).empty_table()
+        columns = concat_cells(parts).columns
         cast = [column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
         return pa.Table.from_arrays([joined([column], column.type) for column in cast], schema=pa.schema(fields))
 
-    def _columns(self, op: ops.Op) -> list[Column] | None:
-        """Return the result columns of an operator above the match, or None if there are no rows."""
-        if self._recorder is None:
-            return self._evaluate(op)
-        began = time.perf_counter()
-        columns = self._evaluate(op)
-        tally = self._recorder.of(op)
-        tally.rows, tally.ms = len(columns[0]) if columns else 0, (time.perf_counter() - began) * 1e3
-        return columns
+    def cells(self) -> Iterator[Cells]:
+        return self._cells(self._plan.root)
 
-    def _evaluate(self, op: ops.Op) -> list[Column] | None:
+    def _cells(self, op: ops.Op) -> Iterator[Cells]:
+        """Yield the result rows of an operator above the match."""
+        batches = self._cell_batches(op)
+        for cells in batches if self._recorder is None else self._recorder.of(op).count(batches):
+            self._watch.check()
+            if cells.count:
+                yield cells
+
+    def _cell_batches(self, op: ops.Op) -> Iterator[Cells]:
         match op:
+            case ops.Project(input_, outputs) if gives_cells(input_):
+                return (self._project_cells(cells, outputs) for cells in self._cells(input_))
             case ops.Project(input_, outputs):
-                return self._project(input_, outputs)
-            case ops.Aggregate(input_, outputs):
-                return self._aggregate(input_, outputs)
-            case ops.Sort(input_, keys, _, limit):
-                columns = self._columns(input_)
-                return None if columns is None else _sorted_cells(columns, keys, limit)
-            case ops.Limit(input_, count):
-                columns = self._columns(input_)
-                return None if columns is None else [column.slice(0, count) for column in columns]
+                return (Cells(rows.count, [self._value(output, rows) for output in outputs]) for rows in self._rows(input_, None))
+            case ops.Aggregate():
+                return self._aggregate(op)
+            case ops.Distinct(input_):
+                return self._distinct(input_)
+            case ops.Sort(input_, _, _, limit, skip):
+                return self._sort(self._cells(input_), limit, skip, partial(self._cell_keys, op), concat_cells, _by_place)
+            case ops.Limit(input_, count, skip):
+                return window(self._cells(input_), skip=skip, count=count)
             case ops.Empty():
-                return None
+                return iter(())
             case _:
                 raise AssertionError("a plan ends in a projection or an aggregation")
 
-    def _project(self, input_: ops.Op, outputs: tuple[ir.Expr, ...]) -> list[Column] | None:
-        parts: list[list[Column]] = []
-        for rows in self._rows(input_, None):
-            columns = [self._value(output, rows) for output in outputs]
-            self._memory.add(sum(column.nbytes for column in columns), Clause.RETURN, "the result")
-            parts.append(columns)
-        if not parts:
-            return None
-        return [joined(column, column[0].type) for column in zip(*parts, strict=True)]
+    def _project_cells(self, cells: Cells, outputs: tuple[ir.Expr, ...]) -> Cells:
+        return Cells(cells.count, [self._cell_value(output, cells) for output in outputs])
 
-    def _aggregate(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> list[Column]:
-        grouping = Grouping(outputs)
+    def _distinct(self, input_: ops.Op) -> Iterator[Cells]:
+        rows = DistinctRows()
         before = 0
-        for rows, times in self._weighted_rows(input_, outputs):
+        for cells in self._cells(input_):
+            rows.add(cells)
+            self._memory.add(rows.nbytes - before, Clause.RETURN, "finding distinct rows")
+            before = rows.nbytes
+        self._memory.drop(before)
+        if (found := rows.cells()) is not None:
+            yield found
+
+    def _aggregate(self, op: ops.Aggregate) -> Iterator[Cells]:
+        grouping = Grouping(op.outputs, self._read_one, ties=op.ties)
+        before = 0
+        for rows, times in self._weighted_rows(op.input, op.outputs):
             grouping.add(rows, partial(self._value, rows=rows), times=times)
             self._memory.add(grouping.nbytes - before, Clause.RETURN, "grouping")
             before = grouping.nbytes
-        return grouping.columns(
-            lambda field, numbers: self._entities(field.binding).read(numbers, (field.column,), check=self._watch.check)[field.column]
-        )
+        self._memory.drop(before)
+        if (found := grouping.cells()) is not None:
+            yield found
 
-    def _weighted_rows(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
+    def _weighted_rows(self, input_: ops.Op, outputs: tuple[ir.Expr | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
         """Yield the rows to group, each with the number of rows it stands for. A link whose far end is only counted is not expanded."""
         if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and input_.is_bare:
             weighted = fan_outs(input_, self._link_access(input_), self._rows(input_.input, None))
@@ -203,39 +244,67 @@ class _Run:
             case ops.Scan():
                 return self._scan(op, None)
             case ops.Argument():
-                assert outer is not None
-                return iter((outer,))
+                return iter((NO_BINDINGS if outer is None else outer,))
             case ops.Expand():
                 return expand(op, self._link_access(op), self._rows(op.input, outer))
             case ops.Connect():
                 return connect(op, self._link_access(op), self._rows(op.input, outer))
-            case ops.CrossProduct(left, right):
-                what = self._product_of(left, right)
-                return self._limit_pairs(product(self._rows(left, outer), self._collect(right, outer, what)), what)
-            case ops.Join(left, right, on):
-                held = self._collect(right, outer, self._product_of(left, right))
-                return equi_join(self._rows(left, outer), held, on, self._field)
+            case ops.CrossProduct() | ops.Join():
+                return self._pairs(op, outer)
             case ops.Filter(input_, where):
-                return (self._filter(rows, where) for rows in self._rows(input_, outer))
-            case ops.AntiJoin(input_, inner, on):
-                return (
-                    anti_join(rows, on, lambda tuples: self._existing(inner, tuples))
-                    for rows in rebatch(self._rows(input_, outer), rows=ANTI_JOIN_ROWS)
-                )
+                return self._filter(self._rows(input_, outer), RowFilter(where))
+            case ops.SemiJoin():
+                return self._semi_join(op, outer)
+            case ops.Optional():
+                return self._optional(op, outer)
             case ops.Fetch(input_, reads):
                 return (self._fetch(rows, reads) for rows in self._rows(input_, outer))
-            case ops.Sort():
-                return self._sort(op, outer)
-            case ops.Limit(input_, count):
-                return self._limit(input_, count, outer)
+            case ops.Sort(input_, _, _, limit, skip):
+                return self._sort(self._rows(input_, outer), limit, skip, partial(self._keys, op), concat, partial(self._ties, op))
+            case ops.Limit(input_, count, skip):
+                most = None if count is None else skip + count
+                rows = self._scan(input_, most) if isinstance(input_, ops.Scan) else self._rows(input_, outer)
+                return window(rows, skip=skip, count=count)
             case ops.Empty():
                 return iter(())
+            case ops.Paths():
+                return paths(op, self._link_access(op), self._rows(op.input, outer))
             case ops.Rank():
                 raise AssertionError("rankings are refused before a plan runs")
-            case ops.Aggregate() | ops.Project():
+            case ops.Aggregate() | ops.Project() | ops.Distinct():
                 raise AssertionError("this operator returns result columns, not rows")
             case _:
                 assert_never(op)
+
+    def _pairs(self, op: ops.CrossProduct | ops.Join, outer: Rows | None) -> Iterator[Rows]:
+        what = self._product_of(op.left, op.right)
+        with self._held(op.right, outer, what) as right:
+            left = self._rows(op.left, outer)
+            if isinstance(op, ops.Join):
+                yield from equi_join(left, right, op.on, self._field)
+            else:
+                yield from self._limit_pairs(product(left, right), what)
+
+    def _semi_join(self, op: ops.SemiJoin, outer: Rows | None) -> Iterator[Rows]:
+        inners = [(inner.on, partial(self._existing, inner.root)) for inner in op.inners]
+        for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
+            yield semi_join(rows, inners, wanted=op.wanted)
+
+    def _optional(self, op: ops.Optional, outer: Rows | None) -> Iterator[Rows]:
+        inner, added = op.inner, self._added(op)
+        if inner.on:
+            for rows in rebatch(self._rows(op.input, outer), rows=self._outer_rows):
+                yield from left_join(rows, inner.on, partial(self._rows, inner.root), added)
+            return
+        what = self._product_of(op.input, inner.root)
+        with self._held(inner.root, NO_BINDINGS, what) as right:
+            inside = added.of(right) if right.count else added.nulls(1)
+            yield from self._limit_pairs(product(self._rows(op.input, outer), inside), what)
+
+    def _added(self, op: ops.Optional) -> BlockColumns:
+        columns = sorted(key for key in columns_of(op.inner.root, self._with_ids) if key[0] in op.binds)
+        entities = [binding for binding in op.binds if self._plan.bindings[binding].type is not None]
+        return BlockColumns(entities, {key: self._column_type(*key) for key in columns})
 
     def _limit_pairs(self, pairs: Iterator[Rows], what: str) -> Iterator[Rows]:
         """Pass pairs on and fail above the limit. Pairs are not kept in memory, but so many take too long and point to a mistake."""
@@ -258,87 +327,135 @@ class _Run:
         for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
             yield Rows(len(numbers), {op.binding: numbers}, {(op.binding, name): batch.column(name) for name in names})
 
-    def _limit(self, input_: ops.Op, count: int, outer: Rows | None) -> Iterator[Rows]:
-        """Yield the first `count` rows. The input is not read further than needed."""
-        if not count:
-            return
-        left = count
-        for rows in self._scan(input_, count) if isinstance(input_, ops.Scan) else self._rows(input_, outer):
-            yield rows if rows.count <= left else rows.slice(0, left)
-            left -= rows.count
-            if left <= 0:
-                return
+    def _filter(self, batches: Iterator[Rows], where: RowFilter) -> Iterator[Rows]:
+        return (rows.keep(where.mask(rows.count, partial(self._field, rows))) for rows in batches)
 
-    def _sort(self, op: ops.Sort, outer: Rows | None) -> Iterator[Rows]:
-        rows: Rows | None = None
-        waiting: list[Rows] = []
-        due = max(16 * BATCH, 4 * op.limit) if op.limit is not None else None
-        for batch in self._rows(op.input, outer):
+    def _fetch(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
+        for read in reads:
+            found = self._read(read.binding, rows.bindings[read.binding], read.columns)
+            rows = rows.with_columns({(read.binding, name): column for name, column in found.items()})
+        return rows
+
+    @contextmanager
+    def _held(self, op: ops.Op, outer: Rows | None, what: str) -> Iterator[Rows]:
+        """All rows of an operator, counted as long as they are in use."""
+        parts, held = [], 0
+        for rows in self._rows(op, outer):
+            self._memory.add(rows.nbytes, Clause.MATCH, what)
+            held += rows.nbytes
+            parts.append(rows)
+        try:
+            yield concat(parts) if parts else Rows(0, {})
+        finally:
+            self._memory.drop(held)
+
+    # -- order
+
+    def _sort(
+        self,
+        batches: Iterator[B],
+        limit: int | None,
+        skip: int,
+        keys_of: Callable[[B], list[OrderColumn]],
+        join: Callable[[Sequence[B]], B],
+        ties_of: Callable[[B, Numbers64], list[Column]],
+    ) -> Iterator[B]:
+        """Yield the rows in order, after the first `skip`, at most `limit` of them. No more than those are kept on the way."""
+        most = None if limit is None else skip + limit
+
+        def ordered(parts: Sequence[B]) -> B:
+            every = join(parts)
+            return every.take(places(keys_of(every), limit=most, ties=partial(ties_of, every)))
+
+        waiting: list[B] = []
+        due = max(16 * BATCH, 4 * most) if most is not None else None
+        for batch in batches:
             self._memory.add(batch.nbytes, Clause.ORDER, "sorting all rows")
             waiting.append(batch)
             if due is not None and sum(part.count for part in waiting) >= due:
                 before = sum(part.nbytes for part in waiting)
-                waiting = [self._order(op, concat(waiting))]
+                waiting = [ordered(waiting)]
                 self._memory.drop(before - waiting[0].nbytes)
         if waiting:
-            rows = self._order(op, concat(waiting))
-            yield from (rows.slice(start, BATCH) for start in range(0, rows.count, BATCH))
+            rows = ordered(waiting)
+            yield from (rows.slice(start, BATCH) for start in range(skip, rows.count, BATCH))
 
-    def _order(self, op: ops.Sort, rows: Rows) -> Rows:
-        keys = [OrderColumn(self._value(_expr(key), rows), key.descending) for key in op.keys]
+    def _keys(self, op: ops.Sort, rows: Rows) -> list[OrderColumn]:
+        return [OrderColumn(self._value(key.key, rows), key.descending, key.nulls) for key in op.keys]
 
-        def ties(at: Numbers64) -> list[Column]:
-            some = Rows(len(at), {binding: rows.bindings[binding][at] for binding in op.ties})
-            return [self._entities(binding).ids(some.bindings[binding], check=self._watch.check) for binding in op.ties]
+    def _ties(self, op: ops.Sort, rows: Rows, at: Numbers64) -> list[Column]:
+        return [
+            self._read_one(binding, name, rows.bindings[binding][at])
+            for binding in op.ties
+            for name in ((ID, TYPE) if self._type(binding).kind is TypeKind.INTERFACE else (ID,))
+        ]
 
-        return rows.take(places(keys, limit=op.limit, ties=ties))
-
-    def _filter(self, rows: Rows, where: tuple[ir.Predicate, ...]) -> Rows:
-        return rows.keep(filter_mask(where, rows.count, lambda field: self._field(rows, field)))
-
-    def _fetch(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
-        for read in reads:
-            found = self._entities(read.binding).read(rows.bindings[read.binding], read.columns, check=self._watch.check)
-            rows = rows.with_columns({(read.binding, name): column for name, column in found.items()})
-        return rows
-
-    def _collect(self, op: ops.Op, outer: Rows | None, what: str) -> Rows:
-        parts = []
-        for rows in self._rows(op, outer):
-            self._memory.add(rows.nbytes, Clause.MATCH, what)
-            parts.append(rows)
-        return concat(parts) if parts else Rows(0, {})
+    def _cell_keys(self, op: ops.Sort, cells: Cells) -> list[OrderColumn]:
+        return [OrderColumn(self._cell_value(key.key, cells), key.descending, key.nulls) for key in op.keys]
 
     # -- values
 
     def _value(self, expr: ir.Expr, rows: Rows) -> Column:
-        match expr:
-            case Field():
-                return self._field(rows, expr)
-            case Constant():
-                return repeat(expr, rows.count)
-            case ir.TextMatch() | ir.Score():
-                raise AssertionError("search is refused before a plan runs")
-            case _:
-                assert_never(expr)
+        if isinstance(expr, Field):
+            return self._field(rows, expr)
+        return evaluate(expr, rows.count, partial(self._field, rows))
+
+    def _cell_value(self, expr: ir.Expr, cells: Cells) -> Column:
+        if isinstance(expr, ir.Cell):
+            return cells.columns[expr.index]
+        return evaluate(expr, cells.count, _no_field, cells=cells.columns)
 
     def _field(self, rows: Rows, field: Field) -> Column:
-        """Return a column of the rows, or read it now. A plan contains no explicit read of an entity's id."""
-        key = (field.binding, field.column)
-        if (known := rows.columns.get(key)) is not None:
+        """Return a column of the rows, or read it now. A plan contains no explicit read of an entity's id or type."""
+        binding, name = field.binding, field.column
+        if (known := rows.columns.get((binding, name))) is not None:
             return known
-        return self._entities(field.binding).read(rows.bindings[field.binding], (field.column,), check=self._watch.check)[field.column]
+        if (numbers := rows.bindings.get(binding)) is None:  # a path in no row
+            return pa.nulls(rows.count, self._column_type(binding, name))
+        return self._read_one(binding, name, numbers)
+
+    def _read_one(self, binding: int, name: str, numbers: Numbers64) -> Column:
+        return self._read(binding, numbers, (name,))[name]
+
+    def _read(self, binding: int, numbers: Numbers64, names: Sequence[str]) -> dict[str, Column]:
+        """Return columns of entities, null for a null entity."""
+        present = numbers != NULL_ENTITY
+        if present.all():
+            return self._read_present(binding, numbers, names)
+        if not present.any():
+            return {name: pa.nulls(len(numbers), self._column_type(binding, name)) for name in names}
+        return {name: spread(column, present) for name, column in self._read_present(binding, numbers[present], names).items()}
+
+    def _read_present(self, binding: int, numbers: Numbers64, names: Sequence[str]) -> dict[str, Column]:
+        type_ = self._type(binding)
+        if TYPE in names and type_.kind is not TypeKind.INTERFACE:
+            rest = self._read_present(binding, numbers, [name for name in names if name != TYPE])
+            return {**rest, TYPE: pa.repeat(pa.scalar(type_.name, pa.string()), len(numbers))}
+        return self._entities(binding).read(numbers, names, check=self._watch.check)
+
+    def _column_type(self, binding: int, name: str) -> pa.DataType:
+        """Return the type of a column of an entity or a path."""
+        if self._plan.bindings[binding].type is None:
+            return pa.int64() if name == "length" else pa.list_(pa.field("item", pa.string(), nullable=True))
+        return pa.string() if name == TYPE else self._entities(binding).column_type(name)
 
     # -- tables
 
-    def _entities(self, binding: int) -> Entities:
-        return self._view.entities(self._plan.bindings[binding].type)
+    def _entities(self, binding: int) -> AnyEntities:
+        return self._view.rows(self._type(binding))
 
-    def _link_access(self, op: ops.Expand | ops.Connect) -> LinkAccess:
+    def _type(self, binding: int) -> TypeRef:
+        type_ = self._plan.bindings[binding].type
+        assert type_ is not None, "a path has no table"
+        return type_
+
+    def _link_access(self, op: ops.Expand | ops.Connect | ops.Paths) -> LinkAccess:
         link = op.link
-        left, right = self._entities(link.left), self._entities(link.right)
+        sources, targets = self._view.ends(link.edges[0])
+        left, right = (targets, sources) if link.direction is Direction.IN else (sources, targets)
         finder = LinkRouter(link, op.choice, self._view, (left, right), forced=self._route, watch=self._watch, tally=self._tally(op))
-        return LinkAccess(link, self._view.entities(link.edge), left, right, finder, watch=self._watch)
+        ends = end_of(self._entities(link.left), left), end_of(self._entities(link.right), right)
+        return LinkAccess(link, self._view.edges(link.edges), *ends, finder, watch=self._watch)
 
     def _product_of(self, left: ops.Op, right: ops.Op) -> str:
         return f"matching {self._names(left)} with {self._names(right)}"
@@ -347,75 +464,10 @@ class _Run:
         return ", ".join(self._spell.variable(binding) for binding in sorted(bindings_of(op)))
 
 
-def bindings_with_ids(op: ops.Op) -> frozenset[int]:
-    """Return the bindings whose ids every row needs later. A scan reads them together with its other columns."""
-    found: set[int] = set()
-
-    def see(*exprs: object) -> None:
-        found.update(expr.binding for expr in exprs if isinstance(expr, Field) and expr.whole)
-
-    def visit(op: ops.Op) -> None:
-        match op:
-            case ops.Project(input_, outputs):
-                see(*outputs)
-                visit(input_)
-            case ops.Filter(input_, where):
-                see(*(field for predicate in where for field in ir.fields_of(predicate)))
-                visit(input_)
-            case ops.Join(left, right, on):
-                see(*(field for pair in on for field in pair))
-                visit(left)
-                visit(right)
-            case ops.CrossProduct(left, right):
-                visit(left)
-                visit(right)
-            case ops.AntiJoin(input_, inner):
-                visit(input_)
-                visit(inner)
-            case ops.Expand() | ops.Connect() | ops.Rank() | ops.Fetch() | ops.Aggregate():
-                visit(op.input)
-            case ops.Sort() | ops.Limit():
-                # Columns that only the few remaining rows need are read after the limit.
-                if not isinstance(op, ops.Sort) or op.limit is None:
-                    visit(op.input)
-            case ops.Scan() | ops.Argument() | ops.Empty():
-                return
-            case _:
-                assert_never(op)
-
-    visit(op)
-    return frozenset(found)
+def _by_place(_: Cells, at: Numbers64) -> list[Column]:
+    """Result rows with equal keys stay in their order."""
+    return [pa.array(at)]
 
 
-def bindings_of(op: ops.Op) -> frozenset[int]:
-    """Return the bindings of a row of this operator."""
-    match op:
-        case ops.Scan(binding):
-            return frozenset((binding,))
-        case ops.Argument(bindings):
-            return frozenset(bindings)
-        case ops.Expand():
-            edge = frozenset() if op.link.edge_binding is None else frozenset((op.link.edge_binding,))
-            return bindings_of(op.input) | edge | {op.target.binding}
-        case ops.Connect():
-            edge = frozenset() if op.link.edge_binding is None else frozenset((op.link.edge_binding,))
-            return bindings_of(op.input) | edge
-        case ops.CrossProduct(left, right) | ops.Join(left, right):
-            return bindings_of(left) | bindings_of(right)
-        case ops.Filter() | ops.AntiJoin() | ops.Rank() | ops.Fetch() | ops.Aggregate() | ops.Project() | ops.Sort() | ops.Limit():
-            return bindings_of(op.input)
-        case ops.Empty():
-            return frozenset()
-        case _:
-            assert_never(op)
-
-
-def _sorted_cells(columns: list[Column], keys: tuple[ir.SortKey, ...], limit: int | None) -> list[Column]:
-    cells = [OrderColumn(columns[key.key.index], key.descending) for key in keys if isinstance(key.key, ir.Cell)]
-    at = pa.array(places(cells, limit=limit, ties=lambda tied: [pa.array(tied)]))
-    return [column.take(at) for column in columns]
-
-
-def _expr(key: ir.SortKey) -> ir.Expr:
-    assert not isinstance(key.key, ir.Cell)
-    return key.key
+def _no_field(_: Field) -> Column:
+    raise AssertionError("result rows have cells, not fields")

@@ -1,24 +1,28 @@
-"""A snapshot -> the tables that a query reads. They are opened on first use and kept between queries."""
+"""A snapshot, with or without pending rows -> the tables that a query reads. They are opened on first use and kept between queries."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
-from omnigraph.catalog.types import Plain
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, TypeKind
+from omnigraph.catalog.types import Plain, arrow_type
 from omnigraph.exec.adjacency.column_cache import ColumnCache
-from omnigraph.exec.adjacency.edges import Adjacency
-from omnigraph.exec.adjacency.node_ids import Ids
+from omnigraph.exec.adjacency.edges import Adjacency, AdjacencyInput, build
+from omnigraph.exec.adjacency.node_ids import Ids, read_ids
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities
+from omnigraph.exec.read.entity_union import AnyEntities, EntityUnion
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
 from omnigraph.lru import Lru
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.plan.expr import TypeRef
+from omnigraph.plan.expr import ID, TypeRef
 from omnigraph.plan.statistics import Availability
-from omnigraph.store.tables import HANDLES, TableRef, Tables
+from omnigraph.store.tables import HANDLES, Table, TableRef, Tables
 
 
 class OpenTables:
@@ -48,9 +52,34 @@ class View:
         self._open_tables: Final = open_tables
         self._topology: Final = topology
         self._entities: Final[dict[TypeId, Entities]] = {}
+        self._interfaces: Final[dict[TypeId, EntityUnion]] = {}
         self._ends: Final[dict[TypeId, tuple[TableRow, TableRow, TableRow]]] = {}
 
+    def rows(self, type_: TypeRef) -> AnyEntities:
+        """Return the rows of a type, or those of all types that implement an interface, in the order of their names."""
+        if type_.kind is not TypeKind.INTERFACE:
+            return self.entities(type_)
+        if (known := self._interfaces.get(type_.id)) is None:
+            interface = self._catalog.interface(type_.name)
+            assert interface is not None
+            nodes = sorted(self._catalog.implementing(interface), key=lambda node: node.name)
+            columns = {ID: pa.string()} | {property_.name: arrow_type(property_.type) for property_ in interface.properties}
+            known = self._interfaces[type_.id] = EntityUnion([(node.name, self.entities(node)) for node in nodes], columns)
+        return known
+
+    def edges(self, types: Sequence[TypeRef]) -> AnyEntities:
+        """Return the edges of a type, or those of several types."""
+        if len(types) == 1:
+            return self.entities(types[0])
+        return EntityUnion([(type_.name, self.entities(type_)) for type_ in types], {ID: pa.string()})
+
+    def ends(self, edge: TypeRef) -> tuple[Entities, Entities]:
+        """Return the nodes at the source and at the target end of an edge type."""
+        _, source, target = self._edge(edge.id)
+        return self.entities(source), self.entities(target)
+
     def entities(self, type_: TypeRef | EntityType) -> Entities:
+        """Return the rows of a node type or an edge type."""
         if (known := self._entities.get(type_.id)) is None:
             known = self._entities[type_.id] = self._open_tables.at(self._row(type_), key=self._key(type_.id))
         return known
@@ -67,7 +96,7 @@ class View:
         """Return all edges of a type as integers: from memory, from a file, or built now."""
         return self._topology.adjacency(*self._between(edge.id))
 
-    def ends(self, edge: TypeId) -> tuple[Ids, Ids]:
+    def end_ids(self, edge: TypeId) -> tuple[Ids, Ids]:
         """Return the ids of the nodes at both ends of an edge type: from memory, from a file, or read now."""
         _, source, target = self._between(edge)
         return self._topology.ids(source), self._topology.ids(target)
@@ -91,13 +120,73 @@ class View:
         """Return the tables of an edge type, of its source type and of its target type."""
         if (known := self._ends.get(edge)) is not None:
             return known
+        found, source, target = self._edge(edge)
+        ends = self._ends[edge] = self._row(found), self._row(source), self._row(target)
+        return ends
+
+    def _edge(self, edge: TypeId) -> tuple[EdgeType, NodeType, NodeType]:
+        """Return an edge type, its source type and its target type."""
         found = self._catalog.by_id(edge)
         assert isinstance(found, EdgeType)
         source, target = self._catalog.node(found.source), self._catalog.node(found.target)
         assert source is not None
         assert target is not None
-        ends = self._ends[edge] = self._row(found), self._row(source), self._row(target)
-        return ends
+        return found, source, target
 
     def _row(self, type_: TypeRef | EntityType) -> TableRow:
         return self.snapshot.table_of(type_.id, name=type_.name)
+
+
+class PendingView(View):
+    """A view with the pending rows of a writer: the types that it changed are tables in memory. It lives as long as one query."""
+
+    def __init__(self, base: View, held: Mapping[TypeId, Table]) -> None:
+        super().__init__(base.snapshot, base._catalog, base._open_tables, base._topology)
+        self._held: Final = held
+        self._ids: Final[dict[TypeId, Ids]] = {}
+        self._adjacencies: Final[dict[TypeId, Adjacency]] = {}
+
+    def entities(self, type_: TypeRef | EntityType) -> Entities:
+        if type_.id in self._held and type_.id not in self._entities:
+            self._entities[type_.id] = Entities(self._held[type_.id], key=self._key(type_.id))
+        return super().entities(type_)
+
+    def adjacency(self, edge: TypeRef) -> Adjacency:
+        if not self._differs(edge.id):
+            return super().adjacency(edge)
+        if (known := self._adjacencies.get(edge.id)) is None:
+            known = self._adjacencies[edge.id] = self._build(edge)
+        return known
+
+    def _build(self, edge: TypeRef) -> Adjacency:
+        edges = self.entities(edge)
+        found, _, _ = self._edge(edge.id)
+        return build(AdjacencyInput(edges.table, edges.numbers, *self.end_ids(edge.id), found.source == found.target))
+
+    def end_ids(self, edge: TypeId) -> tuple[Ids, Ids]:
+        _, source, target = self._edge(edge)
+        return self._ids_of(source), self._ids_of(target)
+
+    def _ids_of(self, node: NodeType) -> Ids:
+        if node.id not in self._held:
+            return self._topology.ids(self._row(node))
+        if (known := self._ids.get(node.id)) is None:
+            nodes = self.entities(node)
+            known = self._ids[node.id] = read_ids(nodes.table, nodes.numbers)
+        return known
+
+    def availability(self, edge: TypeId) -> Availability:
+        if not self._differs(edge):
+            return super().availability(edge)
+        return Availability.MEMORY if edge in self._adjacencies else Availability.MISSING
+
+    def spend(self, edge: TypeId, ms: float) -> None:
+        if not self._differs(edge):
+            super().spend(edge, ms)
+
+    def known_edges(self, edge: TypeId) -> int:
+        return 0 if self._differs(edge) else super().known_edges(edge)
+
+    def _differs(self, edge: TypeId) -> bool:
+        """Return whether the numbers of an edge type or of one of its ends are others than in the snapshot."""
+        return not self._held.keys().isdisjoint({edge, *(node.id for node in self._edge(edge)[1:])})

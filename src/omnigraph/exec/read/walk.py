@@ -35,6 +35,13 @@ class Pairs(NamedTuple):
     reached: Numbers64
 
 
+class Steps(NamedTuple):
+    """Edges followed: `origin` is the position of the start node in the input, `reached` the number of the other end."""
+
+    origin: Numbers64
+    reached: Numbers64
+
+
 class Reach(NamedTuple):
     """The direction and the number of hops of a traversal. With `from_right` it is walked against the direction in which its
     search is defined: from the nodes that are found to the nodes that find them."""
@@ -51,10 +58,17 @@ class Reach(NamedTuple):
 
 
 class EdgeFinder(Protocol):
-    """Finds the edges of one type. An edge with a missing end is ignored. The given nodes are distinct."""
+    """Finds the edges of a link. An edge with a missing end is ignored. The given nodes are distinct, except in `steps`.
+
+    The edges of several types have one range of numbers, type after type.
+    """
 
     def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
         """Return one row per edge and orientation, by origin. An edge from a node to itself has only one."""
+        ...
+
+    def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
+        """Return the neighbours of each node, each at least once, in no order. The nodes may repeat."""
         ...
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
@@ -107,7 +121,7 @@ def search(finder: EdgeFinder, reach: Reach, nodes: Numbers64, *, size: int, wat
         if not len(at):
             break
         here, place = distinct(at, size=size)
-        step, other = _follow(neighbours(finder, reach.walked, here, size=size), place, len(here))
+        step, other = follow(neighbours(finder, reach.walked, here, size=size), place, len(here))
         itself = step[other == at[step]]
         if hop == 1:
             looped[origin[itself]] = True
@@ -121,9 +135,9 @@ def search(finder: EdgeFinder, reach: Reach, nodes: Numbers64, *, size: int, wat
     return Pairs(keys // width, keys % width)
 
 
-def _follow(pairs: Pairs, place: Numbers64, node_count: int) -> tuple[Numbers64, Numbers64]:
+def follow(pairs: Pairs, place: Numbers64, node_count: int) -> Steps:
     """Return (i, neighbour) for every neighbour of the frontier's i-th entry, which is the node at `place[i]`."""
     counts = np.bincount(pairs.origin, minlength=node_count).astype(np.int64)
     starts = np.cumsum(counts) - counts
     step, at = expand_ranges(starts[place], counts[place])
-    return step, pairs.reached[at]
+    return Steps(step, pairs.reached[at])

@@ -13,7 +13,7 @@ from omnigraph.store.arrays import Column, Mask, Places, joined, whole
 from omnigraph.store.membership import is_in
 
 
-class Distinct(NamedTuple):
+class DistinctTexts(NamedTuple):
     """Distinct texts. Input text `i` is `texts[places[i]]`, and it first occurs at `first[places[i]]`."""
 
     texts: pa.Array
@@ -29,14 +29,14 @@ class Distinct(NamedTuple):
         return np.flatnonzero(repeated)
 
 
-def distinct(texts: pa.Array) -> Distinct:
+def distinct(texts: pa.Array) -> DistinctTexts:
     """The distinct values of texts without nulls."""
     encoded = texts.dictionary_encode()
     places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     # A text gets the next free number when it is first seen.
     seen = np.maximum.accumulate(places) if len(places) else places
     first = np.flatnonzero(np.diff(seen, prepend=-1))
-    return Distinct(encoded.dictionary, places, first)
+    return DistinctTexts(encoded.dictionary, places, first)
 
 
 def true_at(mask: Column) -> Places:

@@ -17,7 +17,7 @@ from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import EntityType, NodeType, Unique
 from omnigraph.errors import InvalidInput
 from omnigraph.exec.problems import ProblemCode
-from omnigraph.exec.validate.arrays import Distinct, at, distinct, joined_texts, true_at
+from omnigraph.exec.validate.arrays import DistinctTexts, at, distinct, joined_texts, true_at
 from omnigraph.exec.validate.context import IntegrityContext, not_remaining
 from omnigraph.exec.validate.delta import Added, Delta
 from omnigraph.exec.validate.findings import Findings, Violation, merge_by_row, rule_findings
@@ -78,7 +78,7 @@ class _Holders(NamedTuple):
     slots: Places
 
 
-def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: Distinct) -> _Holders:
+def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows: pa.Table, tuples: DistinctTexts) -> _Holders:
     slots = np.full(len(tuples.texts), -1)
     if not context.remaining(delta):
         return _Holders(pa.array([], pa.string()), slots)
@@ -89,7 +89,7 @@ def _find_holders(context: IntegrityContext, delta: Delta, unique: Unique, rows:
     return _Holders(joined_texts(holders.rows.column(ID) for holders in found), slots)
 
 
-def _conflicts(delta: Delta, ids: pa.Array, tuples: Distinct, held: _Holders) -> Places:
+def _conflicts(delta: Delta, ids: pa.Array, tuples: DistinctTexts, held: _Holders) -> Places:
     """The added rows whose tuple another remaining row has."""
     slots = held.slots[tuples.places]
     met = np.flatnonzero(slots >= 0)

@@ -1,42 +1,65 @@
-"""A planned mutation and a snapshot -> the final image of every touched table: rows to upsert and ids to delete.
+"""A planned mutation and a snapshot -> the final image of every touched table: rows to write and ids to delete.
 
 Statements run in order, and each sees the effects of earlier ones: pending rows hide committed rows (Y-01..Y-04). The result is
-checked once, after the last statement, so a value that a later statement replaces is not checked (Y-06). Nothing is written here; the
+checked once, after the last statement, so a value that a later statement replaces is not checked (Y-06). Nothing is committed here; the
 write protocol stages the result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import derive_ids
-from omnigraph.catalog.layout import ID, SOURCE, TARGET, table_schema
+from omnigraph.catalog.keys import derive_ids, spell_tuples
+from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.blobs import blob_properties, charge_carried, decode_blob, is_external, refuse_external
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.problems import REPORTED, Problem, ProblemCode
-from omnigraph.exec.read.predicate import sql
+from omnigraph.exec.read.expressions import ColumnReader, evaluate
+from omnigraph.exec.validate.arrays import true_at
 from omnigraph.exec.validate.findings import error, merge_in_order
-from omnigraph.exec.validate.integrity import CommittedTables, Delta, RowsInMemory, check_integrity
-from omnigraph.exec.validate.value_rules import check_values
-from omnigraph.exec.write.protocol import Append, Change, DeleteKeys, Prepared, Request, Upsert, Written, write
-from omnigraph.ids import TableId, TypeId, new_ulid
+from omnigraph.exec.validate.integrity import CommittedTables, check_integrity
+from omnigraph.exec.write.assignment import ONCE, Driving, assigned, once_each
+from omnigraph.exec.write.image import Image
+from omnigraph.exec.write.matches import as_they_are, combinations
+from omnigraph.exec.write.protocol import Change as TableChange
+from omnigraph.exec.write.protocol import Prepared, Request, Upsert, Written, write
+from omnigraph.exec.write.selection import having_ids, matching_pairs, matching_rows, own, row_fields
+from omnigraph.exec.write.ulids import mint
+from omnigraph.ids import TableId, TypeId
 from omnigraph.lang import located
-from omnigraph.manifest.model import TableRow
+from omnigraph.lang.query import Insertion
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.plan.expr import TypeRef, Value
+from omnigraph.plan.expr import Field, TypeRef
+from omnigraph.plan.ir import Expr, Predicate
 from omnigraph.plan.params import bind_parameters
-from omnigraph.plan.writes import Cascade, DeleteEdges, DeleteNodes, InsertEdge, InsertNode, MutationPlan, UpdateNodes, Write, plan_mutation
-from omnigraph.store.arrays import Column, joined, whole
+from omnigraph.plan.typed import ROW
+from omnigraph.plan.writes import (
+    Cascade,
+    Change,
+    DeleteBound,
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    MatchedChanges,
+    MutationPlan,
+    UpdateBound,
+    UpdateRows,
+    plan_mutation,
+)
+from omnigraph.store.arrays import Column, Places, joined, whole
 from omnigraph.store.keys import addresses_of
-from omnigraph.store.membership import Members, is_in
+from omnigraph.store.membership import Members
 from omnigraph.store.stage import IN_LIST
-from omnigraph.store.tables import Overlay, Tables, Where, one_of
+from omnigraph.store.tables import one_of
 
 NODES: Final = "affected_nodes"
 EDGES: Final = "affected_edges"
@@ -45,6 +68,7 @@ EDGES: Final = "affected_edges"
 def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     """Run one mutation as one commit."""
     engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
+    earlier: list[_MutationRun] = []
 
     def plan(snapshot: BranchSnapshot) -> MutationPlan:
         mutation = engine.compiled_mutation(call.source, call.name, snapshot)
@@ -52,248 +76,406 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
             return plan_mutation(mutation, bind_parameters(mutation.parameters, call.params), now_ms=call.now_ms)
 
     def prepare(snapshot: BranchSnapshot) -> Prepared:
-        return prepare_mutation(plan(snapshot), engine.catalog(snapshot), snapshot, engine.tables)
+        for run in earlier:  # the branch moved: nothing will name the files of the first attempt
+            run.discard()
+        earlier[:] = [_MutationRun(engine, snapshot)]
+        return earlier[0].prepare(plan(snapshot))
 
     def read_ahead(snapshot: BranchSnapshot) -> None:
-        read_keys_ahead(plan(snapshot), engine.catalog(snapshot), snapshot, engine.tables)
+        _MutationRun(engine, snapshot).read_ahead(plan(snapshot))
 
     return write(engine, request, prepare, read_ahead=read_ahead)
-
-
-def prepare_mutation(plan: MutationPlan, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> Prepared:
-    """Run every statement against the snapshot. The result has at most one change per table."""
-    run = _MutationRun(catalog, snapshot, tables)
-    for statement in plan.statements:
-        run.apply(statement)
-    run.check()
-    return Prepared(run.changes(), counts={NODES: run.affected_nodes, EDGES: run.affected_edges})
-
-
-def read_keys_ahead(plan: MutationPlan, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> None:
-    """Look up the keys of inserted rows, so that the parts of the index that they need are in memory. Other statements read rows, which
-    a later snapshot may no longer have.
-    """
-    if not all(isinstance(statement, (InsertNode, InsertEdge)) for statement in plan.statements):
-        return
-    run = _MutationRun(catalog, snapshot, tables)
-    for statement in plan.statements:
-        run.apply(statement)
-    for table, change in run.changes().items():
-        if isinstance(change, Upsert):
-            addresses_of(tables.open(snapshot.state.tables[table].ref), whole(change.rows.column(ID)))
-
-
-class _Image:
-    """One table as the mutation leaves it: upserted rows and deleted ids. A mutation never has both (rule D2, W-15)."""
-
-    def __init__(self, entity: EntityType, row: TableRow) -> None:
-        self.entity = entity
-        self.row = row
-        self.schema: Final[pa.Schema] = table_schema(entity)
-        self._layers: list[pa.Table] = []
-        self.deleted: pa.ChunkedArray = joined([], pa.string())
-        self.all_new = True
-        """Every pending row has an id minted here, so no committed row can have the same id."""
-        self.blobs: Final = blob_properties(entity)
-        self._external: dict[bytes, str] = {}
-        """Blob URIs by ticket. The ticket stands for the URI in the rows until the last statement has run."""
-        self.inserted: set[str] = set()
-
-    def put(self, rows: pa.Table, *, new: bool) -> None:
-        """Add pending rows, with distinct ids."""
-        self._layers.append(rows)
-        self.all_new = self.all_new and new
-
-    @property
-    def pending(self) -> pa.Table:
-        """The pending rows; of several with the same id, the last (W-14). Layers are merged on read because inserts are frequent."""
-        if len(self._layers) > 1:
-            rows = pa.concat_tables(self._layers).combine_chunks()
-            places = pa.table({ID: rows.column(ID), "place": pa.array(np.arange(len(rows)))})
-            last = places.group_by(ID, use_threads=False).aggregate([("place", "max")])
-            self._layers = [rows.take(last.column("place_max"))]
-        return self._layers[0] if self._layers else self.schema.empty_table()
-
-    def remove(self, ids: Column) -> int:
-        """Add ids to delete and return their number. They come from a scan that hides ids deleted before (W-21)."""
-        self.deleted = joined([self.deleted, ids], pa.string())
-        return len(ids)
-
-    def blob(self, text: str) -> bytes:
-        """The bytes that a text encodes, or, if the text is a URI, a ticket for it."""
-        if not is_external(text):
-            return decode_blob(text)
-        ticket = new_ulid().encode()
-        self._external[ticket] = text
-        return ticket
-
-    def _refuse_external(self, rows: pa.Table) -> None:
-        """Refuse external URIs in the final rows. A URI that a later statement replaced is not an error (W-39)."""
-        tickets = pa.array(self._external, pa.large_binary())
-        for name in self.blobs if self._external else ():
-            for ticket in whole(rows.column(name).filter(pa.array(is_in(rows.column(name), tickets))))[:1]:
-                refuse_external(self._external[ticket.as_py()])
-
-    def delta(self) -> Delta:
-        return Delta(self.entity, RowsInMemory(self.pending), self.deleted, minted=self.all_new, cascaded=True)
-
-    def change(self) -> Change | None:
-        if len(self.deleted):
-            return DeleteKeys(self.deleted)
-        if not len(rows := self.pending):
-            return None
-        self._refuse_external(rows)
-        return Append(rows) if self.all_new else Upsert(rows)
 
 
 class _MutationRun:
     """The state of a running mutation: an image of each table it has touched."""
 
-    def __init__(self, catalog: Catalog, snapshot: BranchSnapshot, tables: Tables) -> None:
-        self._catalog = catalog
-        self._snapshot = snapshot
-        self._tables = tables
-        self._images: dict[TypeId, _Image] = {}
-        self._ends: list[_End] = []
-        self.affected_nodes = 0
-        self.affected_edges = 0
+    def __init__(self, engine: Engine, snapshot: BranchSnapshot) -> None:
+        self._engine: Final = engine
+        self._catalog: Final[Catalog] = engine.catalog(snapshot)
+        self._snapshot: Final = snapshot
+        self._images: Final[dict[TypeId, Image]] = {}
+        self._endpoints: Final = _Endpoints()
+        self._affected: Final = {NODES: 0, EDGES: 0}
 
-    def changes(self) -> dict[TableId, Change]:
+    def prepare(self, plan: MutationPlan) -> Prepared:
+        """Run every statement against the snapshot. The result has at most one change per table."""
+        try:
+            for statement in plan.statements:
+                if isinstance(statement, MatchedChanges):
+                    self._apply_matched(statement)
+                else:
+                    self._apply(statement, ONCE)
+            self._check()
+            return Prepared(self._changes(), counts=dict(self._affected))
+        except BaseException:
+            self.discard()
+            raise
+
+    def _apply_matched(self, statement: MatchedChanges) -> None:
+        """Apply the changes in order. Each sees the entities as they are before it; a deleted entity as it was."""
+        changed: dict[TypeId, Image] = {}
+        for change, rows in combinations(self._engine, statement, self._snapshot, self._images):
+            self._apply(change, rows if rows is ONCE else as_they_are(rows, statement, changed.values()))
+            if not isinstance(change, DeleteNodes | DeleteEdges | DeleteBound):
+                changed[change.type.id] = self._image(change.type)
+
+    def read_ahead(self, plan: MutationPlan) -> None:
+        """Look up the keys of inserted rows, so that the parts of the index that they need are in memory. Other statements read rows,
+        which a later snapshot may no longer have.
+        """
+        inserts = [each for each in plan.statements if isinstance(each, InsertNode | InsertEdge) and each.insertion is Insertion.INSERT]
+        if len(inserts) < len(plan.statements):
+            return
+        try:
+            for statement in inserts:
+                self._apply(statement, ONCE)
+            for table, change in self._changes().items():
+                if isinstance(change, Upsert):
+                    addresses_of(self._engine.tables.open(self._snapshot.state.tables[table].ref), whole(change.rows.column(ID)))
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Delete the files that were written."""
+        for image in self._images.values():
+            image.discard()
+
+    def _changes(self) -> dict[TableId, TableChange]:
         return {image.row.id: change for image in self._images.values() if (change := image.change()) is not None}
 
-    def apply(self, statement: Write) -> None:
-        match statement:
-            case InsertNode(type_, values):
-                self._insert_node(self._image(type_), values)
-            case InsertEdge(type_, source, target, values):
-                self._insert_edge(self._image(type_), source, target, values)
-            case UpdateNodes(type_, values, where):
-                self._update(self._image(type_), values, sql(where))
-            case DeleteNodes(type_, where, cascades):
-                self._delete_nodes(self._image(type_), sql(where), cascades)
-            case DeleteEdges(type_, where):
-                self.affected_edges += self._delete(self._image(type_), sql(where))
+    def _apply(self, change: Change, rows: Driving) -> None:
+        """Apply a change for each of these rows."""
+        image = self._image(change.type)
+        match change:
+            case InsertNode():
+                self._insert(image, change, rows, {})
+            case InsertEdge():
+                self._insert(image, change, rows, self._ends(image, change, rows))
+            case UpdateRows(_, values, where) if rows is ONCE:
+                self._update(image, values, where)
+            case UpdateRows(_, values, where):
+                self._update_pairs(image, values, where, rows)
+            case UpdateBound(_, slot, values):
+                self._set(image, whole(rows.columns[slot, ID]), assigned(image, values, rows.count, rows.read))
+            case DeleteNodes(_, where, cascades):
+                self._delete(image, self._found(image, where, rows), cascades)
+            case DeleteEdges(_, where):
+                self._delete(image, self._found(image, where, rows), ())
+            case DeleteBound(_, slot, cascades):
+                self._delete(image, pc.unique(whole(rows.columns[slot, ID])), cascades)
             case _:
-                assert_never(statement)
+                assert_never(change)
 
-    def check(self) -> None:
+    def _count(self, entity: EntityType, rows: int) -> None:
+        self._affected[NODES if isinstance(entity, NodeType) else EDGES] += rows
+
+    def _check(self) -> None:
         """Refuse an image that breaks a rule. Committed rows are read only for types with rules that depend on other rows."""
         images = self._images.values()
-        findings = merge_in_order((check_values(image.entity, image.pending) for image in images if len(image.pending)), limit=REPORTED)
+        findings = merge_in_order((image.findings() for image in images), limit=REPORTED)
         if not findings:
-            committed = CommittedTables(self._snapshot, self._tables)
+            committed = CommittedTables(self._snapshot, self._engine.tables)
             findings = check_integrity([image.delta() for image in images], self._catalog, committed)
         if findings:
             raise error([found.problem() for found in findings.found], more=findings.more)
         self._refuse_forward_endpoints()
 
-    # -- statements
+    # -- inserts
 
-    def _insert_node(self, image: _Image, values: dict[str, Value]) -> None:
-        assert isinstance(image.entity, NodeType)
-        key = image.entity.key
-        # The planner accepts a missing `@embed` vector if its source is given, but nothing computes the vector.
-        for property_ in image.entity.properties:
-            if not property_.nullable and property_.name not in values:
-                raise InvalidInput(Kind.VALIDATION, f"missing required property '{property_.name}'", property=property_.name)
-        row = _row(image, {ID: "", **values})
-        new_id = pa.array([new_ulid()]) if key is None else whole(derive_ids(key, row))
-        image.put(row.set_column(0, image.schema.field(ID), new_id), new=key is None)
-        image.inserted.add(new_id[0].as_py())
-        self.affected_nodes += 1
+    def _insert(self, image: Image, change: InsertNode | InsertEdge, rows: Driving, ends: Mapping[str, pa.Array]) -> None:
+        given = self._given_ids(image, change, rows)
+        if change.insertion is Insertion.UPSERT and (given is not None or _unique_ends(image.entity)):
+            self._upsert(image, change, rows, ends, given)
+            return
+        _refuse_missing(image, change.values, rows.count)
+        columns = {**ends, **assigned(image, change.values, rows.count, rows.read)}
+        ids = mint(rows.count) if given is None else given
+        if given is not None:
+            first = once_each(image, given, columns)
+            ids, columns = _taken(given, columns, first)
+            if change.insertion is Insertion.CREATE:
+                self._refuse_existing(image, ids)
+        self._put(image, ids, columns, new=given is None)
 
-    def _insert_edge(self, image: _Image, source: str, target: str, values: dict[str, Value]) -> None:
-        assert isinstance(image.entity, EdgeType)
-        for end, name, id_ in ((SOURCE, image.entity.source, source), (TARGET, image.entity.target, target)):
-            self._note_endpoint(_End(end, name, id_))
-        image.put(_row(image, {ID: new_ulid(), SOURCE: source, TARGET: target, **values}), new=True)
-        self.affected_edges += 1
+    def _given_ids(self, image: Image, change: InsertNode | InsertEdge, rows: Driving) -> pa.Array | None:
+        """The ids that the keys or the text give, or None if they are minted. Properties of a row that is looked for are null."""
+        read = _absent(image, rows)
+        key = image.entity.key if isinstance(image.entity, NodeType) else None
+        if key is not None:
+            columns = assigned(image, {name: change.values[name] for name in key.columns}, rows.count, read)
+            return whole(derive_ids(key, pa.table(columns)))
+        if change.id is None:
+            return None
+        ids = evaluate(change.id, rows.count, read)
+        if ids.null_count:
+            raise InvalidInput(Kind.VALIDATION, f"'{ID}' cannot be null", property=ID)
+        return ids
 
-    def _update(self, image: _Image, values: dict[str, Value], where: Where) -> None:
+    def _put(self, image: Image, ids: pa.Array, columns: Mapping[str, Column], *, new: bool) -> None:
+        """Add rows with these columns; others are null."""
+        every = {ID: ids, **columns}
+        made = [every[field.name] if field.name in every else pa.nulls(len(ids), field.type) for field in image.schema]
+        self._count(image.entity, image.put([pa.table(made, schema=image.schema)], new=new))
+        if isinstance(image.entity, NodeType):
+            self._endpoints.insert(image.entity.id, ids)
+
+    def _refuse_existing(self, image: Image, ids: pa.Array) -> None:
+        for batch in having_ids(image, ids, [ID]):
+            for id_ in batch.column(ID)[:1].to_pylist():
+                message = f"{image.entity.kind} type '{image.entity.name}' already has this id: '{id_}'"
+                raise error([Problem(ProblemCode.KEY_CONFLICT, message, image.entity.alias, id=id_)])
+
+    # -- upserts
+
+    def _upsert(
+        self, image: Image, change: InsertNode | InsertEdge, rows: Driving, ends: Mapping[str, pa.Array], given: pa.Array | None
+    ) -> None:
+        """Change the rows that are found by id, or by their ends, and insert the others."""
+        keys = given if given is not None else whole(spell_tuples(_ENDS, pa.table(ends)))
+        old = self._old_rows(image, change.values, keys, by=(ID,) if given is not None else _ENDS, ends=ends)
+        columns = {**ends, **assigned(image, change.values, rows.count, lambda field: old.read(field, rows))}
+        first = once_each(image, keys, columns)
+        keys, columns = _taken(keys, columns, first)
+        old = old.take(first)
+        if given is not None:
+            _refuse_other_ends(image, keys, ends.keys(), columns, old)
+        absent = old.places < 0
+        _refuse_missing(image, change.values, int(absent.sum()))
+        fresh = keys if given is not None else mint(len(keys))
+        ids = pc.if_else(pa.array(absent), fresh, old.column(ID))
+        kept = {name: old.column(name) for name in image.schema.names if name not in columns and name != ID}
+        self._put(image, ids, {**columns, **kept}, new=False)
+
+    def _old_rows(
+        self, image: Image, values: Mapping[str, Expr], keys: pa.Array, *, by: Sequence[str], ends: Mapping[str, pa.Array]
+    ) -> _OldRows:
+        wanted = pc.unique(keys)
+        if by == (ID,):
+            ids = wanted
+        else:
+            where = one_of(SOURCE, pc.unique(ends[SOURCE])) if len(wanted) <= IN_LIST else None
+            known = Members(wanted)
+            batches = image.table.scan([ID, *by], where=where, overlay=image.overlay)
+            ids = whole(joined((batch.column(ID).filter(pa.array(known.has(spell_tuples(by, batch)))) for batch in batches), pa.string()))
+        columns, carried = _read_columns(image, values)
+        schema = pa.schema([image.schema.field(name) for name in columns])
+        found = pa.Table.from_batches([batch.select(columns) for batch in having_ids(image, ids, columns, carried=carried)], schema)
+        return _OldRows(found, Members(whole(spell_tuples(by, found))).find(keys))
+
+    # -- updates
+
+    def _update(self, image: Image, values: Mapping[str, Expr], where: Predicate) -> None:
+        """Change the rows for which the condition is true, batch by batch."""
+
+        def changed() -> Iterator[pa.Table]:
+            columns, carried = _read_columns(image, values)
+            for batch in matching_rows(image, columns, where, carried=carried):
+                yield _with_columns(image, batch, assigned(image, values, batch.num_rows, partial(own, batch)))
+
+        self._count(image.entity, image.put(changed(), new=False))
+
+    def _update_pairs(self, image: Image, values: Mapping[str, Expr], where: Predicate, rows: Driving) -> None:
+        read = {field.column for value in values.values() for field in row_fields(value)}
+        parts = [
+            pa.table({ID: pairs.columns[ROW, ID], **assigned(image, values, pairs.count, Driving(pairs.count, pairs.columns).read)})
+            for pairs in matching_pairs(image, [ID, *read], where, rows)
+        ]
+        if parts:
+            every = pa.concat_tables(parts)
+            self._set(image, whole(every.column(ID)), {name: every.column(name) for name in values})
+
+    def _set(self, image: Image, ids: pa.Array, values: Mapping[str, Column]) -> None:
+        """Set properties of the entities with these ids, all of which exist."""
+        ids, values = _taken(ids, values, once_each(image, ids, values))
+        known = Members(ids)
         carried = [name for name in image.blobs if name not in values]
-        charge_carried(self._tables.open(image.row.ref), carried, where)
-        read = [name for name in image.schema.names if name not in values]
-        matched = self._scan(image, read, where)
-        if not len(matched):
-            return
-        for name, value in values.items():
-            field = image.schema.field(name)
-            column = pa.repeat(pa.scalar(_plain(image, name, value), field.type), len(matched))
-            matched = matched.append_column(field, column)
-        image.put(matched.select(image.schema.names), new=False)
-        self.affected_nodes += len(matched)
 
-    def _delete_nodes(self, image: _Image, where: Where, cascades: tuple[Cascade, ...]) -> None:
-        matched = self._scan(image, [ID], where).column(ID)
-        self.affected_nodes += image.remove(matched)
-        if not len(matched):
+        def changed() -> Iterator[pa.Table]:
+            for batch in having_ids(image, ids, [name for name in image.schema.names if name not in values], carried=carried):
+                at = pa.array(known.find(batch.column(ID)))
+                yield _with_columns(image, batch, {name: column.take(at) for name, column in values.items()})
+
+        self._count(image.entity, image.put(changed(), new=False))
+
+    # -- deletes
+
+    def _found(self, image: Image, where: Predicate, rows: Driving) -> pa.Array:
+        """The ids of the rows for which the condition is true, with any of the combinations."""
+        if rows is ONCE:
+            return whole(joined((batch.column(ID) for batch in matching_rows(image, [ID], where)), pa.string()))
+        pairs = matching_pairs(image, [ID], where, rows)
+        return pc.unique(whole(joined((part.columns[ROW, ID] for part in pairs), pa.string())))
+
+    def _delete(self, image: Image, ids: pa.Array, cascades: tuple[Cascade, ...]) -> None:
+        self._count(image.entity, image.remove(ids))
+        if not len(ids):
             return
-        known = Members(matched)
+        known = Members(ids)
         for cascade in cascades:
             ends = [end for at_end, end in ((cascade.at_source, SOURCE), (cascade.at_target, TARGET)) if at_end]
-            self.affected_edges += self._delete_edges_at(self._image(cascade.type), ends, matched, known)
+            edges = self._image(cascade.type)
+            self._count(edges.entity, sum(edges.remove(found) for found in self._edges_at(edges, ends, ids, known)))
 
-    def _delete_edges_at(self, image: _Image, ends: list[str], nodes: pa.ChunkedArray, known: Members) -> int:
-        """Delete the edges that start or end at one of these nodes. Few nodes use an index; very many use one full scan."""
+    def _edges_at(self, image: Image, ends: list[str], nodes: pa.Array, known: Members) -> Iterator[Column]:
+        """The ids of edges that start or end at one of these nodes. Few nodes use an index; very many use one full scan."""
         if len(nodes) <= IN_LIST:
-            return sum(self._delete(image, one_of(end, whole(nodes))) for end in ends)
-        batches = self._reader(image, [ID, *ends], None)
+            for end in ends:  # each scan is without the edges that the one before deleted
+                yield image.table.scan([ID], where=one_of(end, nodes), overlay=image.overlay).read_all().column(ID)
+            return
+        batches = image.table.scan([ID, *ends], overlay=image.overlay)
         met = (batch.filter(pa.array(np.any([known.has(batch.column(end)) for end in ends], axis=0))) for batch in batches)
-        return image.remove(joined((batch.column(ID) for batch in met), pa.string()))
+        yield joined((batch.column(ID) for batch in met), pa.string())
 
-    def _delete(self, image: _Image, where: Where) -> int:
-        return image.remove(self._scan(image, [ID], where).column(ID))
+    # -- images and ends
 
-    # -- reading
-
-    def _image(self, type_: TypeRef) -> _Image:
+    def _image(self, type_: TypeRef) -> Image:
         if (image := self._images.get(type_.id)) is None:
             entity = self._catalog.by_id(type_.id)
             assert isinstance(entity, (NodeType, EdgeType))
-            image = self._images[type_.id] = _Image(entity, self._snapshot.table_of(type_.id, name=type_.name))
+            row = self._snapshot.table_of(type_.id, name=type_.name)
+            image = self._images[type_.id] = Image(entity, row, self._engine.tables.open(row.ref), self._snapshot)
         return image
 
-    def _scan(self, image: _Image, columns: list[str], where: Where | None) -> pa.Table:
-        return self._reader(image, columns, where).read_all()
+    def _ends(self, image: Image, change: InsertEdge, rows: Driving) -> dict[str, pa.Array]:
+        assert isinstance(image.entity, EdgeType)
+        ends = {}
+        for end, name, node, value in (
+            (SOURCE, "from", image.entity.source, change.source),
+            (TARGET, "to", image.entity.target, change.target),
+        ):
+            ids = ends[end] = evaluate(value, rows.count, _absent(image, rows))
+            if ids.null_count:
+                raise InvalidInput(Kind.VALIDATION, f"edge endpoint '{name}' cannot be null", property=name)
+            if not (isinstance(value, Field) and value.entity):  # a node that a match bound exists
+                self._endpoints.use(end, self._node(node), ids)
+        return ends
 
-    def _reader(self, image: _Image, columns: list[str], where: Where | None) -> pa.RecordBatchReader:
-        """Committed and pending rows under one filter, without rows deleted by earlier statements."""
-        overlay = Overlay(rows=image.pending, deleted=image.deleted)
-        return self._tables.open(image.row.ref).scan(columns, where=where, overlay=overlay)
-
-    def _note_endpoint(self, end: _End) -> None:
-        """Note an endpoint that no earlier statement inserted. It must be committed, even if a later statement inserts it."""
-        if end.id not in self._node(end).inserted:
-            self._ends.append(end)
+    def _node(self, name: str) -> NodeType:
+        node = self._catalog.node(name)
+        assert node is not None
+        return node
 
     def _refuse_forward_endpoints(self) -> None:
         """Refuse an edge whose endpoint is inserted only by a later statement."""
-        for end in self._ends:
-            image = self._node(end)
-            if end.id in image.inserted and not self._tables.open(image.row.ref).count(one_of(ID, pa.array([end.id]))):
-                raise error([Problem(ProblemCode.ENDPOINT, f"{end.column} '{end.id}' not found in {end.type}", property=end.column)])
-
-    def _node(self, end: _End) -> _Image:
-        node = self._catalog.node(end.type)
-        assert node is not None
-        return self._image(TypeRef(node.kind, node.name, node.id))
+        for end, node, ids in self._endpoints.forward():
+            row = self._snapshot.table_of(node.id, name=node.name)
+            committed = self._engine.tables.open(row.ref).scan([ID], where=one_of(ID, ids)).read_all().column(ID)
+            for id_ in ids.filter(pa.array(~Members(committed).has(ids)))[:1].to_pylist():
+                raise error([Problem(ProblemCode.ENDPOINT, f"{end} '{id_}' not found in {node.name}", property=end)])
 
 
-class _End(NamedTuple):
-    """One endpoint of an inserted edge: the column, its node type and the node's id."""
-
-    column: str
-    type: str
-    id: str
+_ENDS: Final = (SOURCE, TARGET)
 
 
-def _row(image: _Image, values: dict[str, Value]) -> pa.Table:
-    columns = [pa.array([_plain(image, field.name, values.get(field.name))], field.type) for field in image.schema]
-    return pa.table(columns, schema=image.schema)
+class _Uses(NamedTuple):
+    """Ids at one end of inserted edges, and the steps at which they were used."""
+
+    end: str
+    node: NodeType
+    steps: list[int]
+    ids: list[pa.Array]
 
 
-def _plain(image: _Image, name: str, value: Value) -> object:
-    """A value in the form that Arrow accepts: a tuple becomes a list, a blob becomes bytes."""
-    if isinstance(value, str) and name in image.blobs:
-        return image.blob(value)
-    return list(value) if isinstance(value, tuple) else value
+class _Endpoints:
+    """The ends of inserted edges and the ids of inserted nodes, each with the step at which it came."""
+
+    def __init__(self) -> None:
+        self._inserted: Final[dict[TypeId, tuple[list[int], list[pa.Array]]]] = {}
+        self._used: Final[dict[tuple[str, TypeId], _Uses]] = {}
+        self._step = 0
+
+    def insert(self, node: TypeId, ids: pa.Array) -> None:
+        self._step += 1
+        steps, held = self._inserted.setdefault(node, ([], []))
+        steps.append(self._step)
+        held.append(ids)
+
+    def use(self, end: str, node: NodeType, ids: pa.Array) -> None:
+        """Note endpoints that must be committed, or inserted before."""
+        self._step += 1
+        uses = self._used.setdefault((end, node.id), _Uses(end, node, [], []))
+        uses.steps.append(self._step)
+        uses.ids.append(ids)
+
+    def forward(self) -> Iterator[tuple[str, NodeType, pa.Array]]:
+        """The endpoints that were used before they were inserted. They may be committed."""
+        for end, node, used, ids in self._used.values():
+            inserted, nodes = self._inserted.get(node.id, ([], []))
+            if not inserted or inserted[-1] < used[0]:
+                continue
+            places = Members(joined(nodes, pa.string())).find(joined(ids, pa.string()))
+            late = (places >= 0) & (_repeated(inserted, nodes)[places] > _repeated(used, ids))
+            if late.any():
+                yield end, node, pc.unique(whole(joined(ids, pa.string())).filter(pa.array(late)))
+
+
+def _repeated(steps: list[int], ids: list[pa.Array]) -> Places:
+    """The step of each id."""
+    return np.repeat(np.array(steps, np.int64), [len(part) for part in ids])
+
+
+class _OldRows(NamedTuple):
+    """Rows before an upsert, and for each row of the upsert its place among them, or -1."""
+
+    rows: pa.Table
+    places: Places
+
+    def column(self, name: str) -> pa.Array:
+        """A column for each row of the upsert; null where there is no row yet."""
+        return whole(self.rows.column(name).take(pa.array(self.places, mask=self.places < 0)))
+
+    def read(self, field: Field, rows: Driving) -> Column:
+        return self.column(field.column) if field.binding == ROW else rows.read(field)
+
+    def take(self, places: Places) -> _OldRows:
+        return _OldRows(self.rows, self.places[places])
+
+
+def _absent(image: Image, rows: Driving) -> ColumnReader:
+    """Reads the combinations, and nulls for the properties of a row that is not there."""
+
+    def read(field: Field) -> Column:
+        return pa.nulls(rows.count, image.schema.field(field.column).type) if field.binding == ROW else rows.read(field)
+
+    return read
+
+
+def _unique_ends(entity: EntityType) -> bool:
+    return isinstance(entity, EdgeType) and any(set(unique.columns) == set(_ENDS) for unique in entity.uniques)
+
+
+def _taken(ids: pa.Array, columns: Mapping[str, Column], places: Places) -> tuple[pa.Array, dict[str, Column]]:
+    if len(places) == len(ids):
+        return ids, dict(columns)
+    at = pa.array(places)
+    return ids.take(at), {name: column.take(at) for name, column in columns.items()}
+
+
+def _read_columns(image: Image, values: Mapping[str, Expr]) -> tuple[list[str], list[str]]:
+    """The columns that a change of some properties reads, and those among them that are blobs."""
+    read = {field.column for value in values.values() for field in row_fields(value)}
+    return [name for name in image.schema.names if name not in values or name in read], [name for name in image.blobs if name not in values]
+
+
+def _with_columns(image: Image, batch: pa.RecordBatch, new: Mapping[str, Column]) -> pa.Table:
+    return pa.table([new[name] if name in new else batch.column(name) for name in image.schema.names], schema=image.schema)
+
+
+def _refuse_missing(image: Image, values: Mapping[str, Expr], count: int) -> None:
+    """Refuse new rows without a required property. (An `@embed` vector may be missing in the text, but nothing computes it.)"""
+    missing = [property_.name for property_ in image.entity.properties if not property_.nullable and property_.name not in values]
+    if count and missing:
+        named = ", ".join(f"'{name}'" for name in missing)
+        noun = "property" if len(missing) == 1 else "properties"
+        raise InvalidInput(Kind.VALIDATION, f"missing required {noun} {named}", property=missing[0], type=image.entity.alias)
+
+
+def _refuse_other_ends(image: Image, ids: pa.Array, ends: Iterable[str], columns: Mapping[str, Column], old: _OldRows) -> None:
+    """Refuse an upsert that would move an edge that exists."""
+    for end in ends:
+        moved = true_at(pc.not_equal(old.column(end), whole(columns[end])))
+        if len(moved):
+            name, id_ = "from" if end == SOURCE else "to", ids[int(moved[0])].as_py()
+            message = f"cannot change the endpoint '{name}' of edge {image.entity.name} '{id_}' — delete and re-insert instead"
+            raise InvalidInput(Kind.VALIDATION, message, type=image.entity.alias, id=id_, property=name)

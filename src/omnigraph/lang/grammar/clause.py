@@ -1,32 +1,13 @@
-"""Productions of a match block: bindings, traversals, filters, text searches and negations."""
+"""Productions of a match block: bindings, traversals, paths, conditions and the blocks inside it."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from omnigraph.lang import lexer
-from omnigraph.lang.grammar.cursor import Cursor, near
-from omnigraph.lang.grammar.expression import FUNCTIONS, expression, value, variable
-from omnigraph.lang.query import (
-    AliasRef,
-    Binding,
-    Clause,
-    Comparison,
-    Containment,
-    Expr,
-    Filter,
-    Fuzzy,
-    Hops,
-    MatchText,
-    Negation,
-    PropertyMatch,
-    Search,
-    Traversal,
-)
+from omnigraph.lang.grammar.condition import TEST_WORDS, condition
+from omnigraph.lang.grammar.cursor import Cursor
+from omnigraph.lang.grammar.expression import value, variable
+from omnigraph.lang.query import Binding, Clause, Either, Exists, Hops, Negation, Optional, Path, PropertyMatch, Traversal
 from omnigraph.lang.tree import Name
-
-COMPARISONS: Final = {comparison.value: comparison for comparison in Comparison}
-_CONTAINMENTS: Final = {containment.value: containment for containment in Containment}
 
 
 def clause_block(c: Cursor, parameters: frozenset[str]) -> tuple[Clause, ...]:
@@ -39,38 +20,91 @@ def clause_block(c: Cursor, parameters: frozenset[str]) -> tuple[Clause, ...]:
 
 
 def _clause(c: Cursor, parameters: frozenset[str]) -> Clause:
+    c.begin_part()
     if c.kind == lexer.VARIABLE:
         if c.next_kind == ":":
             return _binding(c)
         if _at_traversal(c, parameters):
             return _traversal(c)
-    elif c.at_word("not") and c.next_kind == "{":
-        return _negation(c, parameters)
+    elif c.kind == lexer.LOWER:
+        if c.next_kind == "{" and c.text in ("not", "optional", "exists", "either"):
+            return _inner_block(c, parameters)
+        if c.text == "path" and c.next_kind == lexer.VARIABLE:
+            return _path(c)
     elif c.kind in (",", "}"):
         raise c.unexpected("a clause", hint="clauses are separated by whitespace, not by commas" if c.kind == "," else None)
-    return _filter_or_search(c)
+    return condition(c)
 
 
 def _at_traversal(c: Cursor, parameters: frozenset[str]) -> bool:
-    """A variable and a word begin a traversal, unless the variable is a parameter and the word an operator."""
+    """A variable and a word begin a traversal, unless they can only begin a test or the variable is a parameter."""
     match c.next_kind:
         case lexer.VARIABLE | lexer.UPPER:
             return True  # the edge name production rejects a capital letter
         case lexer.LOWER:
-            return not (c.text in parameters and c.next_text in _CONTAINMENTS)
+            return c.next_text not in TEST_WORDS or not _at_test(c, parameters)
         case "<":
-            return c.kinds[c.consumed + 2 : c.consumed + 4] == [lexer.LOWER, ">"]
+            return _at_undirected(c)
         case _:
             return False
 
 
-def _negation(c: Cursor, parameters: frozenset[str]) -> Negation:
-    start = c.start
+def _at_test(c: Cursor, parameters: frozenset[str]) -> bool:
+    """A variable and a word that may follow the left side of a test: whether a test it is.
+
+    It is if what follows is no end of a traversal (`is null`, `in [`, `not in`, a literal, `$v.property`), or if the variable
+    is a parameter.
+    """
+    kind, text = c.ahead(2)
+    value = kind in (lexer.STRING, lexer.INTEGER, lexer.FLOAT) or (kind == lexer.VARIABLE and c.ahead(3)[0] == ".")
+    match c.next_text:
+        case "is":
+            return kind == lexer.LOWER and text in ("null", "not")
+        case "not":
+            return kind == lexer.LOWER and text == "in"
+        case "in":
+            return kind == "[" or c.text in parameters
+        case "and" | "or":
+            # An edge may have these names; only what can be a Bool is joined.
+            return value or kind == "(" or (c.text in parameters and (kind != lexer.VARIABLE or text in parameters))
+        case _:
+            return value or c.text in parameters
+
+
+def _at_undirected(c: Cursor) -> bool:
+    """`<edge>`, `<edge|edge>`, also where only the `>` is missing."""
+    at = 2
+    while c.ahead(at)[0] == lexer.LOWER:
+        following = c.ahead(at + 1)[0]
+        if following != "|":
+            return following in (">", lexer.VARIABLE)
+        at += 2
+    return False
+
+
+def _inner_block(c: Cursor, parameters: frozenset[str]) -> Negation | Optional | Exists | Either:
+    start, word = c.start, c.text
     c.enter()
     c.advance()
     clauses = clause_block(c, parameters)
+    blocks = [clauses]
+    if word == "either":
+        c.expect_word("or")
+        blocks.append(clause_block(c, parameters))
+        while c.at_word("or") and c.next_kind == "{":
+            c.advance()
+            blocks.append(clause_block(c, parameters))
     c.leave()
-    return Negation(clauses, span=c.span_from(start))
+    span = c.span_from(start)
+    match word:
+        case "not":
+            return Negation(clauses, span=span)
+        case "optional":
+            return Optional(clauses, span=span)
+        case "exists":
+            return Exists(clauses, span=span)
+        case _:
+            return Either(tuple(blocks), span=span)
 
 
 def _binding(c: Cursor) -> Binding:
@@ -97,6 +131,15 @@ def _property_match(c: Cursor) -> PropertyMatch:
     return PropertyMatch(name, matched, span=c.span_from(start))
 
 
+def _path(c: Cursor) -> Path:
+    start = c.start
+    c.advance()
+    bound = variable(c)
+    c.expect("=", hint="a path is written `path $w = $a knows{1,5} $b`")
+    traversal = _traversal(c)
+    return Path(bound, traversal, span=c.span_from(start))
+
+
 def _traversal(c: Cursor) -> Traversal:
     start = c.start
     left = variable(c)
@@ -105,12 +148,14 @@ def _traversal(c: Cursor) -> Traversal:
         edge_variable = variable(c)
         c.expect(":", hint="an edge stands between two variables: `$a knows $b`, `$a $r:knows $b`")
     undirected = c.accept("<")
-    edge = _edge_name(c)
+    edges = [_edge_name(c)]
+    while c.accept("|"):
+        edges.append(_edge_name(c))
     if undirected:
         c.expect(">")
     hops = _hops(c) if c.kind == "{" else None
     right = variable(c, "the variable at the other end of the edge")
-    return Traversal(left, edge, right, edge_variable, undirected, hops, span=c.span_from(start))
+    return Traversal(left, tuple(edges), right, edge_variable, undirected, hops, span=c.span_from(start))
 
 
 def _edge_name(c: Cursor) -> Name:
@@ -120,32 +165,13 @@ def _edge_name(c: Cursor) -> Name:
 
 
 def _hops(c: Cursor) -> Hops:
+    """`{low,high}`, `{low,}`, or `{n}` for exactly that many."""
     start = c.start
     c.advance()
     low = c.integer("the least number of hops")
+    if c.accept("}"):
+        return Hops(low, low, span=c.span_from(start))
     c.expect(",", hint=f"bounds have two ends: `{{{low},{low}}}`")
     high = c.integer("the greatest number of hops") if c.kind == lexer.INTEGER else None
     c.expect("}")
     return Hops(low, high, span=c.span_from(start))
-
-
-def _filter_or_search(c: Cursor) -> Clause:
-    start = c.start
-    left = expression(c)
-    operator = COMPARISONS.get(c.kind) or (_CONTAINMENTS.get(c.text) if c.kind == lexer.LOWER else None)
-    if operator is not None:
-        c.advance()
-        right = expression(c)
-        return Filter(left, operator, right, span=c.span_from(start))
-    if isinstance(left, Search | Fuzzy | MatchText):
-        return left
-    raise c.unexpected("a comparison", hint=_clause_hint(left), options=tuple(_CONTAINMENTS))
-
-
-def _clause_hint(left: Expr) -> str | None:
-    """The hint for a clause that begins with a bare word."""
-    if not isinstance(left, AliasRef):
-        return None
-    if left.name in ("and", "or"):
-        return "clauses stand side by side and must all hold; there is no `or`"
-    return near(left.name, ("not", *FUNCTIONS))

@@ -12,6 +12,9 @@ from omnigraph.lang.tree import Name
 MAX_NESTING: Final = 64
 """How deep blocks, calls and lists may nest. Each level costs a few Python frames, here and in every walk over the tree."""
 
+MAX_OPERATORS: Final = 200
+"""Arithmetic operators of one clause, projection or assignment. Each may add a level to the tree, in parentheses or without."""
+
 MAX_INTEGER: Final = 2**63 - 1
 MAX_UNSIGNED: Final = 2**64 - 1
 """A literal may be as large as the largest property type. Whether the other side can hold it is checked with its type."""
@@ -23,7 +26,21 @@ _SHOWN: Final = 40
 class Cursor:
     """Moves forward only: `consumed` counts the tokens read, and never exceeds the number of tokens."""
 
-    __slots__ = ("_code", "_depth", "_ends", "_problem", "_starts", "_texts", "consumed", "kind", "kinds", "source", "start", "text")
+    __slots__ = (
+        "_code",
+        "_depth",
+        "_ends",
+        "_operators",
+        "_problem",
+        "_starts",
+        "_texts",
+        "consumed",
+        "kind",
+        "kinds",
+        "source",
+        "start",
+        "text",
+    )
 
     def __init__(self, source: Source, *, code: str) -> None:
         tokens = lexer.lex(source.text)
@@ -35,6 +52,7 @@ class Cursor:
         self._problem: Final = tokens.problem
         self._code: Final = code
         self._depth = 0
+        self._operators = 0
         self.consumed = 0
         self.kind = self.kinds[0]
         self.text = self._texts[0]
@@ -57,6 +75,11 @@ class Cursor:
     @property
     def next_text(self) -> str:
         return self._texts[min(self.consumed + 1, len(self._texts) - 1)]
+
+    def ahead(self, count: int) -> tuple[str, str]:
+        """The kind and the text of the token `count` after this one; the last token is followed by itself."""
+        at = min(self.consumed + count, len(self.kinds) - 1)
+        return self.kinds[at], self._texts[at]
 
     def at_word(self, word: str) -> bool:
         return self.text == word and self.kind == lexer.LOWER
@@ -152,17 +175,26 @@ class Cursor:
         """Go one level deeper. No `finally` is needed around the level: parsing stops at the first error."""
         self._depth += 1
         if self._depth > MAX_NESTING:
-            at = self.source.position(self.start)
-            raise ResourceLimitExceeded(
-                Kind.RESOURCE_LIMIT,
-                f"{self.source.name}:{at.line}:{at.column}: nested deeper than {MAX_NESTING} levels",
-                resource="syntax_nesting",
-                limit=MAX_NESTING,
-                actual=self._depth,
-            )
+            raise self._limit(f"nested deeper than {MAX_NESTING} levels", "syntax_nesting", MAX_NESTING, self._depth)
 
     def leave(self) -> None:
         self._depth -= 1
+
+    def begin_part(self) -> None:
+        """A clause, a projection, a sort key or an assignment begins: its operators are counted anew."""
+        self._operators = 0
+
+    def count_operator(self) -> None:
+        self._operators += 1
+        if self._operators > MAX_OPERATORS:
+            message = f"more than {MAX_OPERATORS} arithmetic operators in one expression"
+            raise self._limit(message, "operators", MAX_OPERATORS, self._operators)
+
+    def _limit(self, message: str, resource: str, limit: int, actual: int) -> ResourceLimitExceeded:
+        at = self.source.position(self.start)
+        return ResourceLimitExceeded(
+            Kind.RESOURCE_LIMIT, f"{self.source.name}:{at.line}:{at.column}: {message}", resource=resource, limit=limit, actual=actual
+        )
 
     # errors: each method returns the error for the caller to raise
 

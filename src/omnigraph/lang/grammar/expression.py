@@ -1,4 +1,4 @@
-"""Productions shared by reads and mutations: literals, values, expressions and calls."""
+"""Productions of values: literals, variables, properties, arithmetic and calls. Conditions are in `condition`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from omnigraph.lang.query import (
     Aggregate,
     AggregateFunction,
     AliasRef,
+    Arithmetic,
+    ArithmeticOperator,
     Bm25,
     BoolLiteral,
     DateLiteral,
     DateTimeLiteral,
     Expr,
     FloatLiteral,
+    FunctionCall,
     Fuzzy,
     IntegerLiteral,
     ListLiteral,
     Literal,
     MatchText,
     Nearest,
+    Negative,
     Now,
     PropertyRef,
     Rrf,
@@ -32,7 +36,10 @@ from omnigraph.lang.query import (
     Variable,
 )
 
-_NO_NULL: Final = "there is no null literal; pass null through a nullable parameter"
+NO_NULL: Final = "there is no null literal; pass null through a nullable parameter, or test with `is null`"
+
+_OPERATORS: Final = {operator.value: operator for operator in ArithmeticOperator}
+_PRODUCTS: Final = frozenset((ArithmeticOperator.MULTIPLY, ArithmeticOperator.DIVIDE, ArithmeticOperator.REMAINDER))
 
 
 def variable(c: Cursor, what: str = "a variable") -> Variable:
@@ -44,7 +51,7 @@ def variable(c: Cursor, what: str = "a variable") -> Variable:
 
 
 def value(c: Cursor) -> Value:
-    """A value that a property is matched with or set to: a literal, a parameter or `now()`."""
+    """A value that a property is matched with: a literal, a parameter or `now()`."""
     if c.kind == lexer.VARIABLE:
         return variable(c)
     if c.at_call("now"):
@@ -115,14 +122,47 @@ def _value_hint(c: Cursor) -> str | None:
     if c.kind == "=":
         return "equality is a single `=`"
     if c.at_word("null"):
-        return _NO_NULL
+        return NO_NULL
     if c.kind in (lexer.LOWER, lexer.UPPER):
         return f'strings are written in quotes: `"{c.text}"`'
     return None
 
 
 def expression(c: Cursor) -> Expr:
-    """Anything that has a value in a read."""
+    """Anything that has a value."""
+    start = c.start
+    first = _factor(c)
+    return arithmetic(c, first, start) if c.kind in _OPERATORS else first
+
+
+def arithmetic(c: Cursor, first: Expr, start: int) -> Expr:
+    """The rest of an expression whose first factor, read from `start`, is `first`. Products bind closer than sums."""
+    left = _product(c, first, start)
+    while c.kind in _OPERATORS:
+        operator = _operator(c)
+        right_start = c.start
+        right = _product(c, _factor(c), right_start)
+        left = Arithmetic(left, operator, right, span=c.span_from(start))
+    return left
+
+
+def _product(c: Cursor, first: Expr, start: int) -> Expr:
+    left = first
+    while _OPERATORS.get(c.kind) in _PRODUCTS:
+        operator = _operator(c)
+        right = _factor(c)
+        left = Arithmetic(left, operator, right, span=c.span_from(start))
+    return left
+
+
+def _operator(c: Cursor) -> ArithmeticOperator:
+    operator = _OPERATORS[c.kind]
+    c.count_operator()
+    c.advance()
+    return operator
+
+
+def _factor(c: Cursor) -> Expr:
     start = c.start
     if c.kind == lexer.VARIABLE:
         bound = variable(c)
@@ -130,25 +170,50 @@ def expression(c: Cursor) -> Expr:
             return bound
         name = c.lower_name("a property name")
         return PropertyRef(bound, name, span=c.span_from(start))
+    if c.kind == "(":
+        c.enter()
+        c.advance()
+        inside = expression(c)
+        c.expect(")")
+        c.leave()
+        return inside
+    if c.kind == "-" and c.next_kind not in (lexer.INTEGER, lexer.FLOAT):
+        c.enter()
+        c.count_operator()
+        c.advance()
+        operand = _factor(c)
+        c.leave()
+        return Negative(operand, span=c.span_from(start))
     if c.kind != lexer.LOWER or c.text in ("true", "false"):
         return literal(c)
     if c.next_kind != "(":
         word = c.text
         c.advance()
         return AliasRef(word, span=c.span_from(start))
-    if c.text in ("date", "datetime"):
+    if c.text in ("date", "datetime") and c.ahead(2)[0] == lexer.STRING:
         return literal(c)
     return _call(c)
 
 
 def _call(c: Cursor) -> Expr:
-    production = _CALLS.get(c.text)
-    if production is None:
-        raise c.unexpected("a function", hint=f"the functions are {', '.join(FUNCTIONS)}", options=FUNCTIONS)
+    production = _CALLS.get(c.text, _function)
     c.enter()
     call = production(c)
     c.leave()
     return call
+
+
+def _function(c: Cursor) -> FunctionCall:
+    start = c.start
+    name = c.lower_name("a function")
+    c.expect("(")
+    arguments: list[Expr] = []
+    if c.kind != ")":
+        arguments.append(expression(c))
+        while c.accept(","):
+            arguments.append(expression(c))
+    c.expect(")")
+    return FunctionCall(name, tuple(arguments), span=c.span_from(start))
 
 
 def _open(c: Cursor) -> int:
@@ -230,12 +295,24 @@ def _ranking(c: Cursor) -> Nearest | Bm25:
     raise c.unexpected("`nearest(..)` or `bm25(..)`", options=("nearest", "bm25"))
 
 
+_DISTINCT: Final = (AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG, AggregateFunction.COLLECT)
+
+
 def _aggregate(c: Cursor) -> Aggregate:
     function = AggregateFunction(c.text)
     start = _open(c)
+    if function is AggregateFunction.COUNT and c.accept("*"):
+        c.expect(")")
+        return Aggregate(function, None, span=c.span_from(start))
+    # `count(distinct)` and `count(distinct + 1)` name an output; whatever can begin a value makes it the keyword.
+    distinct = c.at_word("distinct") and c.next_kind not in (")", "+", "*", "/", "%")
+    if distinct:
+        if function not in _DISTINCT:
+            raise c.unexpected("a value", hint=f"`{function}` is the same with and without `distinct`")
+        c.advance()
     argument = expression(c)
     c.expect(")")
-    return Aggregate(function, argument, span=c.span_from(start))
+    return Aggregate(function, argument, distinct, span=c.span_from(start))
 
 
 _CALLS: Final[dict[str, Callable[[Cursor], Expr]]] = {
@@ -248,4 +325,5 @@ _CALLS: Final[dict[str, Callable[[Cursor], Expr]]] = {
     "rrf": _rrf,
     **{function.value: _aggregate for function in AggregateFunction},
 }
-FUNCTIONS: Final = tuple(_CALLS)
+CALLS: Final = tuple(_CALLS)
+"""The calls with a grammar of their own. Every other call is a scalar function."""

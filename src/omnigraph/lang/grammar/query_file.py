@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.errors import Span
 from omnigraph.lang import lexer
-from omnigraph.lang.grammar.clause import COMPARISONS, clause_block
+from omnigraph.lang.grammar.change import CHANGES, change, matched_changes
+from omnigraph.lang.grammar.clause import clause_block
 from omnigraph.lang.grammar.cursor import Cursor, near
-from omnigraph.lang.grammar.expression import expression, value
+from omnigraph.lang.grammar.expression import expression, variable
 from omnigraph.lang.grammar.shape import parameter_shape
 from omnigraph.lang.query import (
-    Assignment,
-    Delete,
-    Insert,
+    AliasRef,
+    Clause,
     Mutation,
     Nearest,
+    NullOrder,
     Ordering,
     Parameter,
-    Predicate,
     Projection,
     Query,
     QueryFile,
     Read,
     Statement,
-    Update,
+    Variable,
 )
 from omnigraph.lang.source import Source, located
 from omnigraph.lang.tree import Name
 
 GRAMMAR_CODE: Final = "Q000"
 
-_STATEMENTS: Final = ("insert", "update", "delete")
 _ANNOTATIONS: Final = ("description", "instruction")
 
 
@@ -42,6 +42,9 @@ def parse_queries(text: str, *, name: str = "query.gq") -> QueryFile:
 
 
 def query_file(c: Cursor) -> QueryFile:
+    """Named queries, or one bare read or mutation."""
+    if c.kind == lexer.LOWER and (c.text == "match" or c.text in CHANGES):
+        return QueryFile((_anonymous(c),), span=c.span_from(0))
     queries: list[Query] = []
     names: set[str] = set()
     while c.kind != lexer.END:
@@ -49,9 +52,19 @@ def query_file(c: Cursor) -> QueryFile:
     return QueryFile(tuple(queries), span=c.span_from(0))
 
 
+def _anonymous(c: Cursor) -> Query:
+    start = c.start
+    body = _body(c, frozenset())
+    if c.kind != lexer.END:
+        hint = "a file holds named queries, or one query without a name" if c.at_word("query") else _after_body_hint(c)
+        raise c.unexpected("the end of the query", hint=hint)
+    return Query(Name("", span=Span(start, start)), (), body, span=c.span_from(start))
+
+
 def _query(c: Cursor, names: set[str]) -> Query:
     start = c.start
-    c.expect_word("query")
+    if not c.accept_word("query"):
+        raise c.unexpected("`query`", options=("query", "match", *CHANGES))
     name_start = c.start
     name = c.lower_name("a query name")
     if name.text in names:
@@ -108,27 +121,39 @@ def _annotations(c: Cursor, query: str) -> dict[str, str]:
 
 
 def _body(c: Cursor, parameters: frozenset[str]) -> Read | Mutation:
-    if c.at_word("match"):
-        return _read(c, parameters)
     start = c.start
-    statements = [_statement(c)]
-    while c.kind != "}":
-        statements.append(_statement(c))
+    statements: list[Statement] = []
+    while not statements or c.kind not in ("}", lexer.END):
+        if not c.at_word("match"):
+            statements.append(change(c))
+            continue
+        match_start = c.start
+        c.advance()
+        clauses = clause_block(c, parameters)
+        if not statements and c.accept_word("return"):
+            return _read(c, clauses, start)
+        if c.at_word("return"):
+            raise c.unexpected("a change", hint="a query either reads or changes the graph")
+        statements.append(matched_changes(c, clauses, match_start))
     return Mutation(tuple(statements), span=c.span_from(start))
 
 
 # reads
 
 
-def _read(c: Cursor, parameters: frozenset[str]) -> Read:
-    start = c.start
-    c.advance()
-    clauses = clause_block(c, parameters)
-    c.expect_word("return")
+def _read(c: Cursor, clauses: tuple[Clause, ...], start: int) -> Read:
+    distinct = c.accept_word("distinct")
+    if c.kind == lexer.LOWER:
+        raise c.unexpected("`{`", options=("distinct",))
     projections = _projections(c)
     order = _orderings(c) if c.accept_word("order") else ()
-    limit = c.integer("the greatest number of rows") if c.accept_word("limit") else None
-    return Read(clauses, projections, order, limit, span=c.span_from(start))
+    skip = _count(c, "the number of rows to skip") if c.accept_word("skip") else None
+    limit = _count(c, "the greatest number of rows") if c.accept_word("limit") else None
+    return Read(clauses, projections, distinct, order, skip, limit, span=c.span_from(start))
+
+
+def _count(c: Cursor, what: str) -> int | Variable:
+    return variable(c) if c.kind == lexer.VARIABLE else c.integer(what)
 
 
 def _projections(c: Cursor) -> tuple[Projection, ...]:
@@ -141,7 +166,10 @@ def _projections(c: Cursor) -> tuple[Projection, ...]:
 
 def _projection(c: Cursor) -> Projection:
     start = c.start
+    c.begin_part()
     projected = expression(c)
+    if isinstance(projected, AliasRef) and projected.name == "distinct" and c.kind == lexer.VARIABLE:
+        raise c.unexpected("`,` or `}`", hint="`distinct` stands before the braces: `return distinct { .. }`")
     alias = c.lower_name("an alias") if c.accept_word("as") else None
     projection = Projection(projected, alias, span=c.span_from(start))
     c.accept(",")
@@ -159,6 +187,7 @@ def _orderings(c: Cursor) -> tuple[Ordering, ...]:
 
 def _ordering(c: Cursor) -> Ordering:
     start = c.start
+    c.begin_part()
     key = expression(c)
     if isinstance(key, Nearest):
         if c.at_word("asc") or c.at_word("desc"):
@@ -167,67 +196,22 @@ def _ordering(c: Cursor) -> Ordering:
     descending = c.accept_word("desc")
     if not descending:
         c.accept_word("asc")
-    return Ordering(key, descending, span=c.span_from(start))
+    nulls = _nulls(c) if c.accept_word("nulls") else None
+    return Ordering(key, descending, nulls, span=c.span_from(start))
+
+
+def _nulls(c: Cursor) -> NullOrder:
+    for order in NullOrder:
+        if c.accept_word(order.value):
+            return order
+    raise c.unexpected("`first` or `last`", options=tuple(NullOrder))
 
 
 def _after_body_hint(c: Cursor) -> str | None:
     if c.kind != lexer.LOWER:
         return None
-    if c.text in ("order", "limit"):
-        return "the parts of a read come in the order match, return, order, limit"
-    if c.text in _STATEMENTS:
+    if c.text in ("order", "skip", "limit"):
+        return "the parts of a read come in the order match, return, order, skip, limit"
+    if c.text in CHANGES:
         return "a query either reads or changes the graph"
-    return near(c.text, ("order", "limit"))
-
-
-# mutations
-
-
-def _statement(c: Cursor) -> Statement:
-    start = c.start
-    if c.accept_word("insert"):
-        type_name = c.upper_name("a node or edge type name")
-        assignments = _assignments(c)
-        return Insert(type_name, assignments, span=c.span_from(start))
-    if c.accept_word("update"):
-        type_name = c.upper_name("a node type name")
-        c.expect_word("set")
-        assignments = _assignments(c)
-        where = _predicate(c)
-        return Update(type_name, assignments, where, span=c.span_from(start))
-    if c.accept_word("delete"):
-        type_name = c.upper_name("a node or edge type name")
-        where = _predicate(c)
-        return Delete(type_name, where, span=c.span_from(start))
-    raise c.unexpected("`match`, `insert`, `update` or `delete`", options=("match", *_STATEMENTS))
-
-
-def _assignments(c: Cursor) -> tuple[Assignment, ...]:
-    c.expect("{")
-    assignments = [_assignment(c)]
-    while not c.accept("}"):
-        assignments.append(_assignment(c))
-    return tuple(assignments)
-
-
-def _assignment(c: Cursor) -> Assignment:
-    start = c.start
-    name = c.lower_name("a property name")
-    c.expect(":", hint="an assignment is written `property: value`")
-    assigned = value(c)
-    assignment = Assignment(name, assigned, span=c.span_from(start))
-    c.accept(",")
-    return assignment
-
-
-def _predicate(c: Cursor) -> Predicate:
-    c.expect_word("where")
-    start = c.start
-    name = c.lower_name("a property name", hint="name the property without a variable: `where slug = $slug`")
-    comparison = COMPARISONS.get(c.kind)
-    if comparison is None:
-        only = "`contains` and `starts_with` are for reads" if c.at_word("contains") or c.at_word("starts_with") else None
-        raise c.unexpected("one of = != < <= > >=", hint=only)
-    c.advance()
-    compared = value(c)
-    return Predicate(name, comparison, compared, span=c.span_from(start))
+    return near(c.text, ("order", "skip", "limit"))

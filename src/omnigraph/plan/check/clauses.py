@@ -4,45 +4,53 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.catalog.types import ListOf, Plain, VectorOf, scalar_of
+from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType
+from omnigraph.catalog.types import ListOf, Plain, VectorOf
 from omnigraph.lang.query import (
     Binding,
     Clause,
     Comparison,
+    Conjunction,
     Containment,
+    Disjunction,
+    Either,
+    Exists,
     Filter,
     Fuzzy,
+    Inversion,
+    ListTest,
     MatchText,
     Negation,
     Now,
+    NullTest,
+    Optional,
+    Path,
     PropertyMatch,
     Search,
     Traversal,
+    Truth,
     Variable,
 )
-from omnigraph.lang.query import Expr as ExprTree
-from omnigraph.lang.tree import Scalar
-from omnigraph.plan.check.expressions import text_search, typed
-from omnigraph.plan.check.literals import constant, fit_literal, require_u64
+from omnigraph.lang.tree import Name, Scalar, Syntax
+from omnigraph.plan.check.conditions import typed_test
+from omnigraph.plan.check.literals import constant, fit_literal
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.expr import DATETIME, TRUE, Constant, Field
+from omnigraph.plan.expr import DATETIME, ID, STRING, Field
 from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
-    AggregateCall,
     Block,
-    Bm25Score,
+    BlockTest,
     Condition,
     Direction,
-    Expr,
     Link,
-    NearestScore,
     NowCall,
     Operand,
-    Parameter,
-    RrfScore,
-    TextSearch,
-    type_of,
+    OptionalBlock,
+    PathType,
+    Pattern,
+    Test,
+    exprs_of,
+    slots_of,
 )
 from omnigraph.plan.values import compatible, described
 
@@ -51,32 +59,41 @@ MOST_HOPS: Final = 1_000
 
 
 class BlockChecker:
-    """Collects one block while its clauses are checked in textual order."""
+    """Collects one block while its clauses are checked in textual order. An optional block ends a pattern."""
 
     def __init__(self, scope: Scope, *, visible: frozenset[int] = frozenset()) -> None:
         self.scope: Final = scope
         self._visible: Final = visible
         """The slots of the blocks around this one."""
+        self._parts: list[Pattern | OptionalBlock] = []
+        self._mentioned: set[int] = set()
+        """The slots that the clauses of this block mention themselves."""
+        self._mentioned_inside: set[int] = set()
+        self._begin_pattern()
+
+    def _begin_pattern(self) -> None:
         self._nodes: list[int] = []
         self._declared: list[int] = []
         self._links: list[Link] = []
-        self._conditions: list[Condition] = []
-        self._negations: list[Block] = []
-        self._mentioned: set[int] = set()
+        self._conditions: list[Test] = []
+        self._tests: list[BlockTest] = []
+
+    def _end_pattern(self) -> None:
+        if self._nodes or self._links or self._conditions or self._tests:
+            nodes, declared, links = tuple(self._nodes), tuple(self._declared), tuple(self._links)
+            self._parts.append(Pattern(nodes, declared, links, tuple(self._conditions), tuple(self._tests)))
+        self._begin_pattern()
 
     def block(self, clauses: tuple[Clause, ...]) -> Block:
         for clause in clauses:
             self._clause(clause)
-        inner = {slot for negation in self._negations for slot in negation.outer}
-        outer = (self._mentioned | inner) & self._visible
-        return Block(
-            tuple(self._nodes),
-            tuple(self._declared),
-            tuple(self._links),
-            tuple(self._conditions),
-            tuple(self._negations),
-            tuple(sorted(outer)),
-        )
+        self._end_pattern()
+        return Block(tuple(self._parts), tuple(sorted((self._mentioned | self._mentioned_inside) & self._visible)))
+
+    @property
+    def linked(self) -> bool:
+        """Whether the block mentions a variable of the blocks around it."""
+        return bool(self._mentioned & self._visible)
 
     def _clause(self, clause: Clause) -> None:
         match clause:
@@ -84,55 +101,101 @@ class BlockChecker:
                 self._binding(clause)
             case Traversal():
                 self._traversal(clause)
-            case Filter():
-                self._filter(clause)
-            case Search() | MatchText() | Fuzzy():
-                self._condition(Condition(text_search(clause, self.scope), Comparison.EQ, TRUE))
-            case Negation():
-                self._negation(clause)
+            case Filter() | ListTest() | NullTest() | Truth() | Search() | MatchText() | Fuzzy():
+                self._condition(typed_test(clause, self.scope))
+            case Conjunction() | Disjunction() | Inversion():
+                self._condition(typed_test(clause, self.scope))
+            case Negation(clauses):
+                self._test((clauses,), clause, "a negation", wanted=False)
+            case Exists(clauses):
+                self._test((clauses,), clause, "`exists`", wanted=True)
+            case Either(blocks):
+                self._test(blocks, clause, "each block of `either`", wanted=True)
+            case Optional():
+                self._optional(clause)
+            case Path():
+                self._path(clause)
             case _:
                 assert_never(clause)
 
-    def _condition(self, test: Condition) -> None:
+    def _condition(self, test: Test) -> None:
         self._conditions.append(test)
-        self._mentioned.update(slots_of(test.left), slots_of(test.right))
+        self._mentioned.update(slot for expr in exprs_of(test) for slot in slots_of(expr))
+
+    # blocks
+
+    def _test(self, blocks: tuple[tuple[Clause, ...], ...], at: Syntax, what: str, *, wanted: bool) -> None:
+        typed_blocks = []
+        for clauses in blocks:
+            self.scope.step()
+            checker = BlockChecker(self.scope.inner(), visible=self.scope.slots())
+            block = checker.block(clauses)
+            if not checker.linked:
+                hint = "link it by a traversal or a comparison"
+                raise refused(Code.GROUPING, f"{what} must mention a variable bound outside it", at, hint=hint)
+            typed_blocks.append(block)
+            self._mentioned_inside.update(block.outer)
+        self._tests.append(BlockTest(tuple(typed_blocks), wanted))
+
+    def _optional(self, clause: Optional) -> None:
+        self.scope.step()
+        self._end_pattern()
+        first = len(self.scope.variables)
+        # The variables stay visible, so the block shares this scope; they may be null only after it.
+        block = BlockChecker(self.scope, visible=self.scope.slots()).block(clause.clauses)
+        self._mentioned_inside.update(block.outer)
+        self._parts.append(OptionalBlock(block, self.scope.make_optional(first)))
 
     # bindings
 
     def _binding(self, clause: Binding) -> None:
-        node = self.scope.catalog.node(clause.type_name.text)
-        if node is None:
-            hint = nearest_name(clause.type_name.text, (known.name for known in self.scope.catalog.nodes))
+        name = clause.type_name.text
+        found = self.scope.catalog.node(name) or self.scope.catalog.interface(name)
+        if found is None:
+            catalog = self.scope.catalog
+            hint = nearest_name(name, (known.name for known in (*catalog.nodes, *catalog.interfaces)))
             raise refused(Code.NODE_TYPE, f"unknown node type `{clause.type_name}`", clause.type_name, hint=hint)
-        slot = self._bound(clause.variable, node)
+        self._refuse_optional(clause.variable)
+        slot = self._bound(clause.variable, found)
         if slot not in self._declared:
             self._declared.append(slot)
         for match in clause.matches:
-            self._condition(self._property_match(match, slot, node))
+            self._condition(self._property_match(match, slot, found))
 
-    def _bound(self, variable: Variable, node: NodeType) -> int:
+    def _refuse_optional(self, variable: Variable) -> None:
+        slot = self.scope.slot(variable)
+        if slot is not None and self.scope.variables[slot].optional:
+            hint = f"test it with `{variable} is not null`, or bind it before the optional block"
+            raise refused(Code.OPTIONAL, f"`{variable}` of an optional block may be null and cannot be bound again", variable, hint=hint)
+
+    def _bound(self, variable: Variable, type_: NodeType | InterfaceType) -> int:
         """The slot of a node variable, new or known; a second binding may only repeat the type."""
         found = self.scope.node(variable)
         if found is None:
-            slot = self.scope.bind(variable, node)
+            slot = self.scope.bind(variable, type_)
             self._nodes.append(slot)
         else:
             slot, known = found
-            if known.name != node.name:
-                raise refused(None, f"variable `{variable}` already bound to type `{known.name}`, cannot rebind to `{node.name}`", variable)
+            if known.name != type_.name:
+                message = f"variable `{variable}` already bound to type `{known.name}`, cannot rebind to `{type_.name}`"
+                raise refused(None, message, variable)
         self._mentioned.add(slot)
         return slot
 
-    def _property_match(self, match: PropertyMatch, slot: int, node: NodeType) -> Condition:
-        found = node.property(match.property.text)
-        if found is None:
-            hint = nearest_name(match.property.text, (property_.name for property_ in node.properties))
-            raise refused(Code.MATCH_PROPERTY, f"node type `{node.name}` has no property `{match.property}`", match.property, hint=hint)
-        owner = f"{node.name}.{found.name}"
-        if found.type == Plain(Scalar.BLOB):
+    def _property_match(self, match: PropertyMatch, slot: int, type_: NodeType | InterfaceType) -> Condition:
+        if match.property.text == ID:
+            field = Field(slot, ID, STRING)
+        else:
+            found = type_.property(match.property.text)
+            if found is None:
+                hint = nearest_name(match.property.text, (ID, *(property_.name for property_ in type_.properties)))
+                message = f"{type_.kind} type `{type_.name}` has no property `{match.property}`"
+                raise refused(Code.MATCH_PROPERTY, message, match.property, hint=hint)
+            field = Field(slot, found.name, found.type, found.nullable)
+        owner = f"{type_.name}.{field.column}"
+        if field.type == Plain(Scalar.BLOB):
             raise refused(Code.LITERAL, f"Blob property `{owner}` cannot be matched", match)
-        field = Field(slot, found.name, found.type, found.nullable)
-        operator = Containment.CONTAINS if isinstance(found.type, ListOf) else Comparison.EQ
+        operator = Containment.CONTAINS if isinstance(field.type, ListOf) else Comparison.EQ
         return Condition(field, operator, self._match_value(match, field, owner))
 
     def _match_value(self, match: PropertyMatch, field: Field, owner: str) -> Operand:
@@ -141,7 +204,7 @@ class BlockChecker:
         wanted = Plain(field.type.item) if isinstance(field.type, ListOf) else field.type
         match value:
             case Variable():
-                parameter = self.scope.parameters.get(value.name)
+                parameter = self.scope.parameter(value, None if isinstance(wanted, VectorOf) else wanted)
                 if parameter is None:
                     raise self.scope.unbound(value)
                 if not compatible(parameter.type, wanted) or isinstance(wanted, VectorOf):
@@ -165,16 +228,25 @@ class BlockChecker:
 
     # traversals
 
-    def _traversal(self, clause: Traversal) -> None:
-        edge = self.scope.catalog.edge(clause.edge.text)
-        if edge is None:
-            hint = nearest_name(clause.edge.text, (known.name[0].lower() + known.name[1:] for known in self.scope.catalog.edges))
-            raise refused(Code.EDGE, f"unknown edge `{clause.edge}`", clause.edge, hint=hint)
+    def _path(self, clause: Path) -> None:
+        variable, traversal = clause.variable, clause.traversal
+        if variable.wildcard or self.scope.slot(variable) is not None:
+            raise refused(Code.EDGE_VARIABLE, f"`{variable}` cannot name a path: its variable must be new", variable)
+        if traversal.edge_variable is not None:
+            hint = f"`edges({variable})` gives the ids of its edges"
+            raise refused(Code.EDGE_VARIABLE, "a path takes no edge variable", traversal.edge_variable, hint=hint)
+        if variable.name in (traversal.left.name, traversal.right.name):
+            raise refused(Code.EDGE_VARIABLE, f"`{variable}` cannot be both a path and its end", variable)
+        self._traversal(traversal, path=variable)
+
+    def _traversal(self, clause: Traversal, *, path: Variable | None = None) -> None:
+        edges = self._edges(clause)
+        edge = edges[0]
         if clause.undirected and edge.source != edge.target:
             message = (
                 f"undirected traversal needs an edge between nodes of one type; `{edge.name}` goes from `{edge.source}` to `{edge.target}`"
             )
-            raise refused(Code.UNDIRECTED, message, clause.edge)
+            raise refused(Code.UNDIRECTED, message, clause.edges[0])
         low, high = _hops(clause)
         self._check_edge_variable(clause)
         direction = self._direction(clause, edge)
@@ -184,7 +256,33 @@ class BlockChecker:
         edge_slot = None
         if clause.edge_variable is not None and not clause.edge_variable.wildcard:
             edge_slot = self.scope.bind(clause.edge_variable, edge)
-        self._links.append(Link(edge, left, right, direction, low, high, edge_slot))
+        path_slot = None if path is None else self.scope.bind(path, PathType())
+        self._links.append(Link(edges, left, right, direction, low, high, edge_slot, path_slot))
+
+    def _edges(self, clause: Traversal) -> tuple[EdgeType, ...]:
+        """The edge types of a traversal, each once; all of them have the same ends."""
+        edges: list[EdgeType] = []
+        for name in clause.edges:
+            edge = self._edge(name)
+            if edges and (edge.source, edge.target) != (edges[0].source, edges[0].target):
+                message = (
+                    f"`{edges[0].name}` goes from `{edges[0].source}` to `{edges[0].target}`, "
+                    f"and `{edge.name}` from `{edge.source}` to `{edge.target}`"
+                )
+                hint = "edges joined by `|` must have the same ends; use `either { .. } or { .. }`"
+                raise refused(Code.EDGES, message, name, hint=hint)
+            if edge not in edges:
+                edges.append(edge)
+        if len(clause.edges) > 1 and clause.edge_variable is not None:
+            raise refused(Code.EDGE_VARIABLE, "an edge variable stands for an edge of one type", clause.edge_variable)
+        return tuple(edges)
+
+    def _edge(self, name: Name) -> EdgeType:
+        edge = self.scope.catalog.edge(name.text)
+        if edge is None:
+            hint = nearest_name(name.text, (known.name[0].lower() + known.name[1:] for known in self.scope.catalog.edges))
+            raise refused(Code.EDGE, f"unknown edge `{name}`", name, hint=hint)
+        return edge
 
     def _check_edge_variable(self, clause: Traversal) -> None:
         variable = clause.edge_variable
@@ -205,64 +303,32 @@ class BlockChecker:
         if clause.undirected:
             return Direction.BOTH
         if left is not None:
-            return _side(left[1], clause.left, edge, out=edge.source, into=edge.target)
+            return self._side(left[1], clause.left, edge, out=edge.source, into=edge.target)
         if right is not None:
-            return _side(right[1], clause.right, edge, out=edge.target, into=edge.source)
+            return self._side(right[1], clause.right, edge, out=edge.target, into=edge.source)
         return Direction.OUT
+
+    def _side(self, bound: NodeType | InterfaceType, variable: Variable, edge: EdgeType, *, out: str, into: str) -> Direction:
+        names = {node.name for node in self.scope.types(bound)}
+        if out in names:
+            return Direction.OUT
+        if into in names:
+            return Direction.IN
+        message = f"`{variable}` is of type `{bound.name}`, but edge `{edge.name}` goes from `{edge.source}` to `{edge.target}`"
+        raise refused(Code.ENDPOINT, message, variable)
 
     def _endpoint(self, variable: Variable, type_name: str, edge: EdgeType) -> int:
         node = self.scope.catalog.node(type_name)
         assert node is not None
         found = self.scope.node(variable)
-        if found is not None and found[1].name != type_name:
-            message = f"`{variable}` is of type `{found[1].name}`, but this end of edge `{edge.name}` is `{type_name}`"
+        if found is None:
+            return self._bound(variable, node)
+        slot, type_ = found
+        if node not in self.scope.types(type_):
+            message = f"`{variable}` is of type `{type_.name}`, but this end of edge `{edge.name}` is `{type_name}`"
             raise refused(Code.ENDPOINT, message, variable)
-        return self._bound(variable, node)
-
-    # tests
-
-    def _filter(self, clause: Filter) -> None:
-        left = self._filter_operand(clause.left)
-        right = self._filter_operand(clause.right)
-        match clause.operator:
-            case Comparison():
-                self._check_comparison(left, right, clause)
-            case Containment.CONTAINS:
-                _check_contains(left, right, clause)
-            case Containment.STARTS_WITH:
-                if _scalar(left) is not Scalar.STRING or _scalar(right) is not Scalar.STRING:
-                    raise _operands(clause, left, right)
-            case _:
-                assert_never(clause.operator)
-        for side, other, tree in ((left, right, clause.left), (right, left, clause.right)):
-            if isinstance(side, Constant):
-                require_u64(side, type_of(other), tree, Code.OPERANDS)
-        self._condition(Condition(left, clause.operator, right))
-
-    def _filter_operand(self, tree: ExprTree) -> Expr:
-        expr = typed(tree, self.scope)
-        if isinstance(expr, NearestScore | Bm25Score | RrfScore | AggregateCall):
-            raise refused(None, "unsupported expression in filter", tree, hint="scores and aggregates exist only after the match")
-        return expr
-
-    def _check_comparison(self, left: Expr, right: Expr, clause: Filter) -> None:
-        for side, tree in ((left, clause.left), (right, clause.right)):
-            if _scalar(side) in (None, Scalar.BLOB):
-                raise refused(Code.OPERANDS, f"{_what(side)} cannot be compared with `{clause.operator}`", tree)
-        if not compatible(type_of(left), type_of(right)):
-            raise _operands(clause, left, right)
-
-    # negations
-
-    def _negation(self, clause: Negation) -> None:
-        self.scope.step()
-        visible = self.scope.slots()
-        checker = BlockChecker(self.scope.inner(), visible=visible)
-        block = checker.block(clause.clauses)
-        if not checker._mentioned & visible:
-            message = "a negation must mention a variable bound outside it"
-            raise refused(Code.GROUPING, message, clause, hint="link it by a traversal or a comparison")
-        self._negations.append(block)
+        self._mentioned.add(slot)
+        return slot
 
 
 def _hops(clause: Traversal) -> tuple[int, int]:
@@ -281,54 +347,26 @@ def _hops(clause: Traversal) -> tuple[int, int]:
     return hops.low, hops.high
 
 
-def _side(node: NodeType, variable: Variable, edge: EdgeType, *, out: str, into: str) -> Direction:
-    if node.name == out:
-        return Direction.OUT
-    if node.name == into:
-        return Direction.IN
-    message = f"`{variable}` is of type `{node.name}`, but edge `{edge.name}` goes from `{edge.source}` to `{edge.target}`"
-    raise refused(Code.ENDPOINT, message, variable)
-
-
-def _check_contains(left: Expr, right: Expr, clause: Filter) -> None:
-    match type_of(left):
-        case ListOf(item):
-            fits = _scalar(right) is not None and compatible(Plain(item), type_of(right))
-        case _:
-            fits = _scalar(left) is Scalar.STRING and _scalar(right) is Scalar.STRING
-    empty = isinstance(left, Constant) and left.value == ()
-    if not fits and not (empty and _scalar(right) is not None):
-        raise _operands(clause, left, right)
-
-
-def _operands(clause: Filter, left: Expr, right: Expr) -> Exception:
-    return refused(Code.OPERANDS, f"`{clause.operator}` does not apply to {_what(left)} and {_what(right)}", clause)
-
-
-def _scalar(expr: Expr) -> Scalar | None:
-    """The scalar an operand can be compared by; a node has none."""
-    return None if isinstance(expr, Field) and expr.whole else scalar_of(type_of(expr))
-
-
-def _what(expr: Expr) -> str:
-    return "a node" if isinstance(expr, Field) and expr.whole else described(type_of(expr))
-
-
-def slots_of(expr: Expr) -> tuple[int, ...]:
-    """The variables an operand of a filter reads."""
-    match expr:
-        case Field(binding=slot):
-            return (slot,)
-        case TextSearch(field=field):
-            return (field.binding,)
-        case Constant() | Parameter() | NowCall():
-            return ()
-        case NearestScore() | Bm25Score() | RrfScore() | AggregateCall():
-            raise AssertionError("filters hold no scores and no aggregates")
-        case _:
-            assert_never(expr)
-
-
 def block_of(clauses: tuple[Clause, ...], scope: Scope) -> Block:
     """The typed form of a whole match block; `scope` then knows its variables."""
     return BlockChecker(scope).block(clauses)
+
+
+def names_bound_by(clauses: tuple[Clause, ...]) -> frozenset[str]:
+    """The variables that clauses bind, at any depth: they are no parameters of an anonymous query."""
+    names: set[str] = set()
+    for clause in clauses:
+        match clause:
+            case Binding(variable=variable):
+                names.add(variable.name)
+            case Traversal(left=left, right=right, edge_variable=edge):
+                names.update((left.name, right.name, *(() if edge is None else (edge.name,))))
+            case Path(variable, traversal):
+                names.update((variable.name, traversal.left.name, traversal.right.name))
+            case Negation(inner) | Exists(inner) | Optional(inner):
+                names |= names_bound_by(inner)
+            case Either(blocks):
+                names.update(*(names_bound_by(block) for block in blocks))
+            case _:
+                pass
+    return frozenset(names)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.types import scalar_of
-from omnigraph.errors import Span
-from omnigraph.lang.query import AliasRef, Ordering, Projection, Read
-from omnigraph.plan.check.clauses import block_of
+from omnigraph.catalog.types import INTEGERS, ListOf, VectorOf, scalar_of
+from omnigraph.lang.expression_text import expression_text
+from omnigraph.lang.query import AliasRef, Ordering, Projection, Read, Variable
+from omnigraph.plan.check.clauses import block_of, names_bound_by
 from omnigraph.plan.check.expressions import require_readable, typed
-from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.expr import Constant, Field
-from omnigraph.plan.type_codes import NOW_PARAMETER, Code, refused
+from omnigraph.plan.check.scope import Parameters, Scope
+from omnigraph.plan.expr import I64
+from omnigraph.plan.type_codes import Code, refused
 from omnigraph.plan.typed import (
     AggregateCall,
     Bm25Score,
     Expr,
     NearestScore,
-    NowCall,
     OrderKey,
     Output,
     OutputKey,
@@ -27,21 +24,39 @@ from omnigraph.plan.typed import (
     TextSearch,
     TypedRead,
     UnsupportedOrder,
+    has_aggregate,
     nullable,
+    parts_of,
+    slots_of,
     type_of,
 )
+from omnigraph.plan.values import described
 
 
-def typed_read(name: str, parameters: tuple[Parameter, ...], read: Read, catalog: Catalog) -> TypedRead:
-    scope = Scope(catalog, parameters)
+def typed_read(name: str, parameters: tuple[Parameter, ...], read: Read, catalog: Catalog, *, anonymous: bool) -> TypedRead:
+    known = Parameters(parameters, variables=names_bound_by(read.match) if anonymous else None)
+    scope = Scope(catalog, known)
     block = block_of(read.match, scope)
     outputs = tuple(_output(projection, scope) for projection in read.returns)
-    aggregate = any(isinstance(output.expr, AggregateCall) for output in outputs)
-    order = tuple(_order_key(ordering, position, outputs, scope, aggregate=aggregate) for position, ordering in enumerate(read.order))
+    _check_names(read, outputs)
+    by_output = read.distinct or any(has_aggregate(output.expr) for output in outputs)
+    order = tuple(_order_key(ordering, position, outputs, scope, by_output=by_output) for position, ordering in enumerate(read.order))
     _check_limits(read, order, outputs)
-    if aggregate:
-        _check_grouping(read, outputs)
-    return TypedRead(name, parameters, tuple(scope.variables), block, outputs, order, read.limit)
+    _check_grouping(read, outputs)
+    skip, limit = (_count(count, scope, clause) for count, clause in ((read.skip, "skip"), (read.limit, "limit")))
+    return TypedRead(name, known.all(), tuple(scope.variables), block, outputs, order, limit, skip, read.distinct)
+
+
+def _count(count: int | Variable | None, scope: Scope, clause: str) -> int | Parameter | None:
+    if not isinstance(count, Variable):
+        return count
+    parameter = scope.parameter(count, I64)
+    if parameter is None:
+        raise refused(Code.COUNT, f"`{count}` is not a declared parameter", count, hint=f"`{clause}` takes an integer or a parameter")
+    if scalar_of(parameter.type) not in INTEGERS:
+        message = f"`{clause}` needs an integer, and parameter `{count}` is of type {described(parameter.type)}"
+        raise refused(Code.COUNT, message, count, hint=f"declare it as `{count}: I64`")
+    return parameter
 
 
 # return
@@ -53,73 +68,62 @@ def _output(projection: Projection, scope: Scope) -> Output:
         raise refused(None, "unsupported projection expression", tree, hint=f"a property is written `$v.{tree.name}`")
     expr = typed(tree, scope)
     require_readable(expr, tree)
-    if isinstance(expr, TextSearch):
+    if _searches(expr):
         raise refused(None, "unsupported projection expression", tree, hint="text searches are clauses of `match`")
-    name = _column_name(expr, scope) if projection.alias is None else projection.alias.text
+    name = expression_text(tree) if projection.alias is None else projection.alias.text
     return Output(name, expr, type_of(expr), nullable(expr), projection.alias is not None)
 
 
-def _column_name(expr: Expr, scope: Scope) -> str:
-    """The name of a column without an alias."""
-    match expr:
-        case Field(binding=slot, column=column):
-            variable = scope.variables[slot].name
-            return variable if expr.whole else f"{variable}.{column}"
-        case Parameter(name=name):
-            return name
-        case Constant():
-            return "literal"
-        case NowCall():
-            return NOW_PARAMETER
-        case AggregateCall(argument=argument):
-            return _column_name(argument, scope)
-        case NearestScore():
-            return "nearest"
-        case Bm25Score():
-            return "bm25"
-        case RrfScore():
-            return "rrf"
-        case TextSearch(mode=mode):
-            return mode.value
-        case _:
-            assert_never(expr)
+def _searches(expr: Expr) -> bool:
+    return isinstance(expr, TextSearch) or any(_searches(part) for part in parts_of(expr))
+
+
+def _check_names(read: Read, outputs: tuple[Output, ...]) -> None:
+    seen: set[str] = set()
+    for projection, output in zip(read.returns, outputs, strict=True):
+        if output.name in seen:
+            message = f"two outputs are called `{output.name}`"
+            raise refused(Code.OUTPUT_NAME, message, projection, hint="give one of them another name: `.. as other`")
+        seen.add(output.name)
 
 
 # order
 
 
-def _order_key(ordering: Ordering, position: int, outputs: tuple[Output, ...], scope: Scope, *, aggregate: bool) -> OrderKey:
+def _order_key(ordering: Ordering, position: int, outputs: tuple[Output, ...], scope: Scope, *, by_output: bool) -> OrderKey:
     tree = ordering.key
     if isinstance(tree, AliasRef):
-        return OrderKey(_named(tree, outputs), ordering.descending)
+        return OrderKey(_named(tree, outputs), ordering.descending, ordering.nulls)
     expr = typed(tree, scope)
     require_readable(expr, tree)
-    match expr:
-        case Field() if scalar_of(expr.type) is not None and not expr.whole:
-            return OrderKey(_projected(expr, tree.span, outputs, scope) if aggregate else expr, ordering.descending)
-        case NearestScore() | Bm25Score() | RrfScore() if position == 0:
-            # Best first, even after `asc`: a ranking has one direction.
-            return OrderKey(expr, descending=not isinstance(expr, NearestScore))
-        case _:
+    if isinstance(expr, NearestScore | Bm25Score | RrfScore):
+        if position:
             return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
+        # Best first, even after `asc`: a ranking has one direction.
+        return OrderKey(expr, descending=not isinstance(expr, NearestScore))
+    if _searches(expr) or scalar_of(type_of(expr)) is None or not (slots_of(expr) or has_aggregate(expr)):
+        return OrderKey(UnsupportedOrder("unsupported ordering expression", tree.span))
+    if by_output or has_aggregate(expr):
+        return OrderKey(_projected(ordering, expr, outputs), ordering.descending, ordering.nulls)
+    return OrderKey(expr, ordering.descending, ordering.nulls)
 
 
 def _named(tree: AliasRef, outputs: tuple[Output, ...]) -> OutputKey | UnsupportedOrder:
-    """The result column of that name; of two, the last, which is the one in a JSON row."""
-    found = [index for index, output in enumerate(outputs) if output.name == tree.name]
-    if not found:
-        return UnsupportedOrder(f"alias '{tree.name}' not found for ordering", tree.span)
-    if scalar_of(outputs[found[-1]].type) is None:
-        return UnsupportedOrder("unsupported ordering expression", tree.span)
-    return OutputKey(found[-1])
-
-
-def _projected(field: Field, span: Span, outputs: tuple[Output, ...], scope: Scope) -> OutputKey | UnsupportedOrder:
-    """After grouping only the result columns are left: `$v.p` must be one of them, under its own name."""
+    """The result column of that name."""
     for index, output in enumerate(outputs):
-        if output.expr == field and not output.aliased:
+        if output.name == tree.name:
+            if isinstance(output.type, ListOf | VectorOf):
+                return UnsupportedOrder("unsupported ordering expression", tree.span)
             return OutputKey(index)
-    return UnsupportedOrder(f"alias '{_column_name(field, scope)}' not found for ordering", span)
+    return UnsupportedOrder(f"alias '{tree.name}' not found for ordering", tree.span)
+
+
+def _projected(ordering: Ordering, expr: Expr, outputs: tuple[Output, ...]) -> OutputKey | UnsupportedOrder:
+    """After grouping, and with `distinct`, only the result columns are left: a sort key must be one of them."""
+    for index, output in enumerate(outputs):
+        if output.expr == expr:
+            return OutputKey(index)
+    return UnsupportedOrder(f"alias '{expression_text(ordering.key)}' not found for ordering", ordering.key.span)
 
 
 # limits and grouping
@@ -150,7 +154,21 @@ def _ranked(key: OrderKey, outputs: tuple[Output, ...]) -> Expr | None:
 
 
 def _check_grouping(read: Read, outputs: tuple[Output, ...]) -> None:
+    if not any(has_aggregate(output.expr) for output in outputs):
+        return
     for projection, output in zip(read.returns, outputs, strict=True):
-        if not isinstance(output.expr, AggregateCall | Field):
-            message = "beside an aggregate only variables and properties can be returned; they form the groups"
+        if has_aggregate(output.expr):
+            if _reads_row(output.expr):
+                message = "beside an aggregate, in one expression, a variable would have many values"
+                raise refused(Code.GROUPING, message, projection, hint="return the variable as a column of its own; it forms the groups")
+        elif not slots_of(output.expr):
+            message = "beside an aggregate only expressions with a variable can be returned; they form the groups"
             raise refused(Code.GROUPING, message, projection)
+
+
+def _reads_row(expr: Expr) -> bool:
+    """Whether an expression reads a variable outside of its aggregates."""
+    if isinstance(expr, AggregateCall):
+        return False
+    parts = parts_of(expr)
+    return any(_reads_row(part) for part in parts) if parts else bool(slots_of(expr))

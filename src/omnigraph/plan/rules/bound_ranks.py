@@ -13,8 +13,9 @@ def bound_ranks(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
     if isinstance(plan, LogicalLimit) and isinstance(plan.input, LogicalOrder):
         order = plan.input
         ranked = order.input
-        if isinstance(ranked, LogicalRank) and _serves(order, ranked):
-            return LogicalLimit(msgspec.structs.replace(order, input=msgspec.structs.replace(ranked, top=plan.count)), plan.count)
+        if isinstance(ranked, LogicalRank) and plan.count is not None and _serves(order, ranked):
+            best = msgspec.structs.replace(ranked, top=plan.count + plan.skip)
+            return msgspec.structs.replace(plan, input=msgspec.structs.replace(order, input=best))
     return plan
 
 

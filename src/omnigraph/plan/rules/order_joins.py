@@ -13,18 +13,19 @@ from omnigraph.plan.ir import (
     LogicalConnect,
     LogicalCrossProduct,
     LogicalExpand,
+    LogicalPaths,
     LogicalPattern,
     LogicalPlan,
     LogicalScan,
+    bound_by,
     map_inputs,
 )
 from omnigraph.plan.statistics import Statistics, fan_out, scanned_rows, selectivity
 
 
 def order_joins(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
-    if isinstance(plan, LogicalPattern):
-        return _Ordering(plan, statistics).plan()
-    return map_inputs(plan, lambda input_: order_joins(input_, statistics))
+    plan = map_inputs(plan, lambda input_: order_joins(input_, statistics))
+    return _Ordering(plan, statistics).plan() if isinstance(plan, LogicalPattern) else plan
 
 
 class _Ordering:
@@ -34,13 +35,17 @@ class _Ordering:
         self._statistics = statistics
         self._scans: Mapping[int, LogicalScan] = {scan.binding: scan for scan in pattern.scans}
         self._argument = pattern.argument
+        self._input = pattern.input
         self._links = list(pattern.links)
         self._unbound = dict.fromkeys(self._scans)
         self._bound: set[int] = set()
 
     def plan(self) -> LogicalPlan:
         plan: LogicalPlan | None = None
-        if self._argument:
+        if self._input is not None:
+            self._bound.update(bound_by(self._input))
+            plan = self._grown(self._input)
+        elif self._argument:
             self._bound.update(self._argument)
             plan = self._grown(LogicalArgument(self._argument))
         while self._unbound:
@@ -65,11 +70,13 @@ class _Ordering:
             self._links.remove(link)
             if link.left in self._bound and link.right in self._bound:
                 plan = LogicalConnect(plan, link)
-                continue
-            from_left = link.left in self._bound
-            target = link.right if from_left else link.left
-            self._bind(target)
-            plan = LogicalExpand(plan, link, from_left, self._scans[target])
+            else:
+                from_left = link.left in self._bound
+                target = link.right if from_left else link.left
+                self._bind(target)
+                plan = LogicalExpand(plan, link, from_left, self._scans[target])
+            if link.path is not None:
+                plan = LogicalPaths(plan, link)
 
     def _growth(self, link: Link) -> float:
         """The factor by which a link is expected to multiply the rows."""

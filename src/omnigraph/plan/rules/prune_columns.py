@@ -7,36 +7,39 @@ from typing import assert_never
 
 import msgspec
 
-from omnigraph.plan.expr import Field
+from omnigraph.plan.expr import TYPE, Field
 from omnigraph.plan.ir import (
-    Call,
-    Cell,
+    Inner,
     Link,
     LogicalAggregate,
-    LogicalAntiJoin,
     LogicalArgument,
     LogicalConnect,
     LogicalCrossProduct,
+    LogicalDistinct,
     LogicalEmpty,
     LogicalExpand,
     LogicalFetch,
     LogicalFilter,
     LogicalJoin,
     LogicalLimit,
+    LogicalOptional,
     LogicalOrder,
+    LogicalPaths,
     LogicalPattern,
     LogicalPlan,
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSemiJoin,
     Read,
     expr_fields,
     fields_of,
+    output_fields,
 )
 from omnigraph.plan.statistics import Statistics
 
 Wanted = frozenset[tuple[int, str]]
-"""Columns by binding. The id of a bound entity is always available and never listed."""
+"""Columns by binding. The id and the type of a bound entity are always available and never listed."""
 
 
 def prune_columns(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
@@ -64,32 +67,62 @@ def _pruned(plan: LogicalPlan, wanted: Wanted) -> LogicalPlan:
             return LogicalJoin(_pruned(left, needed), _pruned(right, needed), on)
         case LogicalFilter(input_, where):
             return LogicalFilter(_pruned(input_, wanted | _wanted(field for predicate in where for field in fields_of(predicate))), where)
-        case LogicalAntiJoin(input_, inner, on):
-            return LogicalAntiJoin(_pruned(input_, wanted | _asked_of_argument(inner, frozenset(on))), _pruned(inner, frozenset()), on)
+        case LogicalSemiJoin(input_, inners, kept):
+            asked = wanted.union(*(_asked_of_argument(inner.plan, frozenset(inner.on)) for inner in inners))
+            return LogicalSemiJoin(
+                _pruned(input_, asked), tuple(Inner(_pruned(inner.plan, frozenset()), inner.on) for inner in inners), kept
+            )
+        case LogicalOptional(input_, inner, binds):
+            inside = frozenset(column for column in wanted if column[0] in binds)
+            asked = (wanted - inside) | _asked_of_argument(inner.plan, frozenset(inner.on))
+            return LogicalOptional(_pruned(input_, asked), Inner(_pruned(inner.plan, inside), inner.on), binds)
+        case LogicalPaths(input_, link):
+            assert link.path is not None
+            below = _pruned(input_, frozenset(column for column in wanted if column[0] != link.path))
+            columns = _columns(wanted, link.path)
+            return LogicalPaths(below, link, columns) if columns else below
         case LogicalRank():
             # A ranking reads its property itself: with an index it need not.
             return msgspec.structs.replace(plan, input=_pruned(plan.input, wanted))
         case LogicalFetch():
             raise AssertionError("columns are pruned once")
         case LogicalAggregate(input_, outputs):
-            fields = (expr_fields(output.argument) if isinstance(output, Call) else (output,) for output in outputs)
-            return LogicalAggregate(_pruned(input_, _wanted(field for group in fields for field in group)), outputs)
+            fields = (field for output in outputs for field in output_fields(output))
+            return msgspec.structs.replace(plan, input=_pruned(input_, _wanted(fields)))
         case LogicalProject(input_, outputs):
             return LogicalProject(_pruned(input_, _wanted(field for output in outputs for field in expr_fields(output))), outputs)
+        case LogicalDistinct(input_):
+            return LogicalDistinct(_pruned(input_, wanted))
         case LogicalOrder(input_, keys, ties):
-            fields = (() if isinstance(key.key, Cell) else expr_fields(key.key) for key in keys)
-            return LogicalOrder(_pruned(input_, wanted | _wanted(field for group in fields for field in group)), keys, ties)
-        case LogicalLimit(input_, count):
-            return _limit(input_, count, wanted)
+            return LogicalOrder(_pruned(input_, wanted | _wanted(field for key in keys for field in expr_fields(key.key))), keys, ties)
+        case LogicalLimit():
+            return _limit(plan, wanted)
         case _:
             assert_never(plan)
 
 
-def _limit(input_: LogicalPlan, count: int, wanted: Wanted) -> LogicalPlan:
-    if isinstance(input_, LogicalScan):
-        return LogicalLimit(_pruned(input_, wanted), count)
-    below = _pruned(input_, frozenset())
-    return _fetched(LogicalLimit(below, count), wanted - delivered(below))
+def _limit(plan: LogicalLimit, wanted: Wanted) -> LogicalPlan:
+    if isinstance(plan.input, LogicalScan) or plan.count is None:
+        return msgspec.structs.replace(plan, input=_pruned(plan.input, wanted))
+    paths = _paths(plan.input)
+    below = _pruned(plan.input, frozenset(column for column in wanted if column[0] in paths))
+    return _fetched(msgspec.structs.replace(plan, input=below), wanted - delivered(below))
+
+
+def _paths(plan: LogicalPlan) -> frozenset[int]:
+    """The bindings of paths, whose columns exist only from the operator that finds them."""
+    match plan:
+        case LogicalPaths(input_, link):
+            assert link.path is not None
+            return _paths(input_) | {link.path}
+        case LogicalOptional(input_, inner):
+            return _paths(input_) | _paths(inner.plan)
+        case LogicalCrossProduct(left, right) | LogicalJoin(left, right):
+            return _paths(left) | _paths(right)
+        case LogicalScan() | LogicalArgument() | LogicalPattern() | LogicalEmpty():
+            return frozenset()
+        case _:
+            return _paths(plan.input)
 
 
 def _expand(plan: LogicalExpand, wanted: Wanted) -> LogicalPlan:
@@ -121,7 +154,7 @@ def _columns(wanted: Wanted, binding: int) -> tuple[str, ...]:
 
 
 def _wanted(fields: Iterable[Field]) -> Wanted:
-    return frozenset((field.binding, field.column) for field in fields if not field.whole)
+    return frozenset((field.binding, field.column) for field in fields if not field.whole and field.column != TYPE)
 
 
 def delivered(plan: LogicalPlan) -> Wanted:
@@ -139,7 +172,12 @@ def delivered(plan: LogicalPlan) -> Wanted:
             return delivered(left) | delivered(right)
         case LogicalFetch(input_, reads):
             return delivered(input_) | {(read.binding, column) for read in reads for column in read.columns}
-        case LogicalFilter() | LogicalAntiJoin() | LogicalRank() | LogicalOrder() | LogicalLimit():
+        case LogicalOptional(input_, inner, binds):
+            return delivered(input_) | {column for column in delivered(inner.plan) if column[0] in binds}
+        case LogicalPaths(input_, link, columns):
+            assert link.path is not None
+            return delivered(input_) | {(link.path, column) for column in columns}
+        case LogicalFilter() | LogicalSemiJoin() | LogicalRank() | LogicalDistinct() | LogicalOrder() | LogicalLimit():
             return delivered(plan.input)
         case _:
             assert_never(plan)
@@ -150,23 +188,34 @@ def _of_edge(link: Link) -> Wanted:
 
 
 def _asked_of_argument(plan: LogicalPlan, on: frozenset[int]) -> Wanted:
-    """The columns of outer bindings that the inside of a negation reads."""
+    """The columns of outer bindings that the inside of a block reads."""
     match plan:
         case LogicalFilter(input_, where):
             here = _wanted(field for predicate in where for field in fields_of(predicate) if field.binding in on)
             return here | _asked_of_argument(input_, on)
-        case LogicalAntiJoin(input_, inner):
-            return _asked_of_argument(input_, on) | _asked_of_argument(inner, on)
+        case LogicalSemiJoin(input_, inners):
+            return _asked_of_argument(input_, on).union(*(_asked_of_argument(inner.plan, on) for inner in inners))
+        case LogicalOptional(input_, inner):
+            return _asked_of_argument(input_, on) | _asked_of_argument(inner.plan, on)
         case LogicalCrossProduct(left, right):
             return _asked_of_argument(left, on) | _asked_of_argument(right, on)
         case LogicalJoin(left, right, pairs):
             here = _wanted(field for pair in pairs for field in pair if field.binding in on)
             return here | _asked_of_argument(left, on) | _asked_of_argument(right, on)
-        case LogicalExpand(input_) | LogicalConnect(input_):
+        case LogicalExpand(input_) | LogicalConnect(input_) | LogicalPaths(input_):
             return _asked_of_argument(input_, on)
         case LogicalScan() | LogicalArgument() | LogicalEmpty():
             return frozenset()
-        case LogicalPattern() | LogicalRank() | LogicalFetch() | LogicalAggregate() | LogicalProject() | LogicalOrder() | LogicalLimit():
-            raise AssertionError("a negation is matched, not ranked, grouped or ordered")
+        case (
+            LogicalPattern()
+            | LogicalRank()
+            | LogicalFetch()
+            | LogicalAggregate()
+            | LogicalProject()
+            | LogicalDistinct()
+            | LogicalOrder()
+            | LogicalLimit()
+        ):
+            raise AssertionError("a block is matched, not ranked, grouped or ordered")
         case _:
             assert_never(plan)

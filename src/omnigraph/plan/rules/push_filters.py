@@ -1,4 +1,4 @@
-"""A predicate about one binding moves into the scan or link that binds it; one about several stays above."""
+"""A predicate about one binding moves into the scan or link that binds it; one about several, or about a type, stays above."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from typing import TypeVar
 
 import msgspec
 
-from omnigraph.plan.ir import Link, LogicalFilter, LogicalPattern, LogicalPlan, LogicalScan, Predicate, map_inputs, reads_bindings
+from omnigraph.plan.expr import TYPE
+from omnigraph.plan.ir import (
+    Link,
+    LogicalFilter,
+    LogicalPattern,
+    LogicalPlan,
+    LogicalScan,
+    Predicate,
+    fields_of,
+    map_inputs,
+    reads_bindings,
+)
 from omnigraph.plan.statistics import Statistics
 
 
@@ -23,14 +34,19 @@ def _pushed(pattern: LogicalPattern, where: tuple[Predicate, ...]) -> LogicalPla
     kept: list[Predicate] = []
     for predicate in where:
         bindings = reads_bindings(predicate)
-        if len(bindings) == 1 and bindings <= here:
+        if len(bindings) == 1 and bindings <= here and not _reads_type(predicate):
             pushed.setdefault(next(iter(bindings)), []).append(predicate)
         else:
             kept.append(predicate)
     scans = tuple(_with(scan, pushed.get(scan.binding, [])) for scan in pattern.scans)
     links = tuple(link if link.edge_binding is None else _with(link, pushed.get(link.edge_binding, [])) for link in pattern.links)
-    plan = LogicalPattern(scans, links, pattern.argument)
+    plan = LogicalPattern(scans, links, pattern.argument, pattern.input)
     return LogicalFilter(plan, tuple(kept)) if kept else plan
+
+
+def _reads_type(predicate: Predicate) -> bool:
+    """No table has the name of its type as a column."""
+    return any(field.column == TYPE for field in fields_of(predicate))
 
 
 _Tested = TypeVar("_Tested", LogicalScan, Link)

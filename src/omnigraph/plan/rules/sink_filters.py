@@ -1,16 +1,18 @@
-"""Predicates about several bindings, and negations, move down to where the last binding they need is bound."""
+"""Predicates about several bindings, and tests by blocks, move down to where the last binding they need is bound."""
 
 from __future__ import annotations
 
 import msgspec
 
 from omnigraph.plan.ir import (
-    LogicalAntiJoin,
     LogicalConnect,
     LogicalCrossProduct,
     LogicalExpand,
     LogicalFilter,
+    LogicalOptional,
+    LogicalPaths,
     LogicalPlan,
+    LogicalSemiJoin,
     Predicate,
     bound_by,
     map_inputs,
@@ -26,15 +28,15 @@ def sink_filters(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
             for predicate in where:
                 input_ = _filtered(input_, predicate, reads_bindings(predicate))
             return input_
-        case LogicalAntiJoin(input_, inner, on):
-            return _negated(input_, inner, on)
+        case LogicalSemiJoin(input_):
+            return _tested(input_, plan, frozenset(binding for inner in plan.inners for binding in inner.on))
         case _:
             return plan
 
 
 def _filtered(plan: LogicalPlan, predicate: Predicate, needed: frozenset[int]) -> LogicalPlan:
     match plan:
-        case LogicalExpand() | LogicalConnect() if needed <= bound_by(plan.input):
+        case LogicalExpand() | LogicalConnect() | LogicalPaths() | LogicalOptional() if needed <= bound_by(plan.input):
             return msgspec.structs.replace(plan, input=_filtered(plan.input, predicate, needed))
         case LogicalCrossProduct(left, right) if needed <= bound_by(left):
             return LogicalCrossProduct(_filtered(left, predicate, needed), right)
@@ -46,14 +48,13 @@ def _filtered(plan: LogicalPlan, predicate: Predicate, needed: frozenset[int]) -
             return LogicalFilter(plan, (predicate,))
 
 
-def _negated(plan: LogicalPlan, inner: LogicalPlan, on: tuple[int, ...]) -> LogicalPlan:
-    needed = frozenset(on)
+def _tested(plan: LogicalPlan, test: LogicalSemiJoin, needed: frozenset[int]) -> LogicalPlan:
     match plan:
-        case LogicalExpand() | LogicalConnect() if needed <= bound_by(plan.input):
-            return msgspec.structs.replace(plan, input=_negated(plan.input, inner, on))
+        case LogicalExpand() | LogicalConnect() | LogicalPaths() | LogicalOptional() if needed <= bound_by(plan.input):
+            return msgspec.structs.replace(plan, input=_tested(plan.input, test, needed))
         case LogicalCrossProduct(left, right) if needed <= bound_by(left):
-            return LogicalCrossProduct(_negated(left, inner, on), right)
+            return LogicalCrossProduct(_tested(left, test, needed), right)
         case LogicalCrossProduct(left, right) if needed <= bound_by(right):
-            return LogicalCrossProduct(left, _negated(right, inner, on))
+            return LogicalCrossProduct(left, _tested(right, test, needed))
         case _:
-            return LogicalAntiJoin(plan, inner, on)
+            return LogicalSemiJoin(plan, test.inners, test.wanted)

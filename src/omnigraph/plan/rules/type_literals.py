@@ -8,18 +8,23 @@ from omnigraph.catalog.types import ListOf
 from omnigraph.plan.coercion import as_item, comparison, one_of
 from omnigraph.plan.expr import Constant, Field
 from omnigraph.plan.ir import (
-    NEVER,
+    UNKNOWN,
+    AllOf,
+    AnyOf,
     Compare,
+    Decided,
     Includes,
+    IsNull,
+    Known,
     LogicalFilter,
     LogicalPlan,
     Matches,
-    Never,
-    NotNull,
+    Not,
     OneOf,
     Predicate,
     Prefix,
     Substring,
+    Suffix,
     map_inputs,
 )
 from omnigraph.plan.statistics import Statistics
@@ -38,11 +43,17 @@ def typed_predicate(predicate: Predicate) -> Predicate:
     match predicate:
         case Compare(left, operator, right):
             return comparison(left, operator, right)
-        case Includes(left, right) | Substring(left, right) | Prefix(left, right):
+        case Includes(left, right) | Substring(left, right) | Prefix(left, right) | Suffix(left, right):
             if _null(left) or _null(right):
-                return NEVER
+                return UNKNOWN
             return _membership(predicate) if isinstance(predicate, Includes) else predicate
-        case OneOf() | Matches() | NotNull() | Never():
+        case AllOf(terms):
+            return AllOf(tuple(typed_predicate(term) for term in terms))
+        case AnyOf(terms):
+            return AnyOf(tuple(typed_predicate(term) for term in terms))
+        case Not(term):
+            return Not(typed_predicate(term))
+        case OneOf() | Matches() | IsNull() | Decided() | Known():
             return predicate
         case _:
             assert_never(predicate)
@@ -56,8 +67,8 @@ def _membership(predicate: Includes) -> Predicate:
     match predicate.items, predicate.item:
         case Constant(value=tuple() as values), Field() as field:
             return one_of(field, values)
-        case Field(type=ListOf(item)), Constant() as constant:
+        case Field(type=ListOf(item)) as field, Constant() as constant:
             fitting = as_item(item, constant)
-            return NEVER if fitting is None else Includes(predicate.items, fitting)
+            return Decided(field, truth=False) if fitting is None else Includes(field, fitting)
         case _:
             return predicate

@@ -6,7 +6,7 @@ import time
 
 from ulid import ULID
 
-from omnigraph.exec.load.row_ids import mint
+from omnigraph.exec.write.ulids import mint
 
 
 def test_minted_ids_are_ulids_of_now_in_order() -> None:

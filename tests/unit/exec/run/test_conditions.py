@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,59 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.types import ListOf, Plain, arrow_type
+from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.read.conditions import compare, filter_mask
 from omnigraph.exec.read.predicate import exact_sql
-from omnigraph.lang.query import Comparison
-from omnigraph.lang.tree import Scalar
+from omnigraph.lang.query import ArithmeticOperator, Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.expr import STRING, Constant, Field
+from omnigraph.plan.expr import I64, STRING, Constant
 from omnigraph.store.index import IndexSpec, LanceIndexKind, build
 from omnigraph.store.root import open_root
 from omnigraph.store.stage import append, commit
 from omnigraph.store.tables import Table, create_table
-
-BY_VALUE: dict[Comparison, Callable[[Any, Any], bool]] = {
-    Comparison.EQ: operator.eq,
-    Comparison.NE: operator.ne,
-    Comparison.LT: operator.lt,
-    Comparison.LE: operator.le,
-    Comparison.GT: operator.gt,
-    Comparison.GE: operator.ge,
-}
-TYPES: dict[str, Plain | ListOf] = {
-    "i32": Plain(Scalar.I32),
-    "i64": Plain(Scalar.I64),
-    "u64": Plain(Scalar.U64),
-    "f32": Plain(Scalar.F32),
-    "f64": Plain(Scalar.F64),
-    "text": STRING,
-    "part": STRING,
-    "flag": Plain(Scalar.BOOL),
-    "day": Plain(Scalar.DATE),
-    "time": Plain(Scalar.DATETIME),
-    "items": ListOf(Scalar.STRING),
-    "marks": ListOf(Scalar.I64),
-    "sizes": ListOf(Scalar.F64),
-}
-VALUES: dict[str, list[Any]] = {
-    "i32": [0, -1, 2**31 - 1, -(2**31), 5, None],
-    "i64": [0, -(2**63), 2**63 - 1, 2**53 + 1, 5, None],
-    "u64": [0, 2**64 - 1, 2**53 + 1, 5, 7, None],
-    "f32": [0.0, -0.0, 0.5, -1.5, 5.0, None],
-    "f64": [-0.0, 2.0**53, 0.1, 5.0, -(2.0**63), None],
-    "text": ["", "a%b", "A", "it's", "Zoë_", None],
-    "part": ["", "%", "a", "s", "ë", None],
-    "flag": [True, False, None, True, False, None],
-    "day": [0, -1, 3431, 2_932_896, 5, None],
-    "time": [0, -1, 1_709_296_215_250, 5, 7, None],
-    "items": [["a", "b"], [], [None], ["it's"], ["A", "A"], None],
-    "marks": [[1, 2], [], [None], [5], [2**62], None],
-    "sizes": [[0.0], [-0.0], [0.5, None], [], [5.0], None],
-}
-
-
-def field(name: str) -> Field:
-    return Field(0, name, TYPES[name], nullable=True)
+from tests.unit.exec.run.judging import BY_VALUE, TYPES, VALUES, columns_of, computing, field, judged, leaves, mixed_rows, trees
 
 
 @pytest.fixture(scope="module", params=["scanned", "indexed"])
@@ -171,9 +127,54 @@ def test_a_list_includes_a_column_of_any_numeric_type(table: Table) -> None:
 
 
 def test_what_is_left_of_a_folded_comparison(table: Table) -> None:
-    """X-05: a literal beyond the type leaves "not null" or "never"."""
-    check(table, ir.NotNull(field("i32")), [value is not None for value in VALUES["i32"]])
-    check(table, ir.Never(), [False] * 6)
+    """X-05: a literal beyond the type leaves what it is for every value, and unknown for null."""
+    check(table, ir.Decided(field("i32"), truth=True), [value is not None for value in VALUES["i32"]])
+    check(table, ir.Not(ir.Decided(field("i32"), truth=False)), [value is not None for value in VALUES["i32"]])
+    for never in (
+        ir.Decided(field("i32"), truth=False),
+        ir.Not(ir.Decided(field("i32"), truth=True)),
+        ir.NEVER,
+        ir.UNKNOWN,
+        ir.Not(ir.UNKNOWN),
+    ):
+        check(table, never, [False] * 6)
+
+
+ROWS = mixed_rows(60)
+COLUMNS = columns_of(ROWS)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(trees(leaves | computing), max_size=3))
+def test_predicates_are_true_false_or_unknown(where: list[ir.Predicate]) -> None:
+    """L2-01: `not` of unknown is unknown; a row is kept where every predicate is true."""
+    for predicates in (where, [ir.Not(predicate) for predicate in where]):
+        expected = [all(judged(predicate, row) is True for predicate in predicates) for row in ROWS]
+        assert filter_mask(predicates, len(ROWS), lambda one: COLUMNS[one.column]).tolist() == expected
+
+
+def doubled(name: str) -> ir.Predicate:
+    """`name * 2 > 0`"""
+    product = ir.Arithmetic(field(name), ArithmeticOperator.MULTIPLY, Constant(I64, 2), I64)
+    return ir.Compare(product, Comparison.GT, Constant(I64, 0))
+
+
+def test_an_overflow_counts_only_in_rows_that_are_left() -> None:
+    columns = {"i64": pa.array([2**62, 3, None]), "flag": pa.array([False, True, True])}
+    kept = ir.Compare(field("flag"), Comparison.EQ, Constant(TYPES["flag"], value=True))
+    assert filter_mask([doubled("i64"), kept], 3, lambda one: columns[one.column]).tolist() == [False, True, False]
+    for where in ([doubled("i64")], [ir.AnyOf((ir.Not(kept), doubled("i64")))]):
+        with pytest.raises(InvalidInput) as caught:
+            filter_mask(where, 3, lambda one: columns[one.column])
+        assert caught.value.kind is Kind.NUMERIC_OVERFLOW
+
+
+def test_no_number_compares_with_what_is_not_a_number() -> None:
+    """Only a computation can give NaN: it is unequal to everything, itself too, and neither less nor greater."""
+    numbers = pa.array([float("nan"), float("inf"), 1.0, None])
+    for comparison in Comparison:
+        expected = [comparison is Comparison.NE, BY_VALUE[comparison](float("inf"), float("inf")), BY_VALUE[comparison](1.0, 1.0), False]
+        assert compare(numbers, comparison, numbers).tolist() == expected
 
 
 wide = st.integers(-(2**63), 2**64 - 1) | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 0])

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.types import ListOf, Plain
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.read.entities import SMALL_TABLE_ROWS, SPARSE, Entities
-from omnigraph.lang.query import Comparison
+from omnigraph.exec.read.predicate import exact_sql
+from omnigraph.lang.query import ArithmeticOperator, Comparison
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan import ir
 from omnigraph.plan.expr import STRING, Constant, Field
@@ -97,6 +100,34 @@ def test_predicates_hold_for_the_same_rows_however_they_are_asked(entities: Enti
     assert np.flatnonzero(entities.mask(where, check=go)).tolist() == by_scan.tolist()
     some = entities.find(pa.array([f"i{at}" for at in range(40) if at % 5]), check=go)
     assert some[entities.satisfying(some, where, check=go)].tolist() == by_scan.tolist()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_computation_is_made_only_for_rows_that_are_left(make: Callable[[int], Table], cached: bool) -> None:
+    """`n * 9223372036854775807` overflows from 2 on: an error in a scan of all rows, and not where other predicates leave only 1."""
+    entities = Entities(make(SMALL_TABLE_ROWS), cache=ColumnCache() if cached else None)
+    product = ir.Arithmetic(N, ArithmeticOperator.MULTIPLY, Constant(N.type, 2**63 - 1), N.type)
+    where = (ir.Compare(product, Comparison.GT, Constant(N.type, 0)),)
+    few = ir.Compare(N, Comparison.LE, Constant(N.type, 1))
+    one = entities.find(pa.array(["i1"]), check=go)
+    for _ in range(3):  # the column is loaded sooner or later
+        assert entities.satisfying(one, where, check=go).tolist() == [True]
+        assert [numbers.tolist() for numbers, _ in entities.scan((), (*where, few), check=go)] == [one.tolist()]
+        with pytest.raises(InvalidInput) as caught:
+            list(entities.scan((), where, check=go))
+        assert caught.value.kind is Kind.NUMERIC_OVERFLOW
+
+
+def test_a_list_too_long_to_be_pushed_finds_the_same_rows(make: Callable[[int], Table]) -> None:
+    table = make(SMALL_TABLE_ROWS)
+    built = build(table, [IndexSpec("n", LanceIndexKind.BTREE, "n_idx")])
+    assert built is not None
+    indexed = commit(built)
+    values = tuple(range(1, 3 * SMALL_TABLE_ROWS, 2))
+    assert exact_sql(ir.OneOf(N, values)) is None
+    for entities in (Entities(table), Entities(indexed), Entities(indexed, cache=ColumnCache())):
+        found = [n for _, batch in entities.scan(("n",), (ir.OneOf(N, values),), check=go) for n in batch.column("n").to_pylist()]
+        assert found == [value for value in values if value % 5]
 
 
 def test_a_limit_stops_a_scan_also_where_a_predicate_is_judged_after_it(entities: Entities) -> None:

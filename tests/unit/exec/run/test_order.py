@@ -1,8 +1,8 @@
-"""Order: nulls smallest, bytes of texts, ties by id; and a limit changes nothing but the length."""
+"""Order: nulls smallest unless told, NaN the smallest number, bytes of texts, ties by id; a limit changes nothing but the length."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -10,41 +10,70 @@ from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.order import OrderColumn, places
+from omnigraph.lang.query import NullOrder
 
-NUMBERS = st.none() | st.sampled_from([0.0, -0.0, 1.5, -2.5])
-TEXTS = st.none() | st.sampled_from(["", "a", "b", "é", "z"])
+VALUES = [
+    (pa.float64(), [0.0, -0.0, 1.5, -2.5, float("nan"), -float("nan"), float("inf"), -float("inf")]),
+    (pa.float32(), [0.0, -0.0, 1.5, float("nan")]),
+    (pa.string(), ["", "a", "b", "é", "z"]),
+    (pa.bool_(), [True, False]),
+    (pa.int64(), [-1, 0, 2**53 + 1, 2**53]),
+]
+
+
+class Given(NamedTuple):
+    values: list[Any]
+    type: pa.DataType
+    descending: bool
+    nulls: NullOrder | None
+
+    @property
+    def column(self) -> OrderColumn:
+        return OrderColumn(pa.array(self.values, self.type), self.descending, self.nulls)
+
+    def at(self, place: int) -> tuple[bool, Any]:
+        """What to order by, ascending, if nulls were smallest."""
+        value = self.values[place]
+        nulls_first = not self.descending if self.nulls is None else self.nulls is NullOrder.FIRST
+        return (value is not None) is (nulls_first is not self.descending), _comparable(value)
 
 
 @st.composite
-def sortable(draw: st.DrawFn) -> tuple[list[tuple[list[Any], pa.DataType, bool]], list[str]]:
+def sortable(draw: st.DrawFn) -> tuple[list[Given], list[str | None]]:
     count = draw(st.integers(0, 12))
     keys = []
     for _ in range(draw(st.integers(1, 3))):
-        values, type_ = draw(st.sampled_from([(NUMBERS, pa.float64()), (TEXTS, pa.string())]))
-        keys.append((draw(st.lists(values, min_size=count, max_size=count)), type_, draw(st.booleans())))
-    return keys, draw(st.permutations([f"id{at}" for at in range(count)]))
+        type_, pool = draw(st.sampled_from(VALUES))
+        values = draw(st.lists(st.none() | st.sampled_from(pool), min_size=count, max_size=count))
+        keys.append(Given(values, type_, draw(st.booleans()), draw(st.sampled_from([None, *NullOrder]))))
+    ids: list[str | None] = [f"id{at}" for at in range(count)]
+    if count and draw(st.booleans()):
+        ids[0] = None
+    return keys, draw(st.permutations(ids))
 
 
-def by_the_rules(keys: list[tuple[list[Any], pa.DataType, bool]], ids: list[str]) -> list[int]:
-    order = sorted(range(len(ids)), key=lambda at: ids[at])
-    for values, _, descending in reversed(keys):
-        order.sort(key=lambda at, values=values: (values[at] is not None, _comparable(values[at])), reverse=descending)  # type: ignore[misc]
+def by_the_rules(keys: list[Given], ids: list[str | None]) -> list[int]:
+    order = sorted(range(len(ids)), key=lambda at: ids[at] or "")
+    for key in reversed(keys):
+        order.sort(key=key.at, reverse=key.descending)
     return order
 
 
 def _comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return (value == value, 0.0 if value != value else value)
     return 0 if value is None else value.encode() if isinstance(value, str) else value
 
 
 @settings(deadline=None)
 @given(sortable(), st.none() | st.integers(0, 14))
-def test_the_order_is_total_and_a_limit_cuts_it(given_: Any, limit: int | None) -> None:
+def test_the_order_is_total_and_a_limit_cuts_it(given_: tuple[list[Given], list[str | None]], limit: int | None) -> None:
     keys, ids = given_
 
     def ties(at: Numbers64) -> list[pa.Array]:
         return [pa.array([ids[place] for place in at.tolist()], pa.string())]
 
-    found = places([OrderColumn(pa.array(values, type_), descending) for values, type_, descending in keys], limit=limit, ties=ties)
+    found = places([key.column for key in keys], limit=limit, ties=ties)
     assert found.tolist() == by_the_rules(keys, ids)[:limit]
 
 

@@ -49,7 +49,7 @@ def routed(view: View, graph: Graph, costs: LinkCosts, *, guess: Route, forced: 
     assert edge is not None
     assert node is not None
     people, tally = view.entities(node), Tally()
-    link = ir.Link(type_ref(edge), 0, 1, Direction.OUT)
+    link = ir.Link((type_ref(edge),), 0, 1, Direction.OUT)
     choice = RouteChoice(guess, Route.INDEX, 0.0, 0.0, Availability.MISSING, costs)
     return LinkRouter(link, choice, view, (people, people), forced=forced, watch=Watch(), tally=tally), tally
 

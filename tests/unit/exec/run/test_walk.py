@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, search
+from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, Steps, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
@@ -39,6 +39,9 @@ class Listed:
         ]
         columns = np.array(sorted(found), np.int64).reshape(-1, 3)
         return FoundEdges(columns[:, 0], columns[:, 1], columns[:, 2])
+
+    def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
+        raise AssertionError("a search asks for hops only")
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         raise AssertionError("a search asks for hops only")

@@ -21,7 +21,8 @@ LONGEST_PART: Final = 60
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: what fails, fails for everybody. `./test --all` looks for new ones, and prints the seed of what fails.
-settings.register_profile("omnigraph", derandomize=not is_whole())
+# An example may take as long as it takes: on a busy machine, how long says nothing.
+settings.register_profile("omnigraph", derandomize=not is_whole(), deadline=None)
 settings.load_profile("omnigraph")
 
 
@@ -50,6 +51,13 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         del os.environ[CACHE]
     else:
         os.environ[CACHE] = before
+
+
+@pytest.fixture(autouse=True)
+def _no_java(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only tests marked `spark` find Java, so `./test --fast`, which leaves them out, needs none."""
+    if request.node.get_closest_marker("spark") is None:
+        monkeypatch.setenv("JAVA_HOME", os.devnull)
 
 
 @pytest.fixture(scope="session")

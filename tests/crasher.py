@@ -9,17 +9,13 @@ import ctypes
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 import omnigraph as og
-from omnigraph import faults
 from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.ids import MAIN, BranchName
@@ -29,6 +25,7 @@ from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
 from omnigraph.store.tables import Tables
 from tests.crash.matrix import WRITERS, run
+from tests.forks import Forked
 from tests.graphs import COMPANY, PERSON, add, make, reopen
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +46,7 @@ def main(doing: str, uri: str, options: str = "{}") -> None:
             do(manifest, *doing.split(maxsplit=1))
         except OmniGraphError as error:
             print(error.kind.value, flush=True)
+            print(error.message, file=sys.stderr, flush=True)
             raise SystemExit(1) from error
         del locks  # kept until here: a graph whose locks nobody holds forgets their ttl
     print("done", flush=True)
@@ -63,6 +61,11 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             create_branch(manifest, name, from_=BranchName(parent or MAIN))
         case "delete":
             delete_branch(manifest, BranchName(what))
+        case "copy":
+            target, _, branch = what.partition(" branch ")
+            og.open(manifest.root.uri, mode="r", storage_options=manifest.root.storage_options).copy_to(target, branch=branch or None)
+        case "forget":
+            og.open(manifest.root.uri, storage_options=manifest.root.storage_options).branches.delete(what)
         case "matrix":
             run(manifest, WRITERS[int(what)])
         case "mutate":
@@ -80,11 +83,6 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             raise SystemExit(f"unknown: {verb}")
 
 
-NURSERY = get_context("forkserver")
-"""Forks processes that have imported everything and done nothing yet: hundreds are killed, and importing Lance takes most of a second."""
-NURSERY.set_forkserver_preload(["tests.crasher", "tests.crash.powercut"])
-
-
 class Died(NamedTuple):
     """How a process ended, and what it had said."""
 
@@ -94,22 +92,20 @@ class Died(NamedTuple):
 
 def crash(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Died:
     """Do it in a process that is killed when it reaches `point` for the `nth` time."""
-    with NamedTemporaryFile() as file:
-        environment = {**os.environ, ENVIRONMENT: f"{point.value}=kill:{nth}"}
-        process = NURSERY.Process(target=_alone, args=(environment, file.name, doing, uri, json.dumps(dict(options or {}))))
-        process.start()
-        process.join(120)
-        return Died(process.exitcode, Path(file.name).read_text())
+    with _begun(doing, uri, f"{point.value}=kill:{nth}", options) as process:
+        said = "".join(process.communicate())
+        return Died(process.returncode, said)
 
 
-def _alone(environment: dict[str, str], said: str, *arguments: str) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-    faults._armed = faults._from_environment()  # read when the module was imported, long ago
-    with open(said, "ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    main(*arguments)
+def elsewhere(doing: str, uri: str) -> None:
+    """Do it in another process, undisturbed."""
+    with _begun(doing, uri, "", None) as process:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+
+
+def _begun(doing: str, uri: str, fault: str, options: Mapping[str, str] | None) -> Forked:
+    return Forked("tests.crasher", doing, uri, json.dumps(dict(options or {})), environment={**os.environ, ENVIRONMENT: fault})
 
 
 def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str]:
@@ -119,16 +115,19 @@ def command(doing: str, uri: str, options: Mapping[str, str] | None) -> list[str
 class Sleeper:
     """A process that has reached a point and sleeps there."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Forked) -> None:
         self._process = process
 
     def wake(self) -> str:
         """Let it go on to its end; what it said last."""
         self._process.send_signal(signal.SIGCONT)
-        said, _ = self._process.communicate(timeout=120)
+        said, _ = self._process.communicate()
         return said.strip()
 
-    def interrupt(self) -> int:
+    def errors(self) -> str:
+        return self._process.errors()
+
+    def interrupt(self) -> int | None:
         """Press Ctrl-C and let it go on: the interrupt is the first thing it meets. Its exit code.
 
         Sent to the main thread: what is sent to a sleeping process goes to whichever of its threads wakes first, and the main
@@ -143,16 +142,9 @@ class Sleeper:
 @contextmanager
 def asleep(doing: str, uri: str, point: Fault, *, nth: int = 1, options: Mapping[str, str] | None = None) -> Iterator[Sleeper]:
     """Do it in a process that falls asleep (SIGSTOP) when it reaches `point` for the `nth` time."""
-    environment = {**os.environ, ENVIRONMENT: f"{point.value}=stop:{nth}"}
-    with subprocess.Popen(
-        command(doing, uri, options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            _, status = os.waitpid(process.pid, os.WUNTRACED)
-            assert os.WIFSTOPPED(status), f"{point} was not reached"
-            yield Sleeper(process)
-        finally:
-            process.kill()
+    with _begun(doing, uri, f"{point.value}=stop:{nth}", options) as process:
+        process.until_stopped()
+        yield Sleeper(process)
 
 
 if __name__ == "__main__":

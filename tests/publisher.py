@@ -1,4 +1,4 @@
-"""A real process that publishes: `python -m tests.publisher URI BRANCH NAME COUNT [OPTIONS]`. Prints each commit it was told of.
+"""A process that publishes: `main(URI, BRANCH, NAME, COUNT, [OPTIONS])`. Prints each commit it was told of.
 
 With COUNT 0 it goes on until it is killed. It prints `begin` before it asks for the lock, `publish` when it has it, and
 then the commit that was acknowledged.
@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from omnigraph.ids import BranchName
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
+from tests.forks import Forked
 from tests.graphs import reopen
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(uri: str, branch: str, name: str, count: str, options: str = "{}") -> None:
@@ -35,15 +31,10 @@ def main(uri: str, branch: str, name: str, count: str, options: str = "{}") -> N
         print(f"{commit.id} {commit.message}", flush=True)
 
 
-def start(uri: str, branch: str, name: str, count: int, *, options: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.publisher", uri, branch, name, str(count), json.dumps(dict(options or {}))]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def start(uri: str, branch: str, name: str, count: int, *, options: Mapping[str, str] | None = None) -> Forked:
+    return Forked("tests.publisher", uri, branch, name, str(count), json.dumps(dict(options or {})))
 
 
 def acknowledged(output: str) -> list[str]:
     """The commit ids a publisher was told of, from what it printed."""
     return [line.split()[0] for line in output.splitlines() if " " in line]
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

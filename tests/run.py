@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -21,16 +22,25 @@ PASSED = (0, 5)
 """How pytest leaves when all passed, and when no test was selected."""
 SOME_FAILED = 1
 WHOLE = "the whole suite"
+FAST = "not s3 and not crash and not spark"
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 8 * 2**30
+"""How much must be free in memory for the graphs of a suite to lie there."""
 
 
 class Suite(NamedTuple):
-    """One row of the report. `together`: its tests may share the machine with each other. `slow`: left out by --fast."""
+    """One row of the report.
+
+    `together`: its tests may share the machine with each other. `slow`: left out by --fast. `on_disk`: its temporary files are on the
+    disk even where there is room for them in memory.
+    """
 
     name: str
     folders: tuple[str, ...]
     budget_seconds: int
     together: bool = True
     slow: bool = False
+    on_disk: bool = False
 
 
 SUITES = (
@@ -104,28 +114,49 @@ def _check(name: str, command: tuple[str, ...]) -> Row:
 def run_suite(suite: Suite, folders: list[str], *, fast: bool, root: Path = ROOT) -> Row:
     """Runs a suite, and once more, one after another, the tests that failed; whole, when no test could be blamed."""
     print(f"== {suite.name}", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", *folders, *(["-m", "not s3 and not crash"] if fast else [])]
+    command = [sys.executable, "-m", "pytest", "-q", *folders, *(["-m", FAST] if fast else [])]
     workers = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"] if suite.together else []
     began = time.monotonic()
-    with TemporaryDirectory() as cache:
-        command += ["-o", f"cache_dir={cache}"]
-        first = second = _pytest([*command, *workers], root)
-        blamed = _blamed(Path(cache))
+    with TemporaryDirectory(dir=memory() if not suite.on_disk else None) as folder:
+        environment = _environment(Path(folder))
+        cache = Path(folder) / "cache"
+        command += ["-o", f"cache_dir={cache}", "-o", "tmp_path_retention_policy=failed"]  # what passed need not take memory
+        first = second = _pytest([*command, *workers], root, environment)
+        blamed = _blamed(cache)
         failed: tuple[str, ...] = ()
         unstable: tuple[str, ...] = ()
         if first.code in PASSED:
             pass
         elif first.code == SOME_FAILED and blamed:
             print(f"== {suite.name}: what failed, once more", flush=True)
-            second = _pytest([*command, "--last-failed"], root)
-            failed = _blamed(Path(cache)) or ((WHOLE,) if second.code not in PASSED else ())
+            second = _pytest([*command, "--last-failed"], root, environment)
+            failed = _blamed(cache) or ((WHOLE,) if second.code not in PASSED else ())
             unstable = tuple(name for name in blamed if name not in failed) if WHOLE not in failed else ()
         else:
             print(f"== {suite.name}: all of it, once more", flush=True)
-            first = second = _pytest([*command, *workers], root)
-            failed = () if second.code in PASSED else _blamed(Path(cache)) or (WHOLE,)
+            first = second = _pytest([*command, *workers], root, environment)
+            failed = () if second.code in PASSED else _blamed(cache) or (WHOLE,)
             unstable = () if failed else (WHOLE,)
     return Row(suite.name, time.monotonic() - began, suite.budget_seconds, first.passed, failed, unstable)
+
+
+def memory() -> Path | None:
+    """Where temporary files never wait for a disk; None where there is too little room, or where TMPDIR names another place."""
+    try:
+        available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+        free_bytes = min(shutil.disk_usage(MEMORY).free, 1024 * int(available[1]) if available else 0)
+    except OSError:
+        return None
+    return MEMORY if free_bytes >= MEMORY_BYTES and os.access(MEMORY, os.W_OK) and "TMPDIR" not in os.environ else None
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Of a suite whose temporary files are below `folder`, which other users may enter: some tests become one."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    folder.chmod(0o755)
+    return {**os.environ, "TMPDIR": str(temporary)}
 
 
 class _Run(NamedTuple):
@@ -133,8 +164,8 @@ class _Run(NamedTuple):
     passed: int
 
 
-def _pytest(command: list[str], root: Path) -> _Run:
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as running:
+def _pytest(command: list[str], root: Path, environment: dict[str, str]) -> _Run:
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as running:
         last = ""
         assert running.stdout is not None
         for line in running.stdout:

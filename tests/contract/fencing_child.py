@@ -1,4 +1,4 @@
-"""A holder that is put to sleep: `python -m tests.contract.fencing_child URI OPTIONS`. Holds main, waits for a line, publishes."""
+"""A holder that is put to sleep: holds main, waits for a line, publishes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,3 @@ def main(uri: str, options: str) -> None:
         except ConflictError as error:
             print(error.kind.value, flush=True)
     del locks
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

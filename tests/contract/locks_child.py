@@ -1,7 +1,4 @@
-"""Another process that locks: reads orders from its input, one per line, and answers each on one line.
-
-`python -m tests.contract.locks_child URI OPTIONS TTL`. Apart from the tests so that it starts quickly.
-"""
+"""Another process that locks: reads orders from its input, one per line, and answers each on one line."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.store.objects import open_objects
 
 
-def serve(uri: str, options: dict[str, str], ttl_seconds: float) -> None:
-    locks = Locks.of(open_objects(uri, storage_options=options), ttl_seconds=ttl_seconds)
+def main(uri: str, options: str, ttl_seconds: str) -> None:
+    locks = Locks.of(open_objects(uri, storage_options=json.loads(options)), ttl_seconds=float(ttl_seconds))
     held = ExitStack()
     grant = Grant()
     answer("ready")
@@ -91,7 +88,3 @@ def fork_child(locks: Locks) -> str:
         while True:
             signal.pause()
     return f"{child} {os.read(reading, 100).decode()}"
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], json.loads(sys.argv[2]), float(sys.argv[3]))

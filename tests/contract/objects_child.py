@@ -19,7 +19,8 @@ from omnigraph.store.objects import Objects, open_objects, probe_local
 _NOBODY: Final = 65534
 
 
-def main(role: str, task: dict[str, Any]) -> None:
+def main(role: str, text: str) -> None:
+    task = json.loads(text)
     objects = open_objects(task["uri"], storage_options=task.get("options"))
     if task.get("wait"):
         print("ready", flush=True)
@@ -154,4 +155,4 @@ ROLES: Final[dict[str, Callable[[Objects, dict[str, Any]], object]]] = {
 }
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(*sys.argv[1:])

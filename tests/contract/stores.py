@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from omnigraph.store.objects import Objects, open_objects
-
-_REPOSITORY = Path(__file__).parents[2]
+from tests.forks import ROOT, Forked
 
 
 class Place(NamedTuple):
@@ -25,22 +23,20 @@ class Place(NamedTuple):
         return open_objects(self.uri, storage_options=self.options)
 
 
-def start_child(
-    role: str, place: Place, *, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None, **task: Any
-) -> subprocess.Popen[str]:
-    """Another Python process on the same store: a new interpreter, never a fork of this one."""
+Child = Forked | subprocess.Popen[str]
+
+
+def start_child(role: str, place: Place, *, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None, **task: Any) -> Child:
+    """Another Python process on the same store: never a fork of this one; with a prefix, a new interpreter."""
     arguments = json.dumps({"uri": place.uri, "options": place.options, **task})
-    return subprocess.Popen(
-        [*prefix, sys.executable, "-m", "tests.contract.objects_child", role, arguments],
-        cwd=_REPOSITORY,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    environment = {**os.environ, **(env or {})}
+    if not prefix:
+        return Forked("tests.contract.objects_child", role, arguments, environment=environment)
+    command = [*prefix, sys.executable, "-m", "tests.contract.objects_child", role, arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def finish(child: subprocess.Popen[str]) -> Any:
+def finish(child: Child) -> Any:
     """What the child reports at its end."""
     out, _ = child.communicate(timeout=60)
     assert child.returncode == 0
@@ -51,13 +47,13 @@ def run_child(role: str, place: Place, *, prefix: Sequence[str] = (), **task: An
     return finish(start_child(role, place, prefix=prefix, **task))
 
 
-def run_together(children: Sequence[subprocess.Popen[str]]) -> list[Any]:
+def run_together(children: Sequence[Child]) -> list[Any]:
     """Let children started with `wait=True` go at the same moment, and gather their reports."""
     release(children)
     return [finish(child) for child in children]
 
 
-def release(children: Sequence[subprocess.Popen[str]]) -> None:
+def release(children: Sequence[Child]) -> None:
     for child in children:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"

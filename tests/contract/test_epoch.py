@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +18,7 @@ from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.publish import hold
 from omnigraph.manifest.read import Manifest
 from tests.contract.fencing_child import TTL_SECONDS
+from tests.forks import Forked
 from tests.graphs import add, ids_in, make, note, reopen
 from tests.s3 import S3Server
 
@@ -113,9 +112,7 @@ def test_a_holder_whose_lease_was_removed_cannot_publish_once_it_was_replaced(s3
     manifest = make(s3_uri, storage_options=options)
     locks = Locks.of(manifest.root.objects, ttl_seconds=TTL_SECONDS)
     overtake(manifest, times=takeovers)
-    command = [sys.executable, "-m", "tests.contract.fencing_child", s3_uri, json.dumps(options)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
+    with Forked("tests.contract.fencing_child", s3_uri, json.dumps(options)) as holder:
         assert holder.stdout.readline() == "holding\n"
         manifest.root.objects.delete(lease_of("main"))
         with hold(manifest):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +12,9 @@ from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.publish import hold
 from tests.contract.fencing_child import TTL_SECONDS
+from tests.forks import Forked
 from tests.graphs import add, ids_in, make, note, reopen
 from tests.s3 import S3Server
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.mark.s3
@@ -26,9 +22,7 @@ def test_a_sleeper_that_was_replaced_cannot_publish(s3_server: S3Server, s3_uri:
     options = s3_server.storage_options
     manifest = make(s3_uri, storage_options=options)
     locks = Locks.of(manifest.root.objects, ttl_seconds=TTL_SECONDS)
-    command = [sys.executable, "-m", "tests.contract.fencing_child", s3_uri, json.dumps(options)]
-    sleeper = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert sleeper.stdout is not None
+    sleeper = Forked("tests.contract.fencing_child", s3_uri, json.dumps(options))
     assert sleeper.stdout.readline() == "holding\n"
     sleeper.send_signal(signal.SIGSTOP)
     with hold(manifest) as grant:

@@ -6,8 +6,6 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.claims import Lease
 from omnigraph.manifest.locks import Locks
 from omnigraph.store.objects import Objects, open_objects
+from tests.forks import Forked
 from tests.s3 import CountingProxy, S3Server
 
 TTL = 1.5
@@ -32,19 +31,16 @@ class Other:
     """Another process, told what to do and asked what came of it."""
 
     def __init__(self, uri: str, options: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "tests.contract.locks_child", uri, json.dumps(options), str(TTL)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        self.process = Forked("tests.contract.locks_child", uri, json.dumps(options), str(TTL))
         self._answers: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self._answers.put(line.strip())
         self._answers.put("dead")
 
     def tell(self, *words: object) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
 

@@ -22,7 +22,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import MAIN
 from tests.crash import failing
 from tests.crash.failing import GRAPH, INTERRUPTED, WORK, few, nothing, person
-from tests.crasher import NURSERY
+from tests.forks import NURSERY, is_stopped
 from tests.loads import ndjson
 
 TELLING = frozenset(
@@ -136,7 +136,7 @@ def standing(writer: Writer, folder: Path, point: Fault | None, nth: int) -> Ite
     try:
         assert process.pid is not None
         until = time.monotonic() + 60
-        while process.exitcode is None and not _is_stopped(process.pid):
+        while process.exitcode is None and not is_stopped(process.pid):
             assert time.monotonic() < until, f"{writer.name} neither ends nor reaches {point}"
             process.join(0.005)
         assert process.exitcode in (None, 0), process.exitcode
@@ -166,7 +166,7 @@ class Endless:
             assert self._process.exitcode is None, "it has ended"
             self._process.join(0.001)
         os.kill(pid, signal.SIGSTOP)
-        while not _is_stopped(pid):
+        while not is_stopped(pid):
             assert time.monotonic() < until, "it does not stop"
             self._process.join(0.001)
         return self._log.read_text().splitlines()
@@ -178,12 +178,3 @@ class Endless:
 
 def _environment(point: Fault | None, action: str, nth: int) -> dict[str, str]:
     return {**os.environ, **({ENVIRONMENT: f"{point.value}={action}:{nth}"} if point is not None else {})}
-
-
-def _is_stopped(pid: int) -> bool:
-    """Do all its threads stand still? One that waits for the disk comes to a halt after that."""
-    try:
-        states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return bool(states) and all(state == "T" for state in states)

@@ -1,4 +1,4 @@
-"""One writer of the storm: `python -m tests.crash.storm_child STYLE URI LOG NAME LIFE OPTIONS`. Writes until it is killed.
+"""One writer of the storm. Writes until it is killed.
 
 It writes keys of this life alone, and keys that all writers share; now one table, now both. `delete_then_add` is a writer
 as one must not be: an update in two commits. It dies between the two when the environment says so.
@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import sys
 from collections.abc import Callable
 
 import msgspec
@@ -131,7 +130,3 @@ def _delete(table: Table, line: AboutTo) -> Staged | None:
 def _add(table: Table, line: AboutTo) -> Staged | None:
     row = {"id": line.key, "name": line.key, "value": line.value, "token": line.token}
     return stage.append(table, pa.table({name: [row[name]] for name in table.schema.names}, schema=table.schema))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +10,15 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Kind, NotFound
-from omnigraph.faults import ENVIRONMENT, Fault
+from omnigraph.faults import Fault
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.crasher import asleep
 from tests.mutations import run
 
 SCHEMA = "node P { k: String @key  a: I32? }\nnode Q { k: String @key }\nedge E: P -> Q\n"
 WIDER = SCHEMA + "node R { k: String @key }\n"
 
-COPY = "import sys, omnigraph as og; og.open(sys.argv[1], mode='r').copy_to(sys.argv[2], branch=sys.argv[3] or None)"
 STORM = """
 import sys, omnigraph as og
 graph = og.open(sys.argv[1])
@@ -51,22 +49,6 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     return graph
 
 
-def stopped_copy(source: Graph, target: Path, point: Fault, arrival: int, *, branch: str = "") -> subprocess.Popen[str]:
-    """A process that copies, and sleeps at that point."""
-    environment = {**os.environ, ENVIRONMENT: f"{point.value}=stop:{arrival}"}
-    command = [sys.executable, "-c", COPY, source.uri, str(target), branch]
-    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    _, status = os.waitpid(child.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    return child
-
-
-def finish(child: subprocess.Popen[str]) -> str:
-    os.kill(child.pid, signal.SIGCONT)
-    _, told = child.communicate(timeout=60)
-    return told
-
-
 def shown(graph: Graph) -> dict[str, list[str]]:
     return {branch: list(graph.export(branch)) for branch in graph.branches.list()}
 
@@ -76,11 +58,10 @@ def shown(graph: Graph) -> dict[str, list[str]]:
     [(Fault.INIT_BETWEEN_TABLES, 1), (Fault.INIT_AFTER_MANIFEST, 1), *((Fault.STAGE_BEFORE_COMMIT, at) for at in (4, 6, 7, 8, 10))],
 )
 def test_branches_that_go_while_others_are_copied_are_left_out(source: Graph, tmp_path: Path, point: Fault, arrival: int) -> None:
-    child = stopped_copy(source, tmp_path / "copy", point, arrival)
-    source.branches.delete("goes-child")
-    source.branches.delete("goes")
-    told = finish(child)
-    assert child.returncode == 0, told
+    with asleep(f"copy {tmp_path / 'copy'}", source.uri, point, nth=arrival) as copying:
+        source.branches.delete("goes-child")
+        source.branches.delete("goes")
+        assert copying.wake() == "done"
     copy = og.open(tmp_path / "copy")
     everything = shown(copy)
     still = shown(source)
@@ -89,21 +70,19 @@ def test_branches_that_go_while_others_are_copied_are_left_out(source: Graph, tm
 
 
 def test_a_branch_made_again_under_its_name_is_another_one(source: Graph, tmp_path: Path) -> None:
-    child = stopped_copy(source, tmp_path / "copy", Fault.INIT_AFTER_MANIFEST, 1)
-    source.branches.delete("goes-child")
-    source.branches.delete("goes")
-    source.branches.create("goes", from_="stays")
-    told = finish(child)
-    assert child.returncode == 0, told
+    with asleep(f"copy {tmp_path / 'copy'}", source.uri, Fault.INIT_AFTER_MANIFEST) as copying:
+        source.branches.delete("goes-child")
+        source.branches.delete("goes")
+        source.branches.create("goes", from_="stays")
+        assert copying.wake() == "done"
     assert og.open(tmp_path / "copy").branches.list() == ["main", "stays"]
 
 
 def test_the_one_branch_that_is_copied_goes(source: Graph, tmp_path: Path) -> None:
-    child = stopped_copy(source, tmp_path / "copy", Fault.INIT_BETWEEN_TABLES, 1, branch="goes-child")
-    source.branches.delete("goes-child")
-    told = finish(child)
-    assert child.returncode == 1
-    assert "branch 'goes-child' was deleted while it was copied" in told
+    with asleep(f"copy {tmp_path / 'copy'} branch goes-child", source.uri, Fault.INIT_BETWEEN_TABLES) as copying:
+        source.branches.delete("goes-child")
+        assert copying.wake() == Kind.BRANCH_NOT_FOUND
+        assert "branch 'goes-child' was deleted while it was copied" in copying.errors()
     assert not (tmp_path / "copy").exists()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import Kind, NotFound
 from omnigraph.graph import Graph
+from tests.crasher import elsewhere
 from tests.mutations import Racing
 
 pytestmark = pytest.mark.crash
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.crash
 SCHEMA = "node A { k: String @key  n: I64?  b: Blob? }"
 ALL = "query q() { match { $a: A } return { $a.k, $a.n } }"
 SOME = "query q($n: I64) { match { $a: A { n: $n } } return { $a.k } }"
-DELETE = "import sys, omnigraph as og; og.open(sys.argv[1]).branches.delete('b')"
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def delete_elsewhere(graph: Graph) -> None:
-    subprocess.run([sys.executable, "-c", DELETE, graph.uri], check=True)
+    elsewhere("forget b", graph.uri)
 
 
 def query(graph: Graph) -> object:

@@ -27,7 +27,6 @@ def one_round(uri: str, round_: int) -> bool:
     before = reopen(uri).commits(limit=1)[0]
     chance = random.Random(round_)
     process = start(uri, "main", f"r{round_}", 0)
-    assert process.stdout is not None
     seen: list[str] = []
     while seen.count("publish") <= chance.randrange(1, 4):
         seen.append(process.stdout.readline().strip())

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,17 +23,17 @@ from omnigraph.store.objects import open_objects
 from tests.crash.storm import ACCOUNT, SCHEMA, AboutTo, Acknowledged, Image, Line, look, problems, read_log, say
 from tests.crash.storm_child import DIE_BETWEEN, PUT
 from tests.crasher import TTL_SECONDS
+from tests.forks import Forked
 from tests.s3 import S3Server
 from tests.samples import sample
 
-STORM_SECONDS = sample(30, whole=600)
+STORM_SECONDS = sample(20, whole=600)
 S3_SECONDS = sample(15, whole=600)
 WRITERS = 4
 PAUSE_SECONDS = 1.0
 """The mean time between two kills. Only their number rests on it, no assertion."""
 TOO_MANY_KILLS = 1_000
 POINTS = (Fault.WRITE_ARMED, Fault.STAGE_AFTER_COMMIT, Fault.WRITE_BETWEEN_TABLES, Fault.WRITE_COMMITTED, Fault.PUBLISH_AFTER_COMMIT)
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 pytestmark = pytest.mark.crash
 
@@ -60,7 +58,7 @@ class Storm:
         self._doom = doom
         self._lives: Counter[int] = Counter()
         self._quiet: dict[int, int] = {}
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._running: dict[int, Forked] = {}
 
     @contextmanager
     def blowing(self) -> Iterator[None]:
@@ -107,7 +105,7 @@ class Storm:
         """Start again whoever is dead. Who ended otherwise than by a kill has found a bug."""
         for at, process in list(self._running.items()):
             if (code := process.poll()) is not None:
-                assert code == -signal.SIGKILL, self._log(at, "err").read_text()
+                assert code == -signal.SIGKILL, process.errors()
                 self.kills += 1
                 self._start(at)
 
@@ -115,13 +113,13 @@ class Storm:
         self._lives[at] += 1
         self._log(at).touch()
         self._quiet[at] = self._log(at).stat().st_size
-        who = [str(self._log(at)), f"w{at}", str(self._lives[at])]
-        command = [sys.executable, "-m", "tests.crash.storm_child", self._style, self.place.uri, *who, json.dumps(self.place.options)]
-        with self._log(at, "err").open("wb") as err:
-            self._running[at] = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self._doom(self.chance)}, stderr=err)
+        who = (str(self._log(at)), f"w{at}", str(self._lives[at]))
+        environment = {**os.environ, **self._doom(self.chance)}
+        options = json.dumps(self.place.options)
+        self._running[at] = Forked("tests.crash.storm_child", self._style, self.place.uri, *who, options, environment=environment)
 
-    def _log(self, at: int, suffix: str = "log") -> Path:
-        return self._folder / f"w{at}.{suffix}"
+    def _log(self, at: int) -> Path:
+        return self._folder / f"w{at}.log"
 
 
 def sometimes_at_a_fault_point(chance: random.Random) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +13,8 @@ from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 from lance.schema import LanceSchema
+
+from tests.forks import NURSERY
 
 KEY = b"lance-schema:unenforced-primary-key"
 PLAIN = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int32())])
@@ -137,11 +138,6 @@ def part(ds_or_uri: LanceDataset | str, *new: str, n: int = 0) -> FragmentMetada
     """Data files of one new fragment, written and not committed."""
     uri = ds_or_uri if isinstance(ds_or_uri, str) else ds_or_uri.uri
     return LanceFragment.create(uri, rows(*new, n=n))
-
-
-NURSERY = multiprocessing.get_context("forkserver")
-"""Forks processes that have imported Lance and not used it: importing it takes most of a second, four times over on two cores."""
-NURSERY.set_forkserver_preload(["tests.guard.substrate"])
 
 
 def in_processes(work: Callable[..., Any], *argument_lists: tuple[Any, ...]) -> list[Any]:

@@ -27,6 +27,8 @@ from tests.worlds import BASE, MODES, SCHEMA, Outcome, in_file, outcome, world
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
+
 SEEDS = range(100, 150)
 TABLE_SEEDS = range(100, 115)
 

@@ -18,6 +18,8 @@ from tests.spark.world import SCHEMA, make_world
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Graph:

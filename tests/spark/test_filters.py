@@ -17,6 +17,8 @@ from tests.spark.world import DAYS, TEXTS, TIMES, WHOLE, make_world
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+pytestmark = pytest.mark.spark
+
 FILTERS = 400
 COMPARED = {
     "id": ("k003", "k050", "", "zz"),

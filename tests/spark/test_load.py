@@ -25,6 +25,8 @@ from tests.orphans import data_files, orphans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:

@@ -22,6 +22,8 @@ from tests.loads import FIRST, SCHEMA, SECOND, ndjson, shown
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:

@@ -29,7 +29,7 @@ from tests.s3 import SECRET_KEY, S3Server
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.spark, pytest.mark.s3]
 
 PEOPLE = "name string, born int"
 

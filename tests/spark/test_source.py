@@ -19,6 +19,8 @@ from tests.spark.world import link, make_world, stored
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
+
 BLOBS = ("data",)
 
 

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import omnigraph as og
 from examples.museum import make_data
+
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA = ROOT / "examples/museum/schema.pg"

@@ -18,6 +18,8 @@ from tests.spark.world import link, make_world
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 JOINED = "SELECT a.key, b.key FROM Link JOIN Every a ON a.id = src JOIN Every b ON b.id = dst ORDER BY 1, 2"
 
 

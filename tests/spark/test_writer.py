@@ -21,6 +21,8 @@ from tests.loads import SCHEMA, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
+
 PEOPLE = "name string, born int, mood string"
 
 

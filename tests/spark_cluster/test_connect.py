@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import omnigraph as og
 from tests.loads import FIRST, SCHEMA, SECOND, ndjson, shown
 from tests.spark_cluster.cluster import ROOT
+
+pytestmark = pytest.mark.spark
 
 CLIENT = """
 import json

@@ -19,7 +19,7 @@ from tests.loads import FIRST, SCHEMA, ndjson, shown
 from tests.orphans import data_files, orphans
 from tests.spark_cluster.cluster import Cluster, command_line, connected, stopped, tasks, until
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 WRITTEN = Fault.SPARK_TASK_WRITTEN.value
 FILES = 3

@@ -16,6 +16,8 @@ from tests.loads import FIRST, SCHEMA, ndjson, shown
 from tests.orphans import data_files
 from tests.spark_cluster.cluster import Cluster, connected
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from examples.museum import make_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -35,6 +37,7 @@ def test_the_tour_on_the_command_line_runs_as_it_is_printed(tmp_path: Path) -> N
     assert "Guido" in (tmp_path / "export.ndjson").read_text(), "the next writer has finished it"
 
 
+@pytest.mark.spark
 def test_the_demo_tells_its_story_and_can_be_run_again(tmp_path: Path) -> None:
     place = tmp_path / "demo"
     for _ in range(2):

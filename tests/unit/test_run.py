@@ -1,11 +1,17 @@
-"""How `./test` judges: what fails twice fails the run, what fails once is named as unstable, what passes is run once."""
+"""How `./test` judges: what fails twice fails the run, what fails once is named as unstable, what passes is run once.
+
+And where its tests run: with temporary files in memory, where there is room, and without Java unless they say that they need it.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from omnigraph.errors import Unsupported
+from omnigraph.spark.sessions import require_java
 from tests import run
 
 ONCE = "def once(name):\n    marker = Path(__file__).with_name(name)\n    if not marker.exists():\n        marker.touch()\n        "
@@ -71,3 +77,48 @@ def test_workers_that_collect_different_tests_are_run_whole_once_more(tmp_path: 
     text += "@pytest.mark.parametrize('n', [once(os.environ.get('PYTEST_XDIST_WORKER', 'main'))])\ndef test_n(n):\n    pass\n"
     row = judged(tmp_path, text, together=True)
     assert (row.ok, row.unstable, row.failed) == (True, ("the whole suite",), ())
+
+
+TOLD = """
+import tempfile
+
+def test_told(tmp_path):
+    (tmp_path / "x").touch()
+    Path(__file__).with_name("told").write_text(f"{tempfile.gettempdir()}\\n{tmp_path}")
+"""
+
+
+def told(folder: Path, *, on_disk: bool = False) -> list[Path]:
+    """The folder of temporary files and that of a test, as a test of a suite sees them."""
+    (folder / "test_tiny.py").write_text(HEAD + TOLD)
+    assert run.run_suite(run.Suite("tiny", (".",), 60, together=False, on_disk=on_disk), ["."], fast=False, root=folder).ok
+    return [Path(line) for line in (folder / "told").read_text().splitlines()]
+
+
+def test_temporary_files_are_in_memory_and_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(run, "MEMORY", memory)
+    monkeypatch.setattr(run, "MEMORY_BYTES", 1)
+    assert all(memory in place.parents for place in told(tmp_path))
+    assert list(memory.iterdir()) == []
+    assert all(memory not in place.parents for place in told(tmp_path, on_disk=True))
+
+
+def test_temporary_files_are_where_tmpdir_says_or_on_the_disk_if_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MEMORY_BYTES", 1)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert all(tmp_path in place.parents for place in told(tmp_path))
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(run, "MEMORY_BYTES", 2**60)
+    assert run.memory() is None
+    monkeypatch.setattr(run, "MEMORY", tmp_path / "nowhere")
+    assert run.memory() is None
+
+
+def test_only_tests_that_are_marked_find_java() -> None:
+    """So `./test --fast`, which leaves them out, needs none. This one is not marked."""
+    with pytest.raises(Unsupported, match="java is not installed"):
+        require_java()

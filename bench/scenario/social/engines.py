@@ -137,8 +137,8 @@ class Kuzu:
         connection.execute(f'COPY Knows FROM "{knows}"')
 
     def _rows(self, key: str, parameters: dict[str, Any] | None = None) -> list[Any]:
-        found: list[Any] = self._connection.execute(self._prepared[key], parameters or {}).get_all()
-        return found
+        result: Any = self._connection.execute(self._prepared[key], parameters or {})  # one statement gives one result
+        return list(result.get_all())
 
     def one_hop(self, name: str) -> set[str]:
         return {row[0] for row in self._rows("one_hop", {"n": name})}

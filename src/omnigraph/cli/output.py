@@ -11,6 +11,9 @@ from typing import Final
 
 from omnigraph.errors import Kind, LanguageError, OmniGraphError
 
+_ENCODE: Final = json.JSONEncoder(default=str).encode
+_SCALAR: Final = (str, int, float, bool)
+
 
 class OutputError(Exception):
     """A write to stdout failed: the reader closed the pipe, or the disk is full."""
@@ -32,8 +35,32 @@ def fields(values: Mapping[str, object]) -> None:
 
 
 def document(value: Mapping[str, object]) -> None:
-    """Print one JSON document, indented."""
-    _put(json.dumps(value, indent=2, default=str))
+    """Print one JSON document, indented. A value that is an iterator becomes an array, and is printed item by item."""
+    for at, (key, held) in enumerate(value.items()):
+        _put(f"{',' if at else '{'}\n  {_ENCODE(key)}: ", end="")
+        if isinstance(held, Iterator):
+            _array(held)
+        else:
+            _put(_indented(held, by=2), end="")
+    _put("\n}" if value else "{}")
+
+
+def _array(items: Iterator[object]) -> None:
+    some = False
+    for item in items:
+        _put(f"{',' if some else '['}\n    {_indented(item, by=4)}", end="")
+        some = True
+    _put("\n  ]" if some else "[]", end="")
+
+
+def _indented(value: object, *, by: int) -> str:
+    """Return a value as JSON. The lines after the first are indented by `by` spaces more."""
+    if isinstance(value, dict) and value and all(item is None or isinstance(item, _SCALAR) for item in value.values()):
+        # The encoder of Python is slow where it indents. A row of a result seldom needs it.
+        pad = "\n" + " " * by
+        cells = ",".join(f"{pad}  {_ENCODE(str(key))}: {_ENCODE(item)}" for key, item in value.items())
+        return f"{{{cells}{pad}}}"
+    return json.dumps(value, indent=2, default=str).replace("\n", "\n" + " " * by)  # a text holds no plain newline
 
 
 def raw(data: bytes) -> None:
@@ -109,9 +136,9 @@ def output_failure(failed: OutputError) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the flush at exit fails again
 
 
-def _put(text: str) -> None:
+def _put(text: str, *, end: str = "\n") -> None:
     with _wrap_output_errors():
-        print(text)
+        print(text, end=end)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
     facts = {"query_name": result.query_name, "target": target, "row_count": result.row_count}
     if form == "json":
         columns = {"columns": list(result.columns)} if result.columns else {}
-        output.document({**facts, **columns, "rows": result.rows, "graph_commit_id": result.commit_id})
+        output.document({**facts, **columns, "rows": iter(result), "graph_commit_id": result.commit_id})
         return
     if form == "jsonl":
         output.compact({"kind": "metadata", **facts})

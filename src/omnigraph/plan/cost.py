@@ -40,6 +40,10 @@ _BUILD_NODE_MS: Final = 5e-4
 """Reading and sorting the id of a node, and a hash table over the ids of its type."""
 _EXTEND_EDGE_MS: Final = 5e-5
 """Keeping an edge of an older adjacency: 8 ns if rows were only added, 0.2 µs if some were moved or deleted."""
+_LINKED_EDGE_MS: Final = 1.5e-4
+"""Finding out whether a node at one end of an edge has an edge at all."""
+PASS_SHARE: Final = 0.75
+"""A pass that only finds out which nodes have an edge must cost at most this share of an adjacency, which stays."""
 _WALK_MS: Final = 2e-5
 _MEMORY_MS: Final = 0.05
 _FILE_MS: Final = 2.0
@@ -57,6 +61,14 @@ def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: 
     lookup = lookup_route(costs, rows)
     route = lookup if asked_ms <= walked_ms else Route.ADJACENCY
     return RouteChoice(route, lookup, asked_ms, walked_ms, edge.adjacency, costs)
+
+
+def only_existence(choice: RouteChoice) -> RouteChoice:
+    """The choice for a link of one hop of which only the existence counts."""
+    if choice.costs.linked_ms >= choice.lookup_ms:
+        return choice
+    route = Route.SCAN if choice.costs.linked_ms <= choice.adjacency_ms * PASS_SHARE else Route.ADJACENCY
+    return RouteChoice(route, Route.SCAN, choice.costs.linked_ms, choice.adjacency_ms, choice.adjacency, choice.costs)
 
 
 def lookup_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
@@ -108,6 +120,7 @@ def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalS
         directions=2 if link.direction is Direction.BOTH else 1,
         most=float(max(edge.rows, 1)),
         ready_ms=_ready_ms(edge),
+        linked_ms=3 * _CALL_MS + _LINKED_EDGE_MS * edge.rows + _BUILD_NODE_MS * edge.ends,
     )
 
 

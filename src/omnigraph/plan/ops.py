@@ -56,6 +56,8 @@ class LinkCosts(_Op, frozen=True):
     """The greatest number of nodes that a hop reaches."""
     ready_ms: float
     """Time until the adjacency is ready: building it, or mapping its file."""
+    linked_ms: float
+    """One pass over all edges that only finds out which nodes have one."""
 
 
 class RouteChoice(_Op, frozen=True):
@@ -98,6 +100,11 @@ class Expand(_Op, frozen=True):
     restrict: Restrict
     choice: RouteChoice
     rows: float
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the query neither filters nor reads the far end and the edges."""
+        return self.link.edge_binding is None and not (self.target.where or self.target.columns or self.link.where)
 
 
 class Connect(_Op, frozen=True):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+import msgspec
+
 from omnigraph.plan import ir, ops
-from omnigraph.plan.cost import choose_restriction, choose_route, index_for
+from omnigraph.plan.cost import choose_restriction, choose_route, index_for, only_existence
 from omnigraph.plan.lowering import lower
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules import optimize
@@ -58,6 +60,8 @@ class _Choices:
             case ir.LogicalAntiJoin(input_, inner, on):
                 below = self.op(input_)
                 inside = _Choices(self._statistics, outer_rows=below.rows).op(inner)
+                if isinstance(inside, ops.Expand) and inside.is_bare and inside.link.high == 1:
+                    inside = msgspec.structs.replace(inside, choice=only_existence(inside.choice))
                 return ops.AntiJoin(below, inside, on, below.rows * _KEPT_BY_NEGATION)
             case ir.LogicalPattern():
                 raise AssertionError("joins are ordered before operators are chosen")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import finalize
 
 import numpy as np
@@ -20,8 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.store.arrays import Column, Mask, Places, chunks_of, joined, whole
-from omnigraph.store.fingerprints import BLOCK_ROWS, Hashes, can_fingerprint, fingerprints, is_short
+from omnigraph.store.fingerprints import BLOCK_ROWS, EqualWidth, Hashes, can_fingerprint, fingerprints, is_short
 from omnigraph.store.foreign import wrap_os_error
+
+AnyPlaces: TypeAlias = npt.NDArray[np.int32] | Places
+"""Positions of either width."""
 
 FEW: Final = 1_024
 """Up to this many values, the kernel's hash table, built for each batch, costs less than ours."""
@@ -32,6 +35,7 @@ PARTITIONS: Final = 1 << PARTITION_BITS
 LEVELS: Final = 4
 """How often a partition that is too large is partitioned again. If it is still too large, it holds one value many times."""
 
+_NO_SLOT: Final = -1
 _NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 _VALUE: Final = "value"
 _PLACE: Final = "place"
@@ -42,29 +46,57 @@ class _Slots(NamedTuple):
     """A hash table: fingerprints in ascending order, each at its slot or at the next free one. An empty slot holds the maximum."""
 
     tags: Hashes
-    places: npt.NDArray[np.int32] | Places
+    places: AnyPlaces
     shift: np.uint64
 
     def find(self, wanted: Hashes) -> Places:
         """The position of each fingerprint, or -1 if it is missing."""
-        slots = (wanted >> self.shift).astype(np.int64)
+        slots = (wanted >> self.shift).view(np.int64)
         tags = self.tags[slots]
         further = np.flatnonzero(tags < wanted)
-        while len(further):
-            slots[further] += 1
-            further = further[self.tags[slots[further]] < wanted[further]]
-        return np.where(self.tags[slots] == wanted, self.places[slots], -1).astype(np.int64)
+        if len(further):
+            later = slots[further]
+            while True:
+                later += 1
+                met = self.tags[later]
+                slots[further], tags[further] = later, met
+                passed = met < wanted[further]
+                if not passed.any():
+                    break
+                further, later = further[passed], later[passed]
+        places = self.places[slots].astype(np.int64)
+        places[tags != wanted] = -1
+        return places
+
+
+class Fingerprinted(NamedTuple):
+    """The places of the values that are not null, in the order of their fingerprints."""
+
+    tags: Hashes
+    """The fingerprints, ascending."""
+    places: AnyPlaces
+
+    @staticmethod
+    def of(values: pa.Array) -> Fingerprinted:
+        numbers = fingerprints(values)
+        if not values.null_count:
+            return Fingerprinted(*in_order(numbers))
+        valid = np.flatnonzero(np.asarray(values.is_valid()))
+        tags, order = in_order(numbers[valid])
+        return Fingerprinted(tags, valid[order])
 
 
 class Members:
     """A set of values in memory. Finds the position of the first occurrence of a value."""
 
-    def __init__(self, values: Column, *, match_nulls: bool = True, few: int = FEW) -> None:
-        """`match_nulls`: a null matches a null among the values."""
-        self._values = _plain(whole(values))
+    def __init__(self, values: Column, *, match_nulls: bool = True, few: int = FEW, known: Fingerprinted | None = None) -> None:
+        """`match_nulls`: a null matches a null among the values. `known` are the fingerprints of the values, if the caller has them."""
+        self._values: Final = _plain(whole(values))
         self._match_nulls: Final = match_nulls
         self._null: Final = _first_null(self._values) if match_nulls else -1
-        self._slots: Final = _slots(self._values) if len(self._values) > few and can_fingerprint(self._values.type) else None
+        hashed = len(self._values) > few and can_fingerprint(self._values.type)
+        self._slots: Final = _slots(self._values, known or Fingerprinted.of(self._values)) if hashed else None
+        self._equal_width: Final = EqualWidth.of(self._values) if self._slots is not None else None
 
     def __len__(self) -> int:
         return len(self._values)
@@ -100,6 +132,9 @@ class Members:
     def _true(self, column: pa.Array, places: Places) -> Places:
         """Replaces by -1 the positions at which only the fingerprint is equal, and not the value."""
         if is_short(column.type):
+            return places
+        if self._equal_width is not None and (others := EqualWidth.of(column)) is not None and others.width == self._equal_width.width:
+            places[~self._equal_width.same(places, others)] = -1  # -1 stands for the last value, and stays -1
             return places
         met = np.flatnonzero(places >= 0)
         ours = self._values.take(pa.array(places[met])).cast(column.type)
@@ -267,15 +302,9 @@ def _filtered(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
-def _slots(values: pa.Array) -> _Slots | None:
-    """The hash table of the non-null values. Returns None if two different values have the same fingerprint."""
-    numbers = fingerprints(values)
-    valid = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
-    if valid is not None:
-        numbers = numbers[valid]
-    order = sorting_order(numbers)
-    tags = numbers[order]
-    places = order if valid is None else valid[order]
+def _slots(values: pa.Array, known: Fingerprinted) -> _Slots | None:
+    """The hash table of the values that are not null. Returns None if two different values have the same fingerprint."""
+    tags, places = known
     again = np.flatnonzero(tags[1:] == tags[:-1]) + 1
     if len(again):
         if not is_short(values.type) and not _equal(values, places[again], places[again - 1]):
@@ -285,32 +314,52 @@ def _slots(values: pa.Array) -> _Slots | None:
     return placed(tags, places)
 
 
-def sorting_order(numbers: Hashes) -> Places:
-    """What sorts fingerprints. Sorted with their positions in place of their low bits they take a fifth of what argsort needs."""
+def in_order(numbers: Hashes) -> tuple[Hashes, Places]:
+    """The fingerprints in ascending order, and the position of each. `argsort` alone takes five times as long.
+
+    They are sorted with their positions in place of their low bits.
+    """
     low = np.uint64((1 << len(numbers).bit_length()) - 1)
-    packed = np.sort((numbers & ~low) | np.arange(len(numbers), dtype=np.uint64))
-    order = (packed & low).astype(np.int64)
-    sorted_ = numbers[order]
-    return order if (sorted_[1:] >= sorted_[:-1]).all() else np.argsort(numbers)  # the low bits decide between a few
+    packed = numbers & ~low
+    packed |= np.arange(len(numbers), dtype=np.uint64)
+    packed.sort()
+    packed &= low
+    order = packed.view(np.int64)
+    tags = numbers[order]
+    if not (tags[1:] >= tags[:-1]).all():  # the low bits decide between a few
+        order = np.argsort(numbers)
+        tags = numbers[order]
+    return tags, order
 
 
-def placed(tags: Hashes, places: Places) -> _Slots:
-    """Builds the hash table from distinct fingerprints in ascending order."""
-    count = np.arange(len(tags))
+def placed(tags: Hashes, places: AnyPlaces) -> _Slots:
+    """Builds the hash table from distinct fingerprints in ascending order. A block is placed at a time, with temporary arrays that stay
+    in the processor's cache."""
     bits = max(1, (3 * len(tags) // 2).bit_length())
     shift = np.uint64(64 - bits)
-    # Each entry is at its slot or later, and after the entry before it.
-    slots = count + np.maximum.accumulate((tags >> shift).astype(np.int64) - count)
-    size = max(1 << bits, int(slots.max(initial=0)) + 1) + 1
+    blocks = [slice(start, min(start + BLOCK_ROWS, len(tags))) for start in range(0, len(tags), BLOCK_ROWS)]
+    last = _NO_SLOT
+    for block in blocks:
+        last = int(_slots_after(last, tags[block], shift)[-1])
+    size = max(1 << bits, last + 1) + 1
     held_tags = np.full(size, _NOWHERE)
-    narrow = places.max(initial=0) < 1 << 31
-    held_places: Any = np.full(size, -1, np.int32 if narrow else np.int64)
-    held_tags[slots] = tags
-    held_places[slots] = places
+    held_places: Any = np.full(size, -1, np.int32 if places.max(initial=0) < 1 << 31 else np.int64)
+    last = _NO_SLOT
+    for block in blocks:
+        slots = _slots_after(last, tags[block], shift)
+        held_tags[slots], held_places[slots], last = tags[block], places[block], int(slots[-1])
     return _Slots(held_tags, held_places, shift)
 
 
-def _equal(values: pa.Array, some: Places, beside: Places) -> bool:
+def _slots_after(last: int, tags: Hashes, shift: np.uint64) -> Places:
+    """The slots of fingerprints if `last` is taken. Each is at the slot that its high bits select or later, and after the one before."""
+    count = np.arange(1, len(tags) + 1)
+    free = (tags >> shift).view(np.int64) - count
+    free[0] = max(free[0], last)
+    return np.maximum.accumulate(free) + count
+
+
+def _equal(values: pa.Array, some: AnyPlaces, beside: AnyPlaces) -> bool:
     return all(
         pc.all(pc.equal(values.take(pa.array(some[at : at + BLOCK_ROWS])), values.take(pa.array(beside[at : at + BLOCK_ROWS])))).as_py()
         for at in range(0, len(some), BLOCK_ROWS)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnigraph.cli.output import format_rows
+from omnigraph.cli.output import document, format_rows
 from tests.unit.cli.calls import Call
 
 PEOPLE = "query people() { match { $p: Person } return { $p.name as name, $p.born } order { name } }"
@@ -36,6 +36,21 @@ def test_every_format(graph: str, call: Call) -> None:
     document = json.loads(query(call, graph, "--format", "json")[1])
     assert document == json.loads(query(call, graph, "--json", "--format", "csv")[1])
     assert list(document) == ["query_name", "target", "row_count", "columns", "rows", "graph_commit_id"]
+
+
+def test_a_document_that_is_printed_piece_by_piece_is_what_the_encoder_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, object]] = [
+        {"a": 'x"\né', "b": None, "c": True, "d": 1.5, "e": -7},
+        {"list": [1, [], ["a\nb"]], "vector": [0.5, None]},
+        {},
+        {"nested": {"deep": [{}]}},
+    ]
+    for found in (rows, []):
+        value = {"name": "q", "target": {"branch": None, "at": [1, 2]}, "none": {}, "rows": found, "last": 1}
+        document({**value, "rows": iter(found)})
+        assert capsys.readouterr().out == json.dumps(value, indent=2) + "\n"
+    document({})
+    assert capsys.readouterr().out == "{}\n"
 
 
 def test_cells_are_cut_quoted_and_kept_on_their_line() -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound
-from omnigraph.faults import ENVIRONMENT, Fault, armed
+from omnigraph.faults import Fault, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.manifest import lineage
 from omnigraph.manifest.model import CommitKind
 from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.crasher import crash
 from tests.mutations import run
 
 SCHEMA = """
@@ -168,9 +168,8 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_a_copy_that_is_killed_is_no_graph(source: Graph, tmp_path: Path, point: Fault) -> None:
     """Whatever lies there: opening it, and making a graph there, is refused; the source does not mind."""
-    child = f"import omnigraph as og; og.open({source.uri!r}, mode='r').copy_to({str(tmp_path / 'copy')!r})"
-    killed = subprocess.run([sys.executable, "-c", child], env={**os.environ, ENVIRONMENT: f"{point.value}=kill"}, check=False)
-    assert killed.returncode == -9
+    killed = crash(f"copy {tmp_path / 'copy'}", source.uri, point)
+    assert killed.returncode == -signal.SIGKILL, killed.said
     with pytest.raises(NotFound) as caught:
         og.open(tmp_path / "copy")
     assert caught.value.kind is Kind.NOT_A_GRAPH

@@ -182,6 +182,10 @@ def shown(graph: Graph) -> dict[str, list[str]]:
     return {branch: list(graph.export(branch)) for branch in graph.branches.list()}
 
 
+def heads(graph: Graph) -> dict[str, str]:
+    return {branch: graph.snapshot(branch).commit_id for branch in graph.branches.list()}
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_nothing_depends_on_an_index_file(pair: tuple[Path, Path], damage: str) -> None:
     """X-15: Missing or damaged index files change no answer.
@@ -190,9 +194,12 @@ def test_nothing_depends_on_an_index_file(pair: tuple[Path, Path], damage: str) 
     """
     plain, indexed = pair
     DAMAGES[damage](indexed)
+    compared: object = None
     for name, ask in QUESTIONS.items():
         assert ask(og.open(indexed)) == ask(og.open(plain)), name
-        assert shown(og.open(indexed)) == shown(og.open(plain)), name
+        if (now := [heads(og.open(uri, mode="r")) for uri in pair]) != compared:
+            assert shown(og.open(indexed)) == shown(og.open(plain)), name
+            compared = now
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

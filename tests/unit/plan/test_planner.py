@@ -196,6 +196,11 @@ def test_negation_is_routed_by_the_rows_outside_it() -> None:
     assert isinstance(anti, ops.AntiJoin)
     assert isinstance(anti.inner, ops.Expand)
     assert anti.inner.choice.route is ops.Route.ADJACENCY
+    many = planned("match { $p: Person  not { $p actedIn $f } } return { $p }", statistics(person=100_000, acted=500_000))
+    assert isinstance(many.root, ops.Project)
+    assert isinstance(many.root.input, ops.AntiJoin)
+    assert isinstance(many.root.input.inner, ops.Expand)
+    assert many.root.input.inner.choice.route is ops.Route.SCAN, "that a link exists is found out by one pass, for less than an adjacency"
 
 
 def test_without_an_index_on_the_ends_the_edges_are_scanned() -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
 from omnigraph.store.arrays import joined, whole
-from omnigraph.store.fingerprints import LONG_BYTES, fingerprints
-from omnigraph.store.membership import FEW, KeySet, Members, is_in, matching, others, placed, sorting_order
+from omnigraph.store.fingerprints import BLOCK_ROWS, LONG_BYTES, fingerprint, fingerprints
+from omnigraph.store.membership import FEW, KeySet, Members, in_order, is_in, matching, others, placed
 from tests.samples import sample
 
 _TEXTS = st.one_of(
@@ -92,6 +92,25 @@ def test_places_in_a_table_of_ours_are_those_of_the_kernel(columns: tuple[pa.Chu
     assert Members(values, match_nulls=nulls, few=0).find(column).tolist() == _index_in(column, values, skip_nulls=not nulls)
 
 
+@settings(deadline=None, max_examples=sample(60, whole=2_000))
+@given(st.sampled_from([1, 7, 8, 9, 15, 16, 17, 24, 26, LONG_BYTES, LONG_BYTES + 1]), st.data())
+def test_places_of_values_of_one_width_are_those_of_the_kernel(width: int, data: st.DataObject) -> None:
+    """Values that differ in one byte only, wherever it is, and values of another width among those looked up."""
+    spots = data.draw(st.lists(st.integers(0, width - 1), min_size=1, max_size=20))
+    texts = ["a" * at + "b" + "a" * (width - at - 1) for at in spots]
+    values = pa.chunked_array([pa.array(["", *texts]).slice(1)])
+    asked = pa.chunked_array([pa.array(["a" * at + "b" + "a" * (width - at - 1) for at in range(width)] + ["a" * width])])
+    assert Members(values, few=0).find(asked).tolist() == _index_in(asked, values)
+    mixed = pa.chunked_array([pa.array([*texts, "a" * (width + 1), "b" * width, None, ""])])
+    assert Members(values, few=0).find(mixed).tolist() == _index_in(mixed, values)
+    assert Members(mixed, few=0).find(asked).tolist() == _index_in(asked, mixed)
+
+
+@given(st.one_of(_TEXTS.map(str.encode), st.binary(max_size=LONG_BYTES + 9)))
+def test_the_fingerprint_of_one_value_is_that_of_a_column(value: bytes) -> None:
+    assert fingerprint(value) == int(fingerprints(pa.array([value]))[0]) == int(fingerprints(pa.array([value, b"other"]))[0])
+
+
 @settings(deadline=None, max_examples=sample(25, whole=1_000))
 @given(_columns())
 def test_places_in_files_are_those_of_the_kernel(columns: tuple[pa.ChunkedArray, pa.ChunkedArray]) -> None:
@@ -135,6 +154,7 @@ def test_values_with_one_fingerprint_are_told_apart() -> None:
     pairs = (first, last), (first ^ 1 << 63, last ^ 1 << 63 ^ 1 << 34)
     one, other = (b"".join(word.to_bytes(8, "little") for word in words) for words in pairs)
     assert len(set(fingerprints(pa.array([one, other])).tolist())) == 1
+    assert Members(pa.array([other, other]), few=0).find(pa.array([one, other])).tolist() == [-1, 0], "and all of one width"
     assert Members(pa.array([other, one, None]), few=0).find(pa.array([one, other, b"", None])).tolist() == [1, 0, -1, 2]
     assert Members(pa.array([other, other, b""]), few=0).find(pa.array([one, other, b"", None])).tolist() == [-1, 0, 2, -1]
 
@@ -147,11 +167,19 @@ def test_slots_past_the_last_are_found_and_empty_ones_are_not() -> None:
     assert placed(np.array(tags[:2], np.uint64), np.arange(2)).find(np.array([greatest, 5], np.uint64)).tolist() == [-1, 1]
 
 
+def test_slots_of_one_block_follow_those_of_the_block_before() -> None:
+    """Many fingerprints that want the same slot push those of later blocks on."""
+    wanted = np.concatenate([np.arange(3 * BLOCK_ROWS), (np.arange(40) << 50) + (1 << 52)]).astype(np.uint64)
+    slots = placed(wanted, np.arange(len(wanted)))
+    assert np.array_equal(slots.find(wanted), np.arange(len(wanted)))
+    assert (slots.find(wanted[-40:] + np.uint64(1)) == -1).all()
+
+
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5) | st.integers(2**64 - 5, 2**64 - 1), max_size=40))
 def test_fingerprints_are_sorted_also_where_only_low_bits_differ(numbers: list[int]) -> None:
     given_ = np.array(numbers, np.uint64)
-    order = sorting_order(given_)
-    assert given_[order].tolist() == sorted(numbers)
+    tags, order = in_order(given_)
+    assert tags.tolist() == given_[order].tolist() == sorted(numbers)
     assert sorted(order.tolist()) == list(range(len(numbers)))
 
 

@@ -30,7 +30,8 @@ LIMIT_BYTES: Final = 4 << 30
 LEFTOVER_SECONDS: Final = 3600.0
 """A temporary file older than this was left by a process that died."""
 
-_MAGIC: Final = b"omnigraph cache 1\n"
+_MAGIC: Final = b"omnigraph cache 2\n"
+"""The format, with its number. A file of another format is ignored, and replaced by the next writer."""
 _ALIGN: Final = 64
 _SUFFIX: Final = ".arrays"
 _TEMPORARY: Final = ".tmp"

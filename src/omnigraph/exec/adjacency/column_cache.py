@@ -30,8 +30,6 @@ TEXT_BYTES: Final = 32
 """The assumed size of a text."""
 TRACKED_COLUMNS: Final = 4_096
 
-_NONE: Final = np.empty(0, np.int64)
-
 
 class ColumnRef(NamedTuple):
     """A column of a table version."""
@@ -75,14 +73,24 @@ class ColumnCache:
 def whole_column(table: Table, numbers: Numbering, parts: tuple[Fragment, ...], name: str) -> pa.Array:
     """Read a column of some fragments, by row number among them; null where a row is deleted."""
     local = numbers if parts == numbers.fragments else Numbering(parts)
-    batches = [*scan_fragments(table, parts, [name])] if parts else []
-    if not batches:
-        return pa.nulls(local.size, table.schema.field(name).type)
-    values = whole(joined((batch.column(0) for batch in batches), table.schema.field(name).type))
-    at = np.concatenate([_NONE, *(local.from_addresses(batch.column(ADDRESS).to_numpy()) for batch in batches)])
-    slots = np.full(local.size, -1, np.int64)
-    slots[at] = np.arange(len(at))
-    return values if np.array_equal(slots, np.arange(len(values))) else values.take(pa.array(slots, mask=slots < 0))
+    chunks, slots, count = list[pa.Array](), None, 0
+    for batch in scan_fragments(table, parts, [name]) if parts else ():
+        at = local.from_addresses(batch.column(ADDRESS).to_numpy())
+        here = np.arange(count, count + len(at))
+        if slots is None and not np.array_equal(at, here):  # until now every row was at its number
+            slots = np.full(local.size, -1, np.int64)
+            slots[:count] = np.arange(count)
+        if slots is not None:
+            slots[at] = here
+        chunks.append(batch.column(0))
+        count += len(at)
+    type_ = table.schema.field(name).type
+    if not chunks:
+        return pa.nulls(local.size, type_)
+    values = whole(joined(chunks, type_))
+    if slots is None:
+        return values if count == local.size else pa.concat_arrays([values, pa.nulls(local.size - count, values.type)])
+    return values.take(pa.array(slots, mask=slots < 0))
 
 
 def _width(type_: pa.DataType) -> int | None:

@@ -9,12 +9,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
-from omnigraph.exec.adjacency.build import Arcs, Shape, arcs, concat, csr, grow, merge
+from omnigraph.exec.adjacency.build import WIDE, Arcs, Shape, arcs, concat, csr, grow, merge, room_for
 from omnigraph.exec.adjacency.kernels import Csr, Ints, Marks
 from omnigraph.exec.adjacency.node_ids import Ids, alive
-from omnigraph.exec.adjacency.numbering import Numbering
+from omnigraph.exec.adjacency.numbering import Addresses, Numbering
+from omnigraph.store.arrays import Column
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table
 
@@ -22,10 +22,8 @@ SOURCE: Final = "src"
 TARGET: Final = "dst"
 WORTH_EXTENDING: Final = 4
 """An older adjacency is extended if at most one edge in this many must be read."""
-BLOCK_ROWS: Final = 1 << 22
 Moves: TypeAlias = Ints | None
 """For each row number, the number of the same row in another version, or -1 if it is gone. None if no number changed."""
-_NONE: Final = Arcs(*(np.empty(0, np.int64),) * 3)
 
 
 class Adjacency(msgspec.Struct, frozen=True):
@@ -60,7 +58,7 @@ class AdjacencyInput(msgspec.Struct, frozen=True):
 
 def build(input_: AdjacencyInput) -> Adjacency:
     """Build an adjacency by reading every edge."""
-    every = _read(input_, input_.numbers.fragments)
+    every = _read(input_, input_.numbers.fragments, narrow=True)
     return input_.adjacency(csr(every, input_.shape), csr(every.turned(), input_.shape.turned()))
 
 
@@ -133,27 +131,25 @@ def _complete(moved: Arcs) -> Marks:
     return (moved.near >= 0) & (moved.far >= 0) & (moved.edges >= 0)
 
 
-def _read(input_: AdjacencyInput, parts: tuple[Fragment, ...]) -> Arcs:
-    """Read the edges of some fragments, one block at a time: numbers take an eighth of the memory of ids."""
-    found, held, count = [_NONE], list[pa.RecordBatch](), 0
+def _read(input_: AdjacencyInput, parts: tuple[Fragment, ...], *, narrow: bool = False) -> Arcs:
+    """Read the edges of some fragments. Each batch becomes numbers at once, which take an eighth of the memory of ids.
+
+    With `narrow` the numbers have 32 bits if they fit. They are then to be sorted, and not to be calculated with.
+    """
+    sizes, rows = (input_.shape.rows, input_.shape.columns, input_.numbers.size), sum(part.rows for part in parts)
+    found = Arcs(*(room_for(rows, size if narrow else WIDE + 1) for size in sizes))
+    count = 0
     for batch in scan_fragments(input_.table, parts, [SOURCE, TARGET]) if parts else ():
-        held.append(batch)
-        count += batch.num_rows
-        if count >= BLOCK_ROWS:
-            found.append(_resolve(input_, pa.Table.from_batches(held)))
-            held, count = [], 0
-    if held:
-        found.append(_resolve(input_, pa.Table.from_batches(held)))
-    return concat(found)
+        some = _resolve(input_, batch.column(SOURCE), batch.column(TARGET), batch.column(ADDRESS).to_numpy())
+        for column, numbers in ((found.near, some.near), (found.far, some.far), (found.edges, some.edges)):
+            column[count : count + len(some)] = numbers
+        count += len(some)
+    return found.where(slice(count))
 
 
-def _resolve(input_: AdjacencyInput, rows: pa.Table) -> Arcs:
+def _resolve(input_: AdjacencyInput, sources: Column, targets: Column, addresses: Addresses) -> Arcs:
     """Return edges as numbers, without those with a missing end."""
-    found = Arcs(
-        input_.sources.find(rows.column(SOURCE)),
-        input_.targets.find(rows.column(TARGET)),
-        input_.numbers.from_addresses(rows.column(ADDRESS).to_numpy()),
-    )
+    found = Arcs(input_.sources.find(sources), input_.targets.find(targets), input_.numbers.from_addresses(addresses))
     ended = _complete(found)
     return found if ended.all() else found.where(ended)
 
@@ -161,4 +157,4 @@ def _resolve(input_: AdjacencyInput, rows: pa.Table) -> Arcs:
 def _take(input_: AdjacencyInput, edges: Ints) -> Arcs:
     addresses = input_.numbers.to_addresses(edges)
     rows = input_.table.take(addresses, [SOURCE, TARGET])
-    return _resolve(input_, rows.append_column(ADDRESS, pa.array(addresses)))
+    return _resolve(input_, rows.column(SOURCE), rows.column(TARGET), addresses)

@@ -11,10 +11,11 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.cache import Array
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.kernels import Csr, Neighbours
-from omnigraph.exec.adjacency.node_ids import Ids
+from omnigraph.exec.adjacency.node_ids import Ids, Run
 from omnigraph.exec.adjacency.numbering import Numbering
 
-_RUN: Final = "run."
+_TAGS: Final = "tags."
+_NUMBERS: Final = "numbers."
 Arrays: TypeAlias = Mapping[str, Array]
 
 
@@ -25,7 +26,8 @@ def ids_arrays(ids: Ids) -> dict[str, Array]:
     ends = np.frombuffer(offsets, wide)[start : start + count + 1] if count else np.zeros(1, wide)
     texts = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None else np.empty(0, np.uint8)
     valid = np.packbits(ids.texts.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
-    return {"valid": valid, "ends": ends - ends[0], "texts": texts} | {f"{_RUN}{at}": run for at, run in enumerate(ids.runs)}
+    runs = {f"{name}{at}": array for at, run in enumerate(ids.runs) for name, array in ((_TAGS, run.tags), (_NUMBERS, run.numbers))}
+    return {"valid": valid, "ends": ends - ends[0], "texts": texts} | runs
 
 
 def stored_ids(arrays: Arrays, numbers: Numbering) -> Ids:
@@ -33,7 +35,8 @@ def stored_ids(arrays: Arrays, numbers: Numbering) -> Ids:
     type_ = pa.large_string() if ends.dtype == np.int64 else pa.string()
     buffers = [pa.py_buffer(arrays[name]) for name in ("valid", "ends", "texts")]
     texts = pa.Array.from_buffers(type_, len(ends) - 1, buffers)
-    return Ids(numbers, texts, tuple(array for name, array in arrays.items() if name.startswith(_RUN)))
+    count = sum(name.startswith(_TAGS) for name in arrays)
+    return Ids(numbers, texts, tuple(Run(arrays[f"{_TAGS}{at}"], arrays[f"{_NUMBERS}{at}"]) for at in range(count)))
 
 
 def adjacency_arrays(adjacency: Adjacency) -> dict[str, Array]:

@@ -57,6 +57,11 @@ class Entities:
         """The columns with an index that answers equality."""
         return frozenset() if passed_by(self.table.root, self.table.indexes) else usable_columns(existing(self.table))
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read waits for a network."""
+        return not self.table.root.is_local
+
     @cached_property
     def alive(self) -> Mask:
         """A mask of the numbers that belong to a row."""
@@ -142,6 +147,12 @@ class Entities:
                 yield self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False)), batch
             if left == 0:
                 return
+
+    def batches(self, columns: Sequence[str], *, check: Check) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of all rows. They are not kept in memory."""
+        for batch in self.table.scan(columns, batch_rows=BATCH):
+            check()
+            yield batch
 
     def mask(self, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
         """Return for every number whether it is a row for which the predicates hold."""

@@ -50,6 +50,10 @@ class LinkAccess:
         """Return the number of linked nodes for each of the given nodes. The link binds no edge."""
         return self.finder.counts(Reach(self.link.direction, self.link.low, self.link.high, from_right), nodes)
 
+    def linked(self, nodes: Numbers64, *, from_right: bool) -> Mask:
+        """Return for each of the given nodes whether it is linked with any node. The link binds no edge."""
+        return self.finder.linked(Reach(self.link.direction, self.link.low, self.link.high, from_right), nodes)
+
     def bind_edges(self, rows: Rows, edge: Numbers64) -> Rows:
         """Add to the rows the edge that led to them, and the edge columns that the link reads."""
         binding = self.link.edge_binding
@@ -100,11 +104,6 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
             yield access.bind_edges(target.bind(part, found.reached[at]), found.edge[at])
 
 
-def is_bare(op: ops.Expand) -> bool:
-    """Return whether the query neither filters nor reads the far end and the edges."""
-    return op.link.edge_binding is None and not op.target.where and not op.target.columns and not op.link.where
-
-
 def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
     """Yield the rows that a bare expansion would keep, with the number of nodes each leads to."""
     start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
@@ -113,6 +112,15 @@ def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Ite
         nodes, place = distinct(rows.bindings[start], size=near.size)
         counts = access.counts(nodes, from_right=op.reverse)[place]
         yield rows.keep(counts > 0), counts[counts > 0]
+
+
+def linked_rows(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
+    """Yield the rows for which a bare expansion has at least one row."""
+    start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
+    for rows in _cut(batches, op.link):
+        access.watch.check()
+        nodes, place = distinct(rows.bindings[start], size=near.size)
+        yield rows.keep(access.linked(nodes, from_right=op.reverse)[place])
 
 
 def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.rows import BATCH, Rows, expand_ranges
+from omnigraph.exec.read.rows import BATCH, Rows, distinct, expand_ranges
 from omnigraph.plan.expr import Field
 from omnigraph.store.arrays import Column, Mask, whole
 from omnigraph.store.membership import Members
@@ -86,12 +86,15 @@ class DistinctTuples:
     def __init__(self, rows: Rows, on: Sequence[int]) -> None:
         codes = np.zeros(rows.count, np.int64)
         for binding in on:
-            _, ranks = np.unique(rows.bindings[binding], return_inverse=True)
-            width = int(ranks.max(initial=0)) + 1
-            _, codes = np.unique(codes * width + ranks, return_inverse=True)
-        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+            numbers = rows.bindings[binding]
+            codes = codes * (int(numbers.max(initial=0)) + 1) + numbers
+            found, codes = distinct(codes, size=int(codes.max(initial=0)) + 1)  # dense again, so that the next product fits
+        if not len(on):
+            found, codes = distinct(codes, size=1)
+        first = np.empty(len(found), np.int64)
+        first[codes[::-1]] = np.arange(rows.count - 1, -1, -1)  # of equal tuples, the first is written last
         self.distinct: Final = rows.select(on).take(first)
-        self.places: Final[Numbers64] = places
+        self.places: Final[Numbers64] = codes
 
 
 def anti_join(rows: Rows, on: Sequence[int], inner: Callable[[Rows], Iterable[Rows]]) -> Rows:

@@ -20,7 +20,7 @@ from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.aggregate import Grouping, only_counts
 from omnigraph.exec.read.conditions import filter_mask, repeat
 from omnigraph.exec.read.entities import Entities
-from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, is_bare
+from omnigraph.exec.read.expand import LinkAccess, connect, expand, fan_outs, linked_rows
 from omnigraph.exec.read.join import anti_join, equi_join, product
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
@@ -164,7 +164,7 @@ class _Run:
 
     def _weighted_rows(self, input_: ops.Op, outputs: tuple[Field | ir.Call, ...]) -> Iterator[tuple[Rows, Numbers64 | None]]:
         """Yield the rows to group, each with the number of rows it stands for. A link whose far end is only counted is not expanded."""
-        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and is_bare(input_):
+        if isinstance(input_, ops.Expand) and only_counts(outputs, input_.target.binding) and input_.is_bare:
             weighted = fan_outs(input_, self._link_access(input_), self._rows(input_.input, None))
             yield from ((rows, times) for rows, times in self._tally_weighted(input_, weighted) if rows.count)
         else:
@@ -191,6 +191,13 @@ class _Run:
             if rows.count:
                 yield rows
 
+    def _existing(self, op: ops.Op, outer: Rows) -> Iterator[Rows]:
+        """Yield rows of an operator of which only the existence counts. Those of a bare expansion are not multiplied."""
+        if not (isinstance(op, ops.Expand) and op.is_bare):
+            return self._rows(op, outer)
+        found = linked_rows(op, self._link_access(op), self._rows(op.input, outer))
+        return found if self._recorder is None else self._recorder.of(op).count(found)
+
     def _batches(self, op: ops.Op, outer: Rows | None) -> Iterator[Rows]:
         match op:
             case ops.Scan():
@@ -212,7 +219,7 @@ class _Run:
                 return (self._filter(rows, where) for rows in self._rows(input_, outer))
             case ops.AntiJoin(input_, inner, on):
                 return (
-                    anti_join(rows, on, lambda tuples: self._rows(inner, tuples))
+                    anti_join(rows, on, lambda tuples: self._existing(inner, tuples))
                     for rows in rebatch(self._rows(input_, outer), rows=ANTI_JOIN_ROWS)
                 )
             case ops.Fetch(input_, reads):

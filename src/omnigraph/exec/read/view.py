@@ -8,6 +8,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import Plain
 from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.edges import Adjacency
+from omnigraph.exec.adjacency.node_ids import Ids
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities
 from omnigraph.ids import TypeId
@@ -65,6 +66,11 @@ class View:
     def adjacency(self, edge: TypeRef) -> Adjacency:
         """Return all edges of a type as integers: from memory, from a file, or built now."""
         return self._topology.adjacency(*self._between(edge.id))
+
+    def ends(self, edge: TypeId) -> tuple[Ids, Ids]:
+        """Return the ids of the nodes at both ends of an edge type: from memory, from a file, or read now."""
+        _, source, target = self._between(edge)
+        return self._topology.ids(source), self._topology.ids(target)
 
     def availability(self, edge: TypeId) -> Availability:
         """Return where the adjacency of an edge type is available."""

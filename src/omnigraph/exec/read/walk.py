@@ -65,6 +65,10 @@ class EdgeFinder(Protocol):
         """Return the number of linked nodes for each of the nodes."""
         ...
 
+    def linked(self, reach: Reach, nodes: Numbers64) -> Mask:
+        """Return for each of the nodes whether it is linked with any node."""
+        ...
+
 
 def opposite(direction: Direction) -> Direction:
     """Return the direction of the same edges seen from their other end."""

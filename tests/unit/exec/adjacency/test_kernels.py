@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.adjacency.build import Arcs, Shape, ascending, csr
+from omnigraph.exec.adjacency.build import PART_ROWS, Arcs, Shape, arcs, csr
 from omnigraph.exec.adjacency.kernels import BUDGET, Budget, Csr, hop, reach, reach_counts
 
 from .naive import Edges, crowd, edges, emitted, neighbours
@@ -37,9 +38,30 @@ def columns(given_: Edges) -> tuple[np.ndarray, np.ndarray]:
 @given(edges(square=False))
 def test_edges_are_sorted_by_both_ends_whatever_fits_one_integer(room: int, given_: Edges) -> None:
     near, far = columns(given_)
-    found = ascending(Arcs(near, far, np.arange(len(near)) + 100), Shape(given_.sources, given_.targets, square=True), room=room)
+    built = csr(Arcs(near, far, np.arange(len(near)) + 100), Shape(given_.sources, given_.targets, square=True), room=room)
+    found = arcs(built)
     rows = list(zip(found.near.tolist(), found.far.tolist(), found.edges.tolist(), strict=True))
     assert rows == sorted((*pair, at + 100) for at, pair in enumerate(given_.pairs))
+    once = [
+        (at, to) for at, (start, end) in enumerate(pairwise(built.near.offsets.tolist())) for to in built.near.targets[start:end].tolist()
+    ]
+    assert once == sorted(set(given_.pairs))
+
+
+@pytest.mark.parametrize("room", [63, 0])
+@pytest.mark.parametrize("count", [PART_ROWS, 2 * PART_ROWS + 1])
+@pytest.mark.parametrize("people", [7, 100_000])
+def test_many_edges_are_sorted_part_by_part(room: int, count: int, people: int) -> None:
+    chance = np.random.default_rng(count)
+    near, far = chance.integers(0, people, (2, count))
+    order = np.lexsort((far, near))
+    for numbers in (np.arange(count), np.arange(count) * 3):
+        built = csr(Arcs(near, far, numbers), Shape(people, people, square=True), room=room)
+        found = arcs(built)
+        for got, expected in zip((found.near, found.far, found.edges), (near[order], far[order], numbers[order]), strict=True):
+            assert np.array_equal(got, expected)
+    pairs_of = np.repeat(np.arange(people), np.diff(built.near.offsets)) * people + built.near.targets
+    assert np.array_equal(pairs_of, np.unique(near * people + far))
 
 
 def pairs(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:

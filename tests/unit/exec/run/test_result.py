@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from omnigraph.exec.read.result import Result, shown
+from omnigraph.exec.read.result import PART_ROWS, Result, shown
 from tests.reads import ask, graph_of, person, text_of
 
 
@@ -80,3 +80,17 @@ def test_constants_and_parameters_may_be_returned(tmp_path: Path) -> None:
     ((given, null, text, whole, real, flag, day, time),) = ask(graph, body, {"x": [1, 2]})
     assert (given, null, text, whole, real, flag, day) == ([1, 2], None, "hi", 7, 1.5, True, "1979-05-25")
     assert time.endswith("Z")
+
+
+def test_rows_come_in_parts_and_the_answer_is_the_same() -> None:
+    count = 2 * PART_ROWS + 3
+    numbers, texts = list(range(count)), [f"t{at}" for at in range(count)]
+    chunks = pa.chunked_array([pa.array(texts[:5]), pa.array(texts[5:])])
+    result = Result(pa.table({"n": numbers, "t": chunks}), query_name="q", branch="main", commit_id="c")
+    expected = [{"n": n, "t": t} for n, t in zip(numbers, texts, strict=True)]
+    assert list(result) == result.rows == expected
+    assert result.to_json() == json.dumps(expected, separators=(",", ":"))
+    empty = Result(pa.table({"n": pa.array([], pa.int64())}), query_name="q", branch="main", commit_id="c")
+    assert (empty.rows, empty.to_json(), list(empty.tuples())) == ([], "[]", [])
+    none = Result(pa.table({}), query_name="q", branch="main", commit_id="c")
+    assert (none.rows, none.to_json(), list(none.tuples())) == ([], "[]", [])

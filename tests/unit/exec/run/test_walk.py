@@ -16,6 +16,7 @@ from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
 from omnigraph.plan.typed import Direction
+from omnigraph.store.arrays import Mask
 from tests.reads import acted, ask, bag, film, graph_of, knows, load, person, routed
 
 SIZE = 6
@@ -43,6 +44,9 @@ class Listed:
         raise AssertionError("a search asks for hops only")
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
+        raise AssertionError("a search asks for hops only")
+
+    def linked(self, reach: Reach, nodes: Numbers64) -> Mask:
         raise AssertionError("a search asks for hops only")
 
 

@@ -61,11 +61,6 @@ def damaged_indexes(table: Indexed, *, anew: bool = False) -> tuple[IndexDamage,
     return tuple(_damages(table.root, table.indexes, anew=anew))
 
 
-def are_intact(root: Root, indexes: Iterable[IndexFiles]) -> bool:
-    """Whether all these indexes can be used."""
-    return not any(_damages(root, indexes))
-
-
 def _damages(root: Root, indexes: Iterable[IndexFiles], *, anew: bool = False) -> Iterator[IndexDamage]:
     for index in indexes:
         if index.uuid not in root.index_damage or (anew and root.index_damage[index.uuid] is None):

@@ -19,13 +19,12 @@ import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
 from omnigraph.errors import NotFound, StorageError
-from omnigraph.store.arrays import Column
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.file_memory import KeyBlock, files_of
 from omnigraph.store.fragments import Fragment, fragments
-from omnigraph.store.intact import are_intact
-from omnigraph.store.membership import Members
+from omnigraph.store.intact import damaged_indexes
+from omnigraph.store.membership import is_in
 from omnigraph.store.tables import KEY, Table
 
 FEW: Final = 64
@@ -49,12 +48,11 @@ def addresses_of(table: Table, keys: pa.Array) -> Any | None:
     indexes = [index for index in table.indexes if index.column == KEY and index.kind == _BTREE]
     covered = frozenset[int]().union(*(index.fragments for index in indexes))
     uncovered = [part for part in parts if part.id not in covered]
-    if len(keys) > FEW or sum(part.rows for part in uncovered) > UNCOVERED_ROWS or not are_intact(table.root, indexes):
+    if len(keys) > FEW or sum(part.rows for part in uncovered) > UNCOVERED_ROWS or damaged_indexes(table, among=indexes):
         return None
     here = {part.id for part in parts}
     try:
-        wanted = Members(keys)
-        found = {*_in_fragments(table, uncovered, wanted), *(place for index in indexes for place in _in_index(table, index, keys, wanted))}
+        found = {*_in_fragments(table, uncovered, keys), *(place for index in indexes for place in _in_index(table, index, keys))}
         # An index also lists rows of fragments that were removed since.
         living = [address for address in found if address >> 32 in here and not _is_deleted(table, address)]
     except (_Unexpected, StorageError, NotFound, pa.ArrowException, *raised_by_lance()):
@@ -68,9 +66,9 @@ def remember(table: Table, written: Sequence[Any], rows: pa.Table) -> None:
         table.root.memory.keys.put(files_of(written[0]), _block(rows.column(KEY)))
 
 
-def _matches(keys: Column, wanted: Members) -> Any:
+def _matches(keys: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> Any:
     """The positions of the wanted keys."""
-    return np.flatnonzero(wanted.has(keys))
+    return np.flatnonzero(is_in(keys, wanted))
 
 
 # -- deleted rows
@@ -93,7 +91,7 @@ def _is_deleted(table: Table, address: int) -> bool:
 # -- fragments that no index covers
 
 
-def _in_fragments(table: Table, parts: Sequence[Fragment], wanted: Members) -> Iterator[int]:
+def _in_fragments(table: Table, parts: Sequence[Fragment], wanted: pa.Array) -> Iterator[int]:
     if not parts:
         return
     held = table.root.memory.keys
@@ -103,7 +101,7 @@ def _in_fragments(table: Table, parts: Sequence[Fragment], wanted: Members) -> I
     if [len(block.keys) for block in blocks] != [part.rows for part in parts]:
         raise _Unexpected
     ends = np.cumsum([part.rows for part in parts])
-    for met in _matches(pa.concat_arrays([block.keys for block in blocks]), wanted):
+    for met in _matches(pa.chunked_array([block.keys for block in blocks], wanted.type), wanted):
         at = int(np.searchsorted(ends, met, side="right"))
         yield parts[at].id << 32 | int(met - ends[at]) + parts[at].rows
 
@@ -137,7 +135,7 @@ def _block(keys: pa.ChunkedArray) -> KeyBlock:
 # -- B-trees
 
 
-def _in_index(table: Table, index: IndexFiles, keys: pa.Array, wanted: Members) -> Iterator[int]:
+def _in_index(table: Table, index: IndexFiles, keys: pa.Array) -> Iterator[int]:
     firsts = _first_keys(table, index)
     pages: set[int] = set()
     for key in keys.to_pylist():
@@ -145,7 +143,7 @@ def _in_index(table: Table, index: IndexFiles, keys: pa.Array, wanted: Members) 
         pages.update(range(max(0, bisect_left(firsts, key) - 1), bisect_right(firsts, key)))
     for page in sorted(pages):
         block = _page(table, index, page)
-        yield from block.places[_matches(block.keys, wanted)].tolist()
+        yield from block.places[_matches(block.keys, keys)].tolist()
 
 
 def _first_keys(table: Table, index: IndexFiles) -> list[str]:

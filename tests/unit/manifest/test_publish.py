@@ -14,7 +14,7 @@ from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import CommitId, SchemaHash, TableId, new_commit_id
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind, SchemaText
-from omnigraph.manifest.publish import ATTEMPTS, Preconditions, Publication, publish
+from omnigraph.manifest.publish import ATTEMPTS, Preconditions, Publication, draft, publish
 from omnigraph.manifest.read import Manifest
 from tests.graphs import COMPANY, PERSON, add, ids_in, make, note, reopen, row_of
 
@@ -266,3 +266,25 @@ def test_a_failure_after_the_swap_has_published(graph: Manifest, point: Fault) -
         note(graph, "landed", token="t")
     assert graph.snapshot().version == before.version + 1
     assert note(graph, "again", token="t").commit.message == "landed"
+
+
+def test_a_draft_on_a_state_that_has_moved_is_written_again(graph: Manifest) -> None:
+    """It lands as the child of what came between, and its first files are removed. A draft that was used is not."""
+    files = Path(graph.root.uri) / "__manifest" / "data"
+    mine = Publication(CommitKind.MUTATE, message="mine")
+    stale = draft(graph, mine)
+    stale.rows.settle_with([])  # its files are written
+    between = note(graph, "between").commit
+    before = len(list(files.iterdir()))
+    done = publish(graph, mine, drafted=stale)
+    stale.discard()
+    assert done.commit.parents == (between.id,)
+    assert len(list(files.iterdir())) == before, "two files more, and two less"
+    used = draft(graph, mine)
+    assert publish(graph, mine, drafted=used).commit == used.commit
+    used.discard()
+    assert reopen(graph.root.uri).commits()[0] == used.commit
+    before = len(list(files.iterdir()))
+    draft(graph, mine).discard()
+    assert len(list(files.iterdir())) == before
+    assert note(graph, "next").commit.parents == (used.commit.id,)

@@ -56,9 +56,9 @@ def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]
     return tuple(found)
 
 
-def damaged_indexes(table: Indexed, *, anew: bool = False) -> tuple[IndexDamage, ...]:
-    """The indexes of a table that cannot be used. `anew` repeats the check for indexes that passed it before."""
-    return tuple(_damages(table.root, table.indexes, anew=anew))
+def damaged_indexes(table: Indexed, *, among: Iterable[IndexFiles] | None = None, anew: bool = False) -> tuple[IndexDamage, ...]:
+    """The indexes of a table, or those `among` them, that cannot be used. `anew` repeats the check for indexes that passed it before."""
+    return tuple(_damages(table.root, table.indexes if among is None else among, anew=anew))
 
 
 def _damages(root: Root, indexes: Iterable[IndexFiles], *, anew: bool = False) -> Iterator[IndexDamage]:

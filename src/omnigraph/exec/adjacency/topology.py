@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from omnigraph.exec.adjacency.cache import Array, CacheDirectory, StoredArrays
+from omnigraph.exec.adjacency.columns import ColumnCache
 from omnigraph.exec.adjacency.edges import Adjacency, AdjacencyInput, build, extend
 from omnigraph.exec.adjacency.ids import Ids, read_ids
 from omnigraph.exec.adjacency.numbering import Numbers
@@ -115,6 +116,7 @@ class Topology:
     """The derived data of one graph, shared by all its snapshots. Safe to use from many threads."""
 
     def __init__(self, tables: Tables, directory: Path) -> None:
+        self.columns: Final = ColumnCache()
         self._tables: Final = tables
         self._directory: Final = CacheDirectory(directory)
         self._numbers: Final[_SingleFlightCache[TableRef, Numbers]] = _SingleFlightCache(VERSIONS)
@@ -187,7 +189,7 @@ class Topology:
         if (stored := self._directory.read(name.full)) is not None:
             return _Derived(name, restored(stored.arrays, name.parts), 0, (stored,))
         older = self._closest(name, self._ids.values(), restored)
-        made = read_ids(self._tables.open(row.ref), name.rows, older.value if older is not None else None)
+        made = read_ids(self._tables.open(row.ref), name.rows, self.columns, older.value if older is not None else None)
         return self._write(name, made, ids_arrays, older)
 
     def _make_adjacency(self, name: _Name, edge: TableRow, source: TableRow, target: TableRow) -> _Derived[Adjacency]:

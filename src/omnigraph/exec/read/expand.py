@@ -98,7 +98,8 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
         found = access.find(nodes, from_right=op.reverse)
         if (allowed := target.mask(found.reached)) is not None:
             found = found.keep(allowed)
-        for part, at in _join(rows, place, found, len(nodes)):
+        in_order = nodes is rows.bindings[start]  # each row has a node of its own, and pairs come in the order of the rows
+        for part, at in _parts(rows, found) if in_order else _join(rows, place, found, len(nodes)):
             yield access.bind_edges(target.bind(part, found.reached[at]), found.edge[at])
 
 
@@ -149,6 +150,13 @@ def _cut(batches: Iterator[Rows], link: ir.Link) -> Iterator[Rows]:
             continue
         for start in range(0, rows.count, SEARCH_ROWS):
             yield rows.slice(start, SEARCH_ROWS)
+
+
+def _parts(rows: Rows, found: Hops) -> Iterator[tuple[Rows, slice]]:
+    """Yield the row of every pair, with the positions of the pairs, in parts of bounded size."""
+    for start in range(0, len(found.origin), PART_ROWS):
+        at = slice(start, start + PART_ROWS)
+        yield rows.take(found.origin[at]), at
 
 
 def _join(rows: Rows, place: Numbers64, found: Hops, node_count: int) -> Iterator[tuple[Rows, Numbers64]]:

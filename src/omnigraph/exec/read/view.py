@@ -6,7 +6,6 @@ from typing import Final
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import Plain
-from omnigraph.exec.adjacency.columns import ColumnCache
 from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.topology import Topology
@@ -27,7 +26,6 @@ class OpenTables:
     def __init__(self, tables: Tables, topology: Topology) -> None:
         self._tables: Final = tables
         self._topology: Final = topology
-        self._columns: Final = ColumnCache()
         self._known: Final = Lru[tuple[TableRef, str | None], Entities](HANDLES)
 
     def at(self, row: TableRow, *, key: str | None) -> Entities:
@@ -35,7 +33,7 @@ class OpenTables:
         if (known := self._known.get((row.ref, key))) is not None:
             return known
         table = self._tables.open(row.ref)
-        found = Entities(table, cache=self._columns, known=lambda: self._topology.known_ids(row), key=key)
+        found = Entities(table, cache=self._topology.columns, known=lambda: self._topology.known_ids(row), key=key)
         return self._known.put((row.ref, key), found)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.tables import SOURCE, TARGET
-from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.ids import Ids
 from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts
 from omnigraph.exec.read.entities import Entities
@@ -38,13 +37,13 @@ from omnigraph.store.tables import ADDRESS
 
 
 class AdjacencyLookup:
-    """Finds the edges of one type in its adjacency."""
+    """Finds the edges of one type in the adjacencies that a walk in one direction follows: one, or for an undirected walk both."""
 
-    def __init__(self, adjacency: Adjacency) -> None:
-        self._adjacency: Final = adjacency
+    def __init__(self, csrs: tuple[Csr, ...]) -> None:
+        self._csrs: Final = csrs
 
-    def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
-        first, *others = (Hops(*hop(csr, nodes)) for csr in self._csrs(direction))
+    def hops(self, nodes: Numbers64) -> Hops:
+        first, *others = (Hops(*hop(csr, nodes)) for csr in self._csrs)
         if not others:
             return first
         (back,) = others
@@ -54,21 +53,10 @@ class AdjacencyLookup:
         return Hops(*(part[order] for part in both))
 
     def pairs(self, spec: Reach, nodes: Numbers64) -> Pairs:
-        return Pairs(*reach(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
+        return Pairs(*reach(self._csrs, nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
 
     def counts(self, spec: Reach, nodes: Numbers64) -> Numbers64:
-        return reach_counts(self._csrs(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
-
-    def _csrs(self, direction: Direction) -> tuple[Csr, ...]:
-        match direction:
-            case Direction.OUT:
-                return (self._adjacency.out,)
-            case Direction.IN:
-                return (self._adjacency.into,)
-            case Direction.BOTH:
-                return (self._adjacency.out, self._adjacency.into)
-            case _:
-                assert_never(direction)
+        return reach_counts(self._csrs, nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
 
 
 _NOTHING: Final = Hops(*(np.zeros(0, np.int64),) * 3)
@@ -162,7 +150,7 @@ class LinkRouter:
         self._forced: Final = forced
         self._watch: Final = watch
         self._tally: Final = tally
-        self._adjacent: AdjacencyLookup | None = None
+        self._adjacent: Final[dict[Direction, AdjacencyLookup]] = {}
         texts = [exact_sql(predicate) for predicate in link.where]
         self._rest: Final = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         where = " AND ".join(f"({text})" for text in texts if text) or None
@@ -170,9 +158,9 @@ class LinkRouter:
 
     def hops(self, direction: Direction, nodes: Numbers64) -> Hops:
         if self._uses_adjacency(len(nodes), hops=1):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(direction)
             with self._measure(Route.ADJACENCY, len(nodes)):
-                return self._filter(adjacent.hops(direction, nodes), self._link.where)
+                return self._filter(adjacent.hops(nodes), self._link.where)
         route = self._forced or lookup_route(self._choice.costs, len(nodes))
         with self._measure(route, len(nodes)):
             whole = route is Route.SCAN and (self._forced is not None or len(nodes) > IN_LIST)
@@ -180,7 +168,7 @@ class LinkRouter:
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         if self._uses_adjacency(len(nodes), hops=reach.high):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(reach.walked)
             with self._measure(Route.ADJACENCY, len(nodes)):
                 return adjacent.pairs(reach, nodes)
         size = (self._sources if reach.walked is Direction.IN else self._targets).size
@@ -190,7 +178,7 @@ class LinkRouter:
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
         if self._uses_adjacency(len(nodes), hops=reach.high):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(reach.walked)
             with self._measure(Route.ADJACENCY, len(nodes)):
                 return adjacent.counts(reach, nodes)
         return np.bincount(self.pairs(reach, nodes).origin, minlength=len(nodes)).astype(np.int64)
@@ -203,7 +191,7 @@ class LinkRouter:
 
     def _passes_once(self, nodes: int) -> bool:
         """Return whether to find out by one pass over the edges which of the nodes have one."""
-        if self._adjacent is not None or self._forced is not None:
+        if self._adjacent or self._forced is not None:
             return self._forced is Route.SCAN
         edge, costs = self._link.edge.id, self._choice.costs
         if not nodes or self._view.availability(edge) is Availability.MEMORY or lookup_ms(costs, nodes, hops=1) < costs.linked_ms:
@@ -212,7 +200,7 @@ class LinkRouter:
 
     def _uses_adjacency(self, nodes: int, *, hops: int) -> bool:
         """Return whether to use the adjacency for this many nodes, given the cost of lookups so far."""
-        if self._adjacent is not None or self._forced is not None:
+        if self._adjacent or self._forced is not None:
             return self._forced in (None, Route.ADJACENCY)
         edge, choice = self._link.edge.id, self._choice
         if not nodes:
@@ -222,12 +210,14 @@ class LinkRouter:
         allowed = choice.costs.ready_ms * (UNEXPECTED_SHARE if choice.route is Route.ADJACENCY else 1.0)
         return self._view.spent_ms(edge) + lookup_ms(choice.costs, nodes, hops=min(hops, MOST_HOPS)) > allowed
 
-    def _adjacency(self) -> AdjacencyLookup:
-        if self._adjacent is None:
+    def _adjacency(self, direction: Direction) -> AdjacencyLookup:
+        if (adjacent := self._adjacent.get(direction)) is None:
             began = time.perf_counter()
-            self._adjacent = AdjacencyLookup(self._view.adjacency(self._link.edge))
+            backs = {Direction.OUT: (False,), Direction.IN: (True,), Direction.BOTH: (False, True)}[direction]
+            csrs = tuple(self._view.adjacency(self._link.edge, back=back).csr for back in backs)
+            adjacent = self._adjacent[direction] = AdjacencyLookup(csrs)
             self._tally.ready_ms += (time.perf_counter() - began) * 1e3
-        return self._adjacent
+        return adjacent
 
     def _filter(self, found_hops: Hops, where: tuple[ir.Predicate, ...]) -> Hops:
         """Keep the edges for which the given predicates hold. These are the ones that the route has not applied."""

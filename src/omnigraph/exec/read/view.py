@@ -61,9 +61,9 @@ class View:
         (name,) = found.key.columns
         return name if any(property_.name == name and property_.type == Plain(Scalar.STRING) for property_ in found.properties) else None
 
-    def adjacency(self, edge: TypeRef) -> Adjacency:
-        """Return all edges of a type as integers: from memory, from a file, or built now."""
-        return self._topology.adjacency(*self._between(edge.id))
+    def adjacency(self, edge: TypeRef, *, back: bool = False) -> Adjacency:
+        """Return all edges of a type as integers, from sources or `back` from targets: from memory, from a file, or built now."""
+        return self._topology.adjacency(*self._between(edge.id), back=back)
 
     def ends(self, edge: TypeId) -> tuple[Ids, Ids]:
         """Return the ids of the nodes at both ends of an edge type: from memory, from a file, or read now."""

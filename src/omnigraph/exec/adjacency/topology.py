@@ -146,7 +146,7 @@ class Topology:
         return _get_unchanged(self._adjacencies, name.full, lambda: self._make_adjacency(name, edge, source, target, back=back)).value
 
     def availability(self, edge: TableRow, source: TableRow, target: TableRow) -> Availability:
-        """Return where `adjacency` would get its result from. One direction is enough: to turn it takes a tenth of a build."""
+        """Return where `adjacency` would get its result from. One direction is enough: to turn it takes a third of a build."""
         found = {self._availability(self._edges_name(edge, source, target, back=back)) for back in (False, True)}
         return next(place for place in Availability if place in found)
 

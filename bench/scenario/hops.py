@@ -2,7 +2,8 @@
 
 `python -m bench.scenario hops [--nodes N ...]`. Every node has two edges. There are three queries: one hop from every node, two hops
 counted by group, and the nodes without an edge. Each runs with an empty cache (the adjacency is built), in a new reader with the
-cache filled, and again. duckdb reads the same rows as Arrow tables in memory. The results are compared first.
+cache filled, and again. duckdb reads the same rows as Arrow tables in memory. The results are compared first. Each is the median of
+five runs, which take turns.
 """
 
 from __future__ import annotations
@@ -90,17 +91,20 @@ def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
     for question, (ours, duck) in QUESTIONS.items():
         cache = folder / "cache"
         os.environ["OMNIGRAPH_CACHE"] = str(cache)
-        graph = og.open(folder)
-        first, answer = _timed(partial(_asked, graph, ours))
-        reader = og.open(folder)
-        mapped, _ = _timed(partial(_asked, reader, ours))
         joined: Callable[[], pa.Table] = lambda text=duck: connection.sql(text).to_arrow_table()  # type: ignore[misc]  # noqa: E731
-        _agree(question, answer, joined())
-        again, theirs = [], []
-        for _ in range(RUNS):  # in turn, so that other load on the machine affects both equally
-            again.append(_timed(partial(_asked, graph, ours))[0])
-            theirs.append(_timed(joined)[0])
-        found[question] = {"first": first, "mapped": mapped, "again": min(again), "duckdb": min(theirs)}
+        _agree(question, _asked(og.open(folder), ours), joined())
+        runs: dict[str, list[Seconds]] = {"first": [], "mapped": [], "again": [], "duckdb": []}
+        for _ in range(RUNS):  # in turn, so that other load on the machine affects all equally
+            shutil.rmtree(cache)
+            graph = og.open(folder)
+            for name, work in (
+                ("first", partial(_asked, graph, ours)),
+                ("duckdb", joined),
+                ("mapped", partial(_asked, og.open(folder), ours)),
+                ("again", partial(_asked, graph, ours)),
+            ):
+                runs[name].append(_timed(work))
+        found[question] = {name: sorted(some)[RUNS // 2] for name, some in runs.items()}
         shutil.rmtree(cache)
     return found
 
@@ -123,10 +127,10 @@ def _asked(graph: og.Graph, text: str) -> pa.Table:
     return graph.query(text).to_arrow()
 
 
-def _timed(work: Callable[[], pa.Table]) -> tuple[Seconds, pa.Table]:
+def _timed(work: Callable[[], pa.Table]) -> Seconds:
     cpu, wall = time.process_time(), time.perf_counter()
-    answer = work()
-    return Seconds(time.process_time() - cpu, time.perf_counter() - wall), answer
+    work()
+    return Seconds(time.process_time() - cpu, time.perf_counter() - wall)
 
 
 def _agree(question: str, ours: pa.Table, theirs: pa.Table) -> None:
@@ -136,11 +140,14 @@ def _agree(question: str, ours: pa.Table, theirs: pa.Table) -> None:
 
 
 def _show(facts: dict[str, dict[str, dict[str, Seconds]]]) -> None:
-    print(f"\n{'CPU seconds (wall)':30s}{'nodes':>10s}{'first run':>16s}{'cache filled':>16s}{'again':>16s}{'duckdb':>16s}  again/duckdb")
+    print(
+        f"\n{'CPU seconds (wall)':30s}{'nodes':>10s}{'first run':>16s}{'cache filled':>16s}{'again':>16s}{'duckdb':>16s}  first/duckdb  again/duckdb"
+    )
     for question, sizes in facts.items():
         for nodes, timings in sizes.items():
             cells = "".join(f"{f'{one.cpu:.3f} ({one.wall:.3f})':>16s}" for one in timings.values())
-            print(f"{question:30s}{nodes:>10s}{cells}  {timings['again'].cpu / timings['duckdb'].cpu:.2f}")
+            first, again = (timings[key].cpu / timings["duckdb"].cpu for key in ("first", "again"))
+            print(f"{question:30s}{nodes:>10s}{cells}{first:14.2f}{again:14.2f}")
         if len(sizes) > 1:
             cells = "".join(f"{f'n^{_growth(sizes, key):.2f}':>16s}" for key in ("first", "mapped", "again", "duckdb"))
             print(f"{'':30s}{'growth':>10s}{cells}")

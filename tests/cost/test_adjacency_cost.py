@@ -41,6 +41,16 @@ def test_what_is_known_is_not_read_again(tmp_path: Path) -> None:
     assert bytes_read(town, later) == 0, "another process reads the cache, not the tables"
 
 
+def test_a_direction_is_turned_from_the_other_without_reading(tmp_path: Path) -> None:
+    town = city(tmp_path)
+    topology = town.topology()
+    topology.adjacency(*town.rows())
+    handles = [Tables(town.root).open(row.ref).dataset for row in town.rows()[:2]]
+    before = [handle.io_stats_snapshot().read_bytes for handle in handles]
+    topology.adjacency(*town.rows(), back=True)
+    assert [handle.io_stats_snapshot().read_bytes for handle in handles] == before
+
+
 def test_one_edge_type_builds_only_that_one(tmp_path: Path) -> None:
     """K-17: A query about one edge type builds the adjacency of that type only; a fresh branch builds none."""
     town = city(tmp_path, square=False)

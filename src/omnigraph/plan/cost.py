@@ -1,9 +1,9 @@
 """A link, expected rows and statistics -> estimates in milliseconds and the cheapest route.
 
-Measured as CPU on two cores with warm files. A lookup in a BTREE takes about 1 ms, and 0.05 to 0.18 ms for each key; a scan of
-texts 30 ns a row, and 2 µs for each text in its filter. Building an adjacency of two million edges took 1.7 s between a hundred
-thousand nodes and 2.6 s between a million; mapping its file 2 ms; searching it 20 ns for each pair visited. Only the
-ratios matter. A wrong estimate costs time and never changes an answer.
+Measured as CPU on two cores with warm files. A lookup in a BTREE takes about 1 ms, and 0.05 to 0.18 ms for each key. A scan of
+texts takes 40 ns a row if one filter holds all texts, 110 ns a row if each row is looked up in a hash table, and 0.7 µs for each
+text. Building an adjacency of two million edges takes 0.5 to 0.7 s, and 0.15 s for the ids of a million nodes; mapping its file
+2 ms; searching it 20 ns for each pair visited. Only the ratios matter. A wrong estimate costs time and never changes an answer.
 """
 
 from __future__ import annotations
@@ -28,21 +28,27 @@ from omnigraph.plan.typed import Direction
 
 _CALL_MS: Final = 1.0
 _KEY_MS: Final = 0.05
-_SCAN_ROW_MS: Final = 3e-5
-_MATCH_MS: Final = 2e-3
+_SCAN_ROW_MS: Final = 4e-5
+_MANY: Final = 2.7
+"""A scan that looks up each row in a hash table costs this many times as much as one with a filter."""
+_MATCH_MS: Final = 7e-4
 """Testing scanned rows against a set of texts, for each text of the set."""
 _FEW: Final = 1_000
 """The number of texts that fit into one filter. An index, if one exists, answers it."""
+_BATCH: Final = 65_536
+"""The number of nodes from which a link is followed at a time. A scan is repeated for each batch."""
 _ID_MS: Final = 0.07
-_BUILD_EDGE_MS: Final = 7.5e-4
-"""Reading both ends of an edge and sorting it into both directions."""
-_BUILD_NODE_MS: Final = 5e-4
-"""Reading and sorting the id of a node, and a hash table over the ids of its type."""
+_BUILD_CALLS: Final = 2
+"""The fixed cost of a build, which reads up to three tables and writes as many files, in calls."""
+_BUILD_EDGE_MS: Final = 3e-4
+"""Reading both ends of an edge and sorting it into one direction. To turn the other direction takes a third of that."""
+_BUILD_NODE_MS: Final = 1.5e-4
+"""Reading the id of a node, and a hash table over the ids of its type."""
 _EXTEND_EDGE_MS: Final = 5e-5
 """Keeping an edge of an older adjacency: 8 ns if rows were only added, 0.2 µs if some were moved or deleted."""
-_LINKED_EDGE_MS: Final = 1.5e-4
+_LINKED_EDGE_MS: Final = 2.2e-4
 """Finding out whether a node at one end of an edge has an edge at all."""
-PASS_SHARE: Final = 0.75
+PASS_SHARE: Final = 0.9
 """A pass that only finds out which nodes have an edge must cost at most this share of an adjacency, which stays."""
 _WALK_MS: Final = 2e-5
 _MEMORY_MS: Final = 0.05
@@ -74,10 +80,11 @@ def only_existence(choice: RouteChoice) -> RouteChoice:
 def lookup_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
     """The cost of following a link from `nodes` nodes without its adjacency."""
     total = 0.0
+    calls = max(1.0, nodes / _BATCH)
     for frontier in _frontiers(costs, nodes, hops):
-        near = _found_ms(frontier, costs.key_ms, costs.pass_ms)
-        far = _found_ms(frontier * costs.degree, costs.far_key_ms, costs.far_pass_ms)
-        total += costs.directions * (near + far)
+        near = _found_ms(frontier / calls, costs.key_ms, costs.pass_ms)
+        far = _found_ms(frontier * costs.degree / calls, costs.far_key_ms, costs.far_pass_ms)
+        total += calls * costs.directions * (near + far)
     return total
 
 
@@ -103,7 +110,7 @@ def _frontiers(costs: LinkCosts, nodes: float, hops: int) -> list[float]:
 
 def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
     """The cost of finding the rows that have one of `keys` texts."""
-    scanned = pass_ms + _MATCH_MS * keys
+    scanned = pass_ms * (1.0 if keys <= _FEW else _MANY) + _MATCH_MS * keys
     return _CALL_MS + (scanned if key_ms is None else min(key_ms * keys, scanned))
 
 
@@ -135,7 +142,7 @@ def _ready_ms(edge: EdgeStatistics) -> float:
             known = min(edge.adjacency_known, edge.rows)
             read = edge.rows - known
             nodes = _BUILD_NODE_MS * edge.ends if read else 0.0
-            return _CALL_MS + _BUILD_EDGE_MS * read + _EXTEND_EDGE_MS * known + nodes
+            return _BUILD_CALLS * _CALL_MS + _BUILD_EDGE_MS * read + _EXTEND_EDGE_MS * known + nodes
         case _:
             assert_never(edge.adjacency)
 

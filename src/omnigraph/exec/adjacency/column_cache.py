@@ -60,6 +60,10 @@ class ColumnCache:
             return column
         return self._columns.put(key, column)
 
+    def held(self, table: Table, name: str) -> pa.Array | None:
+        """Return the whole column if it is in memory, otherwise None."""
+        return self._columns.get(ColumnRef(table.ref, name))
+
     def _worth_it(self, key: ColumnRef, rows: int, size: int, type_: pa.DataType) -> bool:
         width = _width(type_)
         if width is None or size * width * SHARE > self._limit_bytes:

@@ -1,4 +1,4 @@
-"""One edge table version and the ids of both ends -> an adjacency in both directions, built anew or extended from an older one.
+"""One edge table version and the ids of both ends -> an adjacency in one direction: built anew, extended from an older one, or turned.
 
 Edges with a missing end are left out.
 """
@@ -27,39 +27,52 @@ Moves: TypeAlias = Ints | None
 
 
 class Adjacency(msgspec.Struct, frozen=True):
-    """Edges in both directions: `out` from source to target, `into` back. All integers are row numbers of the three tables."""
+    """Edges in one direction: from their sources, or back from their targets. All integers are row numbers of the three tables."""
 
-    out: Csr
-    into: Csr
+    csr: Csr
     edges: Numbering
-    sources: Numbering
-    targets: Numbering
+    near: Numbering
+    far: Numbering
 
     def __len__(self) -> int:
-        return len(self.out.edges)
+        return len(self.csr.edges)
 
 
 class AdjacencyInput(msgspec.Struct, frozen=True):
-    """The input of an adjacency: an edge table and the ids of the nodes at both ends."""
+    """The input of an adjacency: an edge table and the ids of the nodes at both ends. `back`: from targets to sources."""
 
     table: Table
     numbers: Numbering
     sources: Ids
     targets: Ids
     square: bool
+    back: bool
+
+    @property
+    def near(self) -> Ids:
+        return self.targets if self.back else self.sources
+
+    @property
+    def far(self) -> Ids:
+        return self.sources if self.back else self.targets
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.sources.numbers.size, self.targets.numbers.size, self.square)
+        return Shape(self.near.numbers.size, self.far.numbers.size, self.square)
 
-    def adjacency(self, out: Csr, into: Csr) -> Adjacency:
-        return Adjacency(out, into, self.numbers, self.sources.numbers, self.targets.numbers)
+    def adjacency(self, csr: Csr) -> Adjacency:
+        return Adjacency(csr, self.numbers, self.near.numbers, self.far.numbers)
 
 
 def build(input_: AdjacencyInput) -> Adjacency:
     """Build an adjacency by reading every edge."""
-    every = _read(input_, input_.numbers.fragments, narrow=True)
-    return input_.adjacency(csr(every, input_.shape), csr(every.turned(), input_.shape.turned()))
+    return input_.adjacency(csr(_read(input_, input_.numbers.fragments, narrow=True), input_.shape))
+
+
+def turn(other: Adjacency, *, square: bool) -> Adjacency:
+    """Return the same edges in the other direction. No edge is read."""
+    shape = Shape(other.far.size, other.near.size, square)
+    return Adjacency(csr(arcs(other.csr).turned(), shape), other.edges, other.far, other.near)
 
 
 def extend(older: Adjacency, input_: AdjacencyInput) -> Adjacency | None:
@@ -70,27 +83,24 @@ def extend(older: Adjacency, input_: AdjacencyInput) -> Adjacency | None:
         return None
     here = sum(part.rows - (part.deletions[2] if part.deletions is not None else 0) for part in numbers.fragments if part not in added)
     if here == len(older) and _only_rows_added(older, input_):
-        fresh = _read(input_, added)
-        return input_.adjacency(grow(older.out, fresh, input_.shape), grow(older.into, fresh.turned(), input_.shape.turned()))
-    sources, targets = _node_moves(older.sources, input_.sources), _node_moves(older.targets, input_.targets)
-    if not (_keeps_order(sources) and _keeps_order(targets)):
+        return input_.adjacency(grow(older.csr, _read(input_, added), input_.shape))
+    near, far = _node_moves(older.near, input_.near), _node_moves(older.far, input_.far)
+    if not (_keeps_order(near) and _keeps_order(far)):
         return None
-    edges = _edge_moves(older.edges, input_)
-    out = _renumber(arcs(older.out), sources, targets, edges)
-    into = _renumber(arcs(older.into), targets, sources, edges)
-    stale = out.edges[(out.edges >= 0) & ((out.near < 0) | (out.far < 0))]
-    out, into = out.where(_complete(out)), into.where(_complete(into))
-    if len(out) + len(stale) != here:
+    kept = _renumber(arcs(older.csr), near, far, _edge_moves(older.edges, input_))
+    stale = kept.edges[(kept.edges >= 0) & ((kept.near < 0) | (kept.far < 0))]
+    kept = kept.where(_complete(kept))
+    if len(kept) + len(stale) != here:
         return None  # edges that were left out or deleted may have become valid again
     fresh = _read(input_, added)
     if len(stale):
         fresh = concat([fresh, _take(input_, stale)])
-    return input_.adjacency(merge(out, fresh, input_.shape), merge(into, fresh.turned(), input_.shape.turned()))
+    return input_.adjacency(merge(kept, fresh, input_.shape))
 
 
 def _only_rows_added(older: Adjacency, input_: AdjacencyInput) -> bool:
     """Return whether the only change since is that rows were added."""
-    now = ((older.edges, input_.numbers), (older.sources, input_.sources.numbers), (older.targets, input_.targets.numbers))
+    now = ((older.edges, input_.numbers), (older.near, input_.near.numbers), (older.far, input_.far.numbers))
     return all(before.moved(after) is None and not before.changed(after) for before, after in now)
 
 
@@ -151,7 +161,8 @@ def _resolve(input_: AdjacencyInput, sources: Column, targets: Column, addresses
     """Return edges as numbers, without those with a missing end."""
     found = Arcs(input_.sources.find(sources), input_.targets.find(targets), input_.numbers.from_addresses(addresses))
     ended = _complete(found)
-    return found if ended.all() else found.where(ended)
+    found = found if ended.all() else found.where(ended)
+    return found.turned() if input_.back else found
 
 
 def _take(input_: AdjacencyInput, edges: Ints) -> Arcs:

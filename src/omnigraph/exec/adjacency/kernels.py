@@ -317,7 +317,7 @@ def _offsets(origin: Ints, rows: int) -> Ints:
 
 def _distinct(sources: Ints) -> tuple[Ints, Ints | None]:
     """Return the distinct sources and, for each position, the index of its source. The index is None if all sources are distinct."""
-    if len(sources) < 2:
+    if bool((sources[1:] > sources[:-1]).all()):  # the order of a scan
         return sources, None
     order = np.argsort(sources, kind="stable")
     ascending = sources[order]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.adjacency.build import narrow
-from omnigraph.exec.adjacency.column_cache import whole_column
+from omnigraph.exec.adjacency.column_cache import ColumnCache, whole_column
 from omnigraph.exec.adjacency.kernels import Ints, Marks, Narrow
 from omnigraph.exec.adjacency.numbering import Numbering
 from omnigraph.store.arrays import joined, whole
@@ -88,10 +88,11 @@ class Ids(msgspec.Struct, frozen=True, dict=True):
         return self.texts.take(pa.array(numbers))
 
 
-def read_ids(table: Table, numbers: Numbering, older: Ids | None = None) -> Ids:
-    """Read the ids of a table: all of them, or only those of the fragments that an older state lacks."""
+def read_ids(table: Table, numbers: Numbering, columns: ColumnCache, older: Ids | None = None) -> Ids:
+    """Read the ids of a table: all of them, unless they are in memory, or only those of the fragments that an older state lacks."""
     if older is None:
-        texts = whole_column(table, numbers, numbers.fragments, KEY)
+        held = columns.held(table, KEY)
+        texts = whole_column(table, numbers, numbers.fragments, KEY) if held is None else held
         return Ids(numbers, texts, (_sorted(texts, np.arange(len(texts))),))
     unread = tuple(part for part in numbers.fragments if older.numbers.base(part) is None)
     texts = _concat([*_pieces(table, numbers, unread, older)])
@@ -100,7 +101,7 @@ def read_ids(table: Table, numbers: Numbering, older: Ids | None = None) -> Ids:
     still = alive(table, changed)
     places = numbers.places(changed)
     if (still > valid[places]).any():  # deleted rows are back: the version is older than the deletion
-        return read_ids(table, numbers)
+        return read_ids(table, numbers, columns)
     valid[places] &= still
     texts = _set_nulls(texts, valid)
     return Ids(numbers, texts, _runs(texts, valid, numbers, numbers.places(unread), older))

@@ -40,22 +40,12 @@ def stored_ids(arrays: Arrays, numbers: Numbering) -> Ids:
 
 
 def adjacency_arrays(adjacency: Adjacency) -> dict[str, Array]:
-    return _csr_arrays("out", adjacency.out) | _csr_arrays("into", adjacency.into)
+    of = adjacency.csr
+    found: dict[str, Array] = {"offsets": of.stored.offsets, "targets": of.stored.targets, "edges": of.edges}
+    return found if of.near is of.stored else found | {"near.offsets": of.near.offsets, "near.targets": of.near.targets}
 
 
-def stored_adjacency(arrays: Arrays, edges: Numbering, sources: Numbering, targets: Numbering, *, square: bool) -> Adjacency:
-    return Adjacency(_stored_csr(arrays, "out", square=square), _stored_csr(arrays, "into", square=square), edges, sources, targets)
-
-
-def _csr_arrays(name: str, of: Csr) -> dict[str, Array]:
-    found: dict[str, Array] = {f"{name}.offsets": of.stored.offsets, f"{name}.targets": of.stored.targets, f"{name}.edges": of.edges}
-    if of.near is not of.stored:
-        found |= {f"{name}.near.offsets": of.near.offsets, f"{name}.near.targets": of.near.targets}
-    return found
-
-
-def _stored_csr(arrays: Arrays, name: str, *, square: bool) -> Csr:
-    stored = Neighbours(arrays[f"{name}.offsets"], arrays[f"{name}.targets"])
-    apart = f"{name}.near.offsets" in arrays
-    near = Neighbours(arrays[f"{name}.near.offsets"], arrays[f"{name}.near.targets"]) if apart else stored
-    return Csr(stored, arrays[f"{name}.edges"], near, square)
+def stored_adjacency(arrays: Arrays, edges: Numbering, near: Numbering, far: Numbering, *, square: bool) -> Adjacency:
+    stored = Neighbours(arrays["offsets"], arrays["targets"])
+    once = Neighbours(arrays["near.offsets"], arrays["near.targets"]) if "near.offsets" in arrays else stored
+    return Adjacency(Csr(stored, arrays["edges"], once, square), edges, near, far)

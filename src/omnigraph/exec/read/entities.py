@@ -78,9 +78,11 @@ class Entities:
         return None if any(column is None for column in found.values()) else found
 
     def _whole(self, name: str, rows: int) -> pa.Array | None:
-        """Return one whole column. If the ids are known, a column with the same values is not read."""
-        if name in self._names and (ids := self._known()) is not None and ids.texts.type == pa.string():
-            return ids.texts
+        """Return one whole column. A column with the same values as the ids is not read besides them."""
+        if name in self._names:
+            if (ids := self._known()) is not None and ids.texts.type == pa.string():
+                return ids.texts
+            name = ID
         return None if self._cache is None else self._cache.get(self.table, self.numbers, name, rows=rows)
 
     def _matching(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:

@@ -175,7 +175,8 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
     few = target.few() if link.edge_binding is None and link.high > 1 else None
     for rows in _cut(batches, link, {start: near}):
         access.watch.check()
-        nodes, place = distinct(rows.bindings[start] - near.base, size=near.size)
+        starts = rows.bindings[start] - near.base if near.base else rows.bindings[start]
+        nodes, place = distinct(starts, size=near.size)
         if few is not None:
             found = access.find_among(nodes, few[far.holds(few)] - far.base, from_right=op.reverse)
         else:
@@ -183,7 +184,8 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
         found = found._replace(reached=found.reached + far.base)
         if few is None and (allowed := target.mask(found.reached)) is not None:
             found = found.keep(allowed)
-        for part, at in _join(rows, place, found, len(nodes)):
+        in_order = nodes is starts  # each row has a node of its own, and pairs come in the order of the rows
+        for part, at in _parts(rows, found) if in_order else _join(rows, place, found, len(nodes)):
             yield access.bind_edges(target.bind(part, found.reached[at]), found.edge[at])
 
 
@@ -279,6 +281,13 @@ def _cut(batches: Iterator[Rows], link: ir.Link, ends: Mapping[int, End]) -> Ite
             continue
         for start in range(0, rows.count, SEARCH_ROWS):
             yield rows.slice(start, SEARCH_ROWS)
+
+
+def _parts(rows: Rows, found: FoundEdges) -> Iterator[tuple[Rows, slice]]:
+    """Yield the row of every pair, with the positions of the pairs, in parts of bounded size."""
+    for start in range(0, len(found.origin), PART_ROWS):
+        at = slice(start, start + PART_ROWS)
+        yield rows.take(found.origin[at]), at
 
 
 def _join(rows: Rows, place: Numbers64, found: FoundEdges, node_count: int) -> Iterator[tuple[Rows, Numbers64]]:

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.layout import SOURCE, TARGET
-from omnigraph.exec.adjacency.edges import Adjacency
 from omnigraph.exec.adjacency.kernels import Csr, hop, reach, reach_counts, step
 from omnigraph.exec.adjacency.node_ids import Ids
 from omnigraph.exec.adjacency.numbering import Numbers64
@@ -41,45 +40,34 @@ from omnigraph.store.tables import ADDRESS
 
 
 class AdjacencyLookup:
-    """Finds the edges of some types in their adjacencies. The edges of all types have one range of numbers, type after type."""
+    """Finds the edges of some types in the adjacencies that a walk in one direction follows: one of each type, or for an undirected walk
+    both. The edges of all types have one range of numbers, type after type.
+    """
 
-    def __init__(self, adjacencies: Sequence[Adjacency]) -> None:
-        self._adjacencies: Final = adjacencies
-        self._bases: Final = _bases(adjacency.edges.size for adjacency in adjacencies)
+    def __init__(self, types: Sequence[tuple[Csr, ...]], bases: Sequence[int]) -> None:
+        self._types: Final = types
+        self._bases: Final = bases
+        self._csrs: Final = tuple(csr for csrs in types for csr in csrs)
 
-    def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
-        return _merged([found for at in range(len(self._adjacencies)) for found in self._hops(at, direction, nodes)])
-
-    def _hops(self, at: int, direction: Direction, nodes: Numbers64) -> Iterator[FoundEdges]:
-        for number, csr in enumerate(_csrs(self._adjacencies[at], direction)):
-            origin, reached, edge = hop(csr, nodes)
-            found = FoundEdges(origin, reached, edge + self._bases[at])
-            yield found if not number else found.keep(reached != nodes[origin])  # an edge to itself was found in the first direction
+    def hops(self, nodes: Numbers64) -> FoundEdges:
+        return _merged([found for csrs, base in zip(self._types, self._bases, strict=False) for found in _hops(csrs, base, nodes)])
 
     def pairs(self, spec: Reach, nodes: Numbers64) -> Pairs:
-        return Pairs(*reach(self._all(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
+        return Pairs(*reach(self._csrs, nodes, low=spec.low, high=spec.high, reverse=spec.from_right))
 
     def counts(self, spec: Reach, nodes: Numbers64) -> Numbers64:
-        return reach_counts(self._all(spec.walked), nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
+        return reach_counts(self._csrs, nodes, low=spec.low, high=spec.high, reverse=spec.from_right)
 
-    def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
-        first, *others = (Steps(*step(csr, nodes)) for csr in self._all(direction))
+    def steps(self, nodes: Numbers64) -> Steps:
+        first, *others = (Steps(*step(csr, nodes)) for csr in self._csrs)
         return Steps(*(np.concatenate(parts) for parts in zip(first, *others, strict=True))) if others else first
 
-    def _all(self, direction: Direction) -> tuple[Csr, ...]:
-        return tuple(csr for adjacency in self._adjacencies for csr in _csrs(adjacency, direction))
 
-
-def _csrs(adjacency: Adjacency, direction: Direction) -> tuple[Csr, ...]:
-    match direction:
-        case Direction.OUT:
-            return (adjacency.out,)
-        case Direction.IN:
-            return (adjacency.into,)
-        case Direction.BOTH:
-            return (adjacency.out, adjacency.into)
-        case _:
-            assert_never(direction)
+def _hops(csrs: tuple[Csr, ...], base: int, nodes: Numbers64) -> Iterator[FoundEdges]:
+    for number, csr in enumerate(csrs):
+        origin, reached, edge = hop(csr, nodes)
+        found = FoundEdges(origin, reached, edge + base)
+        yield found if not number else found.keep(reached != nodes[origin])  # an edge to itself was found in the first direction
 
 
 def _bases(sizes: Iterable[int]) -> list[int]:
@@ -184,7 +172,7 @@ class LinkRouter:
         self._forced: Final = forced
         self._watch: Final = watch
         self._tally: Final = tally
-        self._adjacent: AdjacencyLookup | None = None
+        self._adjacent: Final[dict[Direction, AdjacencyLookup]] = {}
         texts = [exact_sql(predicate) for predicate in link.where]
         self._rest: Final = tuple(predicate for predicate, text in zip(link.where, texts, strict=True) if text is None)
         where = " AND ".join(f"({text})" for text in texts if text) or None
@@ -194,9 +182,9 @@ class LinkRouter:
 
     def hops(self, direction: Direction, nodes: Numbers64) -> FoundEdges:
         if self._uses_adjacency(len(nodes), hops=1):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(direction)
             with self._measure(Route.ADJACENCY, len(nodes)):
-                return self._filter(adjacent.hops(direction, nodes), self._link.where)
+                return self._filter(adjacent.hops(nodes), self._link.where)
         route = self._forced or lookup_route(self._choice.costs, len(nodes))
         with self._measure(route, len(nodes)):
             whole = route is Route.SCAN and (self._forced is not None or len(nodes) > IN_LIST)
@@ -210,16 +198,16 @@ class LinkRouter:
 
     def steps(self, direction: Direction, nodes: Numbers64) -> Steps:
         if self._uses_adjacency(len(nodes), hops=1):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(direction)
             with self._measure(Route.ADJACENCY, len(nodes)):
-                return adjacent.steps(direction, nodes)
+                return adjacent.steps(nodes)
         here, place = distinct(nodes, size=(self._targets if direction is Direction.IN else self._sources).size)
         found = self.hops(direction, here)
         return follow(Pairs(found.origin, found.reached), place, len(here))
 
     def pairs(self, reach: Reach, nodes: Numbers64) -> Pairs:
         if self._uses_adjacency(len(nodes), hops=reach.high):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(reach.walked)
             with self._measure(Route.ADJACENCY, len(nodes)):
                 return adjacent.pairs(reach, nodes)
         size = (self._sources if reach.walked is Direction.IN else self._targets).size
@@ -229,7 +217,7 @@ class LinkRouter:
 
     def counts(self, reach: Reach, nodes: Numbers64) -> Numbers64:
         if self._uses_adjacency(len(nodes), hops=reach.high):
-            adjacent = self._adjacency()
+            adjacent = self._adjacency(reach.walked)
             with self._measure(Route.ADJACENCY, len(nodes)):
                 return adjacent.counts(reach, nodes)
         return np.bincount(self.pairs(reach, nodes).origin, minlength=len(nodes)).astype(np.int64)
@@ -242,7 +230,7 @@ class LinkRouter:
 
     def _passes_once(self, nodes: int) -> bool:
         """Return whether to find out by one pass over the edges which of the nodes have one."""
-        if self._adjacent is not None or self._forced is not None:
+        if self._adjacent or self._forced is not None:
             return self._forced is Route.SCAN
         edge, costs = self._link.edge.id, self._choice.costs
         if not nodes or self._view.availability(edge) is Availability.MEMORY or lookup_ms(costs, nodes, hops=1) < costs.linked_ms:
@@ -251,7 +239,7 @@ class LinkRouter:
 
     def _uses_adjacency(self, nodes: int, *, hops: int) -> bool:
         """Return whether to use the adjacency for this many nodes, given the cost of lookups so far."""
-        if self._adjacent is not None or self._forced is not None:
+        if self._adjacent or self._forced is not None:
             return self._forced in (None, Route.ADJACENCY)
         edges, choice = [edge.id for edge in self._link.edges], self._choice
         if not nodes:
@@ -262,12 +250,14 @@ class LinkRouter:
         spent = sum(self._view.spent_ms(edge) for edge in edges)
         return spent + lookup_ms(choice.costs, nodes, hops=min(hops, MOST_HOPS)) > allowed
 
-    def _adjacency(self) -> AdjacencyLookup:
-        if self._adjacent is None:
+    def _adjacency(self, direction: Direction) -> AdjacencyLookup:
+        if (adjacent := self._adjacent.get(direction)) is None:
             began = time.perf_counter()
-            self._adjacent = AdjacencyLookup([self._view.adjacency(edge) for edge in self._link.edges])
+            backs = {Direction.OUT: (False,), Direction.IN: (True,), Direction.BOTH: (False, True)}[direction]
+            types = [tuple(self._view.adjacency(edge, back=back).csr for back in backs) for edge in self._link.edges]
+            adjacent = self._adjacent[direction] = AdjacencyLookup(types, self._bases)
             self._tally.ready_ms += (time.perf_counter() - began) * 1e3
-        return self._adjacent
+        return adjacent
 
     def _filter(self, found_hops: FoundEdges, where: tuple[ir.Predicate, ...]) -> FoundEdges:
         """Keep the edges for which the given predicates hold. These are the ones that the route has not applied."""

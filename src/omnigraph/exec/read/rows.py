@@ -191,7 +191,10 @@ def cut_ranges(counts: Numbers64, *, rows: int) -> Iterator[tuple[int, int]]:
 
 
 def distinct(numbers: Numbers64, *, size: int) -> tuple[Numbers64, Numbers64]:
-    """Return the distinct numbers, ascending, and the position of every number among them. All numbers are below `size`."""
+    """Return the distinct numbers, ascending, and the position of every number among them. All numbers are below `size`.
+
+    Numbers that ascend already are returned themselves, not as a copy.
+    """
     if bool((numbers[1:] > numbers[:-1]).all()):  # already in the order of a scan
         return numbers, np.arange(len(numbers), dtype=np.int64)
     if size > 16 * len(numbers):

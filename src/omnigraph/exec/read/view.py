@@ -31,7 +31,6 @@ class OpenTables:
     def __init__(self, tables: Tables, topology: Topology) -> None:
         self._tables: Final = tables
         self._topology: Final = topology
-        self._columns: Final = ColumnCache()
         self._known: Final = Lru[tuple[TableRef, str | None], Entities](HANDLES)
 
     def at(self, row: TableRow, *, key: str | None) -> Entities:
@@ -39,7 +38,7 @@ class OpenTables:
         if (known := self._known.get((row.ref, key))) is not None:
             return known
         table = self._tables.open(row.ref)
-        found = Entities(table, cache=self._columns, known=lambda: self._topology.known_ids(row), key=key)
+        found = Entities(table, cache=self._topology.columns, known=lambda: self._topology.known_ids(row), key=key)
         return self._known.put((row.ref, key), found)
 
 
@@ -92,9 +91,9 @@ class View:
         (name,) = found.key.columns
         return name if any(property_.name == name and property_.type == Plain(Scalar.STRING) for property_ in found.properties) else None
 
-    def adjacency(self, edge: TypeRef) -> Adjacency:
-        """Return all edges of a type as integers: from memory, from a file, or built now."""
-        return self._topology.adjacency(*self._between(edge.id))
+    def adjacency(self, edge: TypeRef, *, back: bool = False) -> Adjacency:
+        """Return all edges of a type as integers, from sources or `back` from targets: from memory, from a file, or built now."""
+        return self._topology.adjacency(*self._between(edge.id), back=back)
 
     def end_ids(self, edge: TypeId) -> tuple[Ids, Ids]:
         """Return the ids of the nodes at both ends of an edge type: from memory, from a file, or read now."""
@@ -144,24 +143,25 @@ class PendingView(View):
         super().__init__(base.snapshot, base._catalog, base._open_tables, base._topology)
         self._held: Final = held
         self._ids: Final[dict[TypeId, Ids]] = {}
-        self._adjacencies: Final[dict[TypeId, Adjacency]] = {}
+        self._adjacencies: Final[dict[tuple[TypeId, bool], Adjacency]] = {}
 
     def entities(self, type_: TypeRef | EntityType) -> Entities:
         if type_.id in self._held and type_.id not in self._entities:
             self._entities[type_.id] = Entities(self._held[type_.id], key=self._key(type_.id))
         return super().entities(type_)
 
-    def adjacency(self, edge: TypeRef) -> Adjacency:
+    def adjacency(self, edge: TypeRef, *, back: bool = False) -> Adjacency:
         if not self._differs(edge.id):
-            return super().adjacency(edge)
-        if (known := self._adjacencies.get(edge.id)) is None:
-            known = self._adjacencies[edge.id] = self._build(edge)
+            return super().adjacency(edge, back=back)
+        if (known := self._adjacencies.get((edge.id, back))) is None:
+            known = self._adjacencies[edge.id, back] = self._build(edge, back=back)
         return known
 
-    def _build(self, edge: TypeRef) -> Adjacency:
+    def _build(self, edge: TypeRef, *, back: bool) -> Adjacency:
         edges = self.entities(edge)
         found, _, _ = self._edge(edge.id)
-        return build(AdjacencyInput(edges.table, edges.numbers, *self.end_ids(edge.id), found.source == found.target))
+        square = found.source == found.target
+        return build(AdjacencyInput(edges.table, edges.numbers, *self.end_ids(edge.id), square, back=back))
 
     def end_ids(self, edge: TypeId) -> tuple[Ids, Ids]:
         _, source, target = self._edge(edge)
@@ -172,13 +172,14 @@ class PendingView(View):
             return self._topology.ids(self._row(node))
         if (known := self._ids.get(node.id)) is None:
             nodes = self.entities(node)
-            known = self._ids[node.id] = read_ids(nodes.table, nodes.numbers)
+            known = self._ids[node.id] = read_ids(nodes.table, nodes.numbers, ColumnCache())
         return known
 
     def availability(self, edge: TypeId) -> Availability:
         if not self._differs(edge):
             return super().availability(edge)
-        return Availability.MEMORY if edge in self._adjacencies else Availability.MISSING
+        held = (edge, False) in self._adjacencies or (edge, True) in self._adjacencies
+        return Availability.MEMORY if held else Availability.MISSING
 
     def spend(self, edge: TypeId, ms: float) -> None:
         if not self._differs(edge):

@@ -32,21 +32,21 @@ def city(folder: Path, *, square: bool = True, people: int = 40, edges: int = 20
 
 def mapped(adjacency: Adjacency) -> bool:
     """Read from a file rather than made."""
-    return not adjacency.out.edges.flags.writeable
+    return not adjacency.csr.edges.flags.writeable
 
 
 @pytest.mark.parametrize("square", [True, False])
 def test_an_adjacency_is_what_the_tables_say(tmp_path: Path, square: bool) -> None:
     town = city(tmp_path, square=square)
     found = town.check(town.topology())
-    assert found.out.square is square
-    assert len(found.out.near.targets) < len(found.out.stored.targets), "some of the edges are parallel"
+    assert found.csr.square is square
+    assert len(found.csr.near.targets) < len(found.csr.stored.targets), "some of the edges are parallel"
 
 
 def test_edges_without_an_end_are_left_out(tmp_path: Path) -> None:
     town = city(tmp_path)
     town.link([("d1", "p1", "nobody"), ("d2", "nobody", "p1"), ("d3", "nobody", "nobody")])
-    assert len(town.check(town.topology()).out.edges) == 200
+    assert len(town.check(town.topology()).csr.edges) == 200
 
 
 def test_empty_tables_have_an_empty_adjacency(tmp_path: Path) -> None:
@@ -152,7 +152,40 @@ def test_a_new_process_extends_what_another_has_written(tmp_path: Path) -> None:
     assert len(list(town.cache.iterdir())) == files, "a small change is not worth a file"
     town.link((f"more{at}", "p1", "p2") for at in range(40))
     town.check(town.topology())
-    assert len(list(town.cache.iterdir())) == files + 1
+    assert len(list(town.cache.iterdir())) == files + 2, "one for each direction"
+
+
+def test_a_direction_is_built_when_it_is_asked_for(tmp_path: Path) -> None:
+    town = city(tmp_path)
+    topology = town.topology()
+    topology.adjacency(*town.rows(), back=True)
+    assert sorted(file.name.split("-")[0] for file in town.cache.iterdir()) == ["back", "ids"]
+    assert topology.availability(*town.rows()) is Availability.MEMORY
+    assert town.topology().availability(*town.rows()) is Availability.CACHE
+    assert town.topology().known_edges(*town.rows()) == 200
+    town.check(town.topology())
+    assert sorted(file.name.split("-")[0] for file in town.cache.iterdir()) == ["back", "edges", "ids"]
+
+
+def test_two_directions_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Both files are there and neither is whole: each direction could be turned from the other, which is not there either."""
+    town = city(tmp_path)
+    town.check(town.topology())
+    for file in town.cache.iterdir():
+        file.write_bytes(b"")
+    topology, start = town.topology(), threading.Barrier(2)
+
+    def ask(back: bool) -> None:
+        start.wait()
+        topology.adjacency(*town.rows(), back=back)
+
+    threads = [threading.Thread(target=ask, args=(back,), daemon=True) for back in (False, True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    town.check(topology)
 
 
 def test_two_threads_build_once(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ class Town:
         self.films = self.people if self.square else create_ref(self.films, name)
 
     def check(self, topology: Topology) -> Adjacency:
-        """The adjacency, once it has said exactly what the tables say."""
-        found = topology.adjacency(*self.rows())
+        """The adjacency, once it has said exactly what the tables say, in both directions."""
+        found, back = topology.adjacency(*self.rows()), topology.adjacency(*self.rows(), back=True)
         check_ids(self.people, topology.ids(row(self.people)))
         sources, targets = texts(self.people), texts(self.people if self.square else self.films)
         expected = Counter(
@@ -85,9 +85,9 @@ class Town:
             if edge["src"] in sources.values() and edge["dst"] in targets.values()
         )
         edges = texts(self.knows)
-        assert Counter((sources[at], targets[to], edges[edge]) for at, to, edge in triples(found.out)) == expected
-        assert Counter((sources[to], targets[at], edges[edge]) for at, to, edge in triples(found.into)) == expected
-        assert all(set(near_pairs(csr)) == {(at, to) for at, to, _ in triples(csr)} for csr in (found.out, found.into))
+        assert Counter((sources[at], targets[to], edges[edge]) for at, to, edge in triples(found.csr)) == expected
+        assert Counter((sources[to], targets[at], edges[edge]) for at, to, edge in triples(back.csr)) == expected
+        assert all(set(near_pairs(csr)) == {(at, to) for at, to, _ in triples(csr)} for csr in (found.csr, back.csr))
         return found
 
 

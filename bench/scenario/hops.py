@@ -30,6 +30,7 @@ NODES = (37_000, 111_000, 333_000, 1_000_000)
 DEGREE = 2
 TEAMS = 100
 RUNS = 5
+KEYS = ("first", "mapped", "again", "duckdb")
 SCHEMA = """
 node Person { name: String @key  team: String }
 edge Knows: Person -> Person
@@ -93,7 +94,7 @@ def _measured(folder: Path, nodes: int) -> dict[str, dict[str, Seconds]]:
         os.environ["OMNIGRAPH_CACHE"] = str(cache)
         joined: Callable[[], pa.Table] = lambda text=duck: connection.sql(text).to_arrow_table()  # type: ignore[misc]  # noqa: E731
         _agree(question, _asked(og.open(folder), ours), joined())
-        runs: dict[str, list[Seconds]] = {"first": [], "mapped": [], "again": [], "duckdb": []}
+        runs: dict[str, list[Seconds]] = {key: [] for key in KEYS}
         for _ in range(RUNS):  # in turn, so that other load on the machine affects all equally
             shutil.rmtree(cache)
             graph = og.open(folder)
@@ -140,16 +141,15 @@ def _agree(question: str, ours: pa.Table, theirs: pa.Table) -> None:
 
 
 def _show(facts: dict[str, dict[str, dict[str, Seconds]]]) -> None:
-    print(
-        f"\n{'CPU seconds (wall)':30s}{'nodes':>10s}{'first run':>16s}{'cache filled':>16s}{'again':>16s}{'duckdb':>16s}  first/duckdb  again/duckdb"
-    )
+    heads = "".join(f"{head:>16s}" for head in ("first run", "cache filled", "again", "duckdb"))
+    print(f"\n{'CPU seconds (wall)':30s}{'nodes':>10s}{heads}  first/duckdb  again/duckdb")
     for question, sizes in facts.items():
         for nodes, timings in sizes.items():
-            cells = "".join(f"{f'{one.cpu:.3f} ({one.wall:.3f})':>16s}" for one in timings.values())
+            cells = "".join(f"{f'{timings[key].cpu:.3f} ({timings[key].wall:.3f})':>16s}" for key in KEYS)
             first, again = (timings[key].cpu / timings["duckdb"].cpu for key in ("first", "again"))
             print(f"{question:30s}{nodes:>10s}{cells}{first:14.2f}{again:14.2f}")
         if len(sizes) > 1:
-            cells = "".join(f"{f'n^{_growth(sizes, key):.2f}':>16s}" for key in ("first", "mapped", "again", "duckdb"))
+            cells = "".join(f"{f'n^{_growth(sizes, key):.2f}':>16s}" for key in KEYS)
             print(f"{'':30s}{'growth':>10s}{cells}")
 
 

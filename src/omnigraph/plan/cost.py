@@ -82,10 +82,15 @@ def lookup_ms(costs: LinkCosts, nodes: float, *, hops: int) -> float:
     total = 0.0
     calls = max(1.0, nodes / _BATCH)
     for frontier in _frontiers(costs, nodes, hops):
-        near = _found_ms(frontier / calls, costs.key_ms, costs.pass_ms)
-        far = _found_ms(frontier * costs.degree / calls, costs.far_key_ms, costs.far_pass_ms)
-        total += calls * costs.directions * (near + far)
+        total += calls * hop_ms(costs, frontier / calls, frontier * costs.degree / calls)
     return total
+
+
+def hop_ms(costs: LinkCosts, nodes: float, reached: float) -> float:
+    """The cost of one call that finds the edges of `nodes` nodes without an adjacency, and the nodes that they reach."""
+    near = _found_ms(nodes, costs.key_ms, costs.pass_ms)
+    far = _found_ms(reached, costs.far_key_ms, costs.far_pass_ms)
+    return costs.directions * (near + far)
 
 
 def lookup_route(costs: LinkCosts, nodes: float) -> Route:

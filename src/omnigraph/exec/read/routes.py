@@ -8,7 +8,7 @@ If the plan expects an adjacency to be cheaper, lookups stop at a small share of
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import Final, assert_never
@@ -28,7 +28,7 @@ from omnigraph.exec.read.view import View
 from omnigraph.exec.read.walk import FoundEdges, Pairs, Reach, Steps, follow, neighbours, search
 from omnigraph.exec.read.watch import Watch
 from omnigraph.plan import ir, ops
-from omnigraph.plan.cost import PASS_SHARE, lookup_ms, lookup_route
+from omnigraph.plan.cost import PASS_SHARE, hop_ms, lookup_ms, lookup_route
 from omnigraph.plan.ops import Route
 from omnigraph.plan.statistics import MOST_HOPS, Availability
 from omnigraph.plan.typed import Direction
@@ -186,7 +186,8 @@ class LinkRouter:
             with self._measure(Route.ADJACENCY, len(nodes)):
                 return self._filter(adjacent.hops(nodes), self._link.where)
         route = self._forced or lookup_route(self._choice.costs, len(nodes))
-        with self._measure(route, len(nodes)):
+        found = _NOTHING
+        with self._measure(route, len(nodes)), self._charge(lambda: hop_ms(self._choice.costs, len(nodes), len(found.edge))):
             whole = route is Route.SCAN and (self._forced is not None or len(nodes) > IN_LIST)
             found = _merged([self._looked_up(at, direction, nodes, whole=whole) for at in range(len(self._lookups))])
             return self._filter(found, self._rest)
@@ -225,7 +226,7 @@ class LinkRouter:
     def linked(self, reach: Reach, nodes: Numbers64) -> Mask:
         if reach.high > 1 or len(self._lookups) > 1 or not self._passes_once(len(nodes)):
             return self.counts(reach, nodes) > 0
-        with self._measure(Route.SCAN, len(nodes)):
+        with self._measure(Route.SCAN, len(nodes)), self._charge(lambda: self._choice.costs.linked_ms):
             return self._lookups[0].linked(reach.walked, nodes, self._view.end_ids(self._link.edge.id))
 
     def _passes_once(self, nodes: int) -> bool:
@@ -265,16 +266,18 @@ class LinkRouter:
 
     @contextmanager
     def _measure(self, route: Route, nodes: int) -> Iterator[None]:
-        """Measure a call, and charge a lookup against the cost of an adjacency, which is known as CPU time.
-
-        On a disk a lookup is charged with its CPU time: on a busy machine it would be charged for other processes. In a remote store it
-        waits for answers, and saving that is the point of an adjacency.
-        """
-        began, cpu = time.perf_counter(), time.process_time()
+        began = time.perf_counter()
         yield
-        ms, cpu_ms = (time.perf_counter() - began) * 1e3, (time.process_time() - cpu) * 1e3
-        self._tally.add_route(route, nodes, ms)
-        if route is not Route.ADJACENCY:
-            charged = ms if self._sources.is_remote else min(ms, cpu_ms)
-            for edge in self._link.edges:
-                self._view.spend(edge.id, charged / len(self._link.edges))
+        self._tally.add_route(route, nodes, (time.perf_counter() - began) * 1e3)
+
+    @contextmanager
+    def _charge(self, cost_ms: Callable[[], float]) -> Iterator[None]:
+        """Charge a lookup against the cost of an adjacency. Both are estimates of CPU time, so a busy machine does not build one early.
+
+        In a remote store the elapsed time is charged: a lookup waits for answers, and an adjacency saves the wait.
+        """
+        began = time.perf_counter()
+        yield
+        ms = (time.perf_counter() - began) * 1e3 if self._sources.is_remote else cost_ms()
+        for edge in self._link.edges:
+            self._view.spend(edge.id, ms / len(self._link.edges))

@@ -257,10 +257,13 @@ class _Tail:
 # order
 
 
-def _ids(row: Bound) -> list[tuple[bool, str]]:
-    """The ids of all named variables in the order of the names, a missing one first; a path has none."""
+def _ids(row: Bound) -> list[tuple[bool, str, str]]:
+    """The ids of all named variables in the order of the names, a missing one first; a path has none.
+
+    Nodes of several types of an interface may share an id: their order is then that of their types.
+    """
     entities = (row[name] for name in sorted(row))
-    return [(entity.id is not None, entity.id or "") for entity in entities if isinstance(entity, Entity)]
+    return [(entity.id is not None, entity.id or "", entity.type.name) for entity in entities if isinstance(entity, Entity)]
 
 
 def _tied(

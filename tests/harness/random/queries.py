@@ -59,7 +59,7 @@ def random_query(rng: Random, catalog: Catalog, data: Data, *, now_ms: int) -> R
 def _try(rng: Random, catalog: Catalog, data: Data, now_ms: int) -> RandomQuery | None:
     largest = max(map(len, (*data.nodes.values(), *data.edges.values())))
     plain = rng.random() < _PLAIN
-    maker = _Maker(rng, catalog, data, plain=plain)
+    maker = Maker(rng, catalog, data, plain=plain)
     clauses = maker.clauses(rng.choice((1, 2, 2, 3, 3, 4, 5, 6) if plain else (1, 2, 3, 3, 4, 5, 6, 7)))
     tail = random_returns(rng, maker.scope, maker.constants, maker.expressions, plain=plain)
     parameters = ", ".join(f"${name}: {type_}" for name, type_ in maker.constants.declared)
@@ -79,7 +79,7 @@ def _try(rng: Random, catalog: Catalog, data: Data, now_ms: int) -> RandomQuery 
     return RandomQuery(text, maker.constants.params, expected)
 
 
-class _Maker:
+class Maker:
     """Makes the clauses of one query; `scope` knows its variables, `constants` its parameters."""
 
     def __init__(self, rng: Random, catalog: Catalog, data: Data, *, plain: bool) -> None:
@@ -104,7 +104,7 @@ class _Maker:
 
     def _clause(self) -> list[str]:
         kinds = {
-            self._onward: 5.0,
+            self.onward: 5.0,
             self._connection: 1.6,
             self._property_filter: 3.0,
             self._pair_filter: 1.2,
@@ -116,7 +116,7 @@ class _Maker:
         }
         if not self._plain:
             kinds |= {
-                self._condition: 2.5,
+                self.condition: 2.5,
                 self._test: 5.0,
                 self._exists: 1.4,
                 self._either: 1.4,
@@ -215,7 +215,7 @@ class _Maker:
         self.scope.join(left, right)
         return f"${left} {self._edge(edge, row)} ${right}"
 
-    def _onward(self) -> str | None:
+    def onward(self) -> str | None:
         """From a variable to a new one, along an edge that its witness has."""
         name, seen = self.scope.some_node()
         types = {node.name for node in types_of(self._catalog, seen.type)}
@@ -489,11 +489,11 @@ class _Maker:
         field, value = self._rng.choice(fields)
         return f"{field} ends_with {self.constants.text(value[self._rng.randint(0, len(value)) :])}"
 
-    def _condition(self, depth: int = 0) -> str | None:
+    def condition(self, depth: int = 0) -> str | None:
         """Tests joined by `and` and `or`, some of them turned round."""
         terms = []
         for _ in range(self._rng.choice((2, 2, 3))):
-            term = self._condition(depth + 1) if depth < 2 and self._rng.random() < 0.2 else self._any_test()
+            term = self.condition(depth + 1) if depth < 2 and self._rng.random() < 0.2 else self.test()
             if term is not None:
                 terms.append(f"not ({term})" if self._rng.random() < 0.25 else term)
         if len(terms) < 2:
@@ -501,7 +501,8 @@ class _Maker:
         joined = self._rng.choice((" and ", " or ", " or ")).join(terms)
         return joined if depth == 0 and self._rng.random() < 0.4 and not joined.startswith("(") else f"({joined})"
 
-    def _any_test(self) -> str | None:
+    def test(self) -> str | None:
+        """Any test by itself."""
         return self._rng.choice((self._test, self._property_filter, self._property_filter, self._pair_filter, self._constant_filter))()
 
     # paths
@@ -529,27 +530,27 @@ class _Maker:
     # blocks
 
     def _negation(self) -> str | None:
-        return self._block("not")
+        return self._of("not")
 
     def _exists(self) -> str | None:
-        return self._block("exists")
+        return self._of("exists")
 
-    def _block(self, word: str) -> str | None:
-        clauses = self._inner()
+    def _of(self, word: str) -> str | None:
+        clauses = self.block()
         return None if clauses is None else f"{word} {clauses}"
 
     def _either(self) -> str | None:
-        blocks = [block for block in (self._inner() for _ in range(self._rng.choice((2, 2, 3)))) if block is not None]
+        blocks = [block for block in (self.block() for _ in range(self._rng.choice((2, 2, 3)))) if block is not None]
         return f"either {' or '.join(blocks)}" if len(blocks) > 1 else None
 
-    def _inner(self) -> str | None:
-        """Something about an outer variable, and perhaps more, which may be another block."""
+    def block(self) -> str | None:
+        """`{ .. }`: something about an outer variable, and perhaps more, which may be another block."""
         if self.scope.depth >= 2:
             return None
         outer = self.scope
         self.scope = outer.inner()
         try:
-            mention = self._rng.choice((self._onward, self._onward, self._property_filter, self._connection, self._compared_binding))()
+            mention = self._rng.choice((self.onward, self.onward, self._property_filter, self._connection, self._compared_binding))()
             if mention is None:
                 return None
             return self._clauses(mention)
@@ -559,9 +560,9 @@ class _Maker:
 
     def _clauses(self, first: str) -> str:
         clauses = [first]
-        makers = [self._onward, self._property_filter, self._pair_filter, self._negation, self._negation, self._rebinding]
+        makers = [self.onward, self._property_filter, self._pair_filter, self._negation, self._negation, self._rebinding]
         if not self._plain:
-            makers += [self._test, self._condition, self._exists, self._either, self._optional, self._optional, self._path]
+            makers += [self._test, self.condition, self._exists, self._either, self._optional, self._optional, self._path]
         for _ in range(self._rng.choice((0, 0, 1, 1, 2))):
             more = self._rng.choice(makers)()
             clauses.extend([] if more is None else [more])
@@ -573,7 +574,7 @@ class _Maker:
             return None
         known = dict(self.scope.variables)
         self.scope.depth += 1
-        first = self._rng.choice((self._onward, self._onward, self._onward, self._path, self._lonely_binding))()
+        first = self._rng.choice((self.onward, self.onward, self.onward, self._path, self._lonely_binding))()
         block = None if first is None else self._clauses(first)
         self.scope.depth -= 1
         self.scope.optional(known)

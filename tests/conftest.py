@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Final
 
@@ -19,6 +20,9 @@ LONGEST_PART: Final = 60
 
 # A shell starts background processes with interrupts ignored, and every process that a test interrupts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# For every Java that a test starts, also in a process of its own; and nobody's own settings.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 # The same examples in every run: what fails, fails for everybody. `./test --all` looks for new ones, and prints the seed of what fails.
 # An example may take as long as it takes: on a busy machine, how long says nothing.

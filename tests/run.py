@@ -45,15 +45,15 @@ class Suite(NamedTuple):
 
 SUITES = (
     Suite("unit", ("tests/unit", "tests/spec"), 240),
-    Suite("guard", ("tests/guard",), 110),
-    Suite("contract", ("tests/contract",), 200),
-    Suite("state", ("tests/state",), 180),
-    Suite("differential", ("tests/differential",), 240),
-    Suite("cost", ("tests/cost",), 60, together=False),
+    Suite("guard", ("tests/guard",), 30, on_disk=True),
+    Suite("contract", ("tests/contract",), 120, on_disk=True),
+    Suite("state", ("tests/state",), 30),
+    Suite("differential", ("tests/differential",), 150),
+    Suite("cost", ("tests/cost",), 40, together=False),
     Suite("crash", ("tests/crash",), 300, slow=True),
-    Suite("spark", ("tests/spark",), 300, together=False, slow=True),
-    Suite("spark_cluster", ("tests/spark_cluster",), 360, together=False, slow=True),
-    Suite("system", ("tests/system",), 150, together=False),
+    Suite("spark", ("tests/spark",), 150, slow=True),
+    Suite("spark_cluster", ("tests/spark_cluster",), 270, together=False, slow=True),
+    Suite("system", ("tests/system",), 100, on_disk=True),
 )
 
 CHECKS = (

@@ -58,7 +58,8 @@ class Cluster:
 
     def _start(self, name: str, class_: str, host: str, *options: str) -> subprocess.Popen[bytes]:
         home = str(Path(pyspark.__file__).parent)
-        environment = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m"}
+        quick = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        environment = {**os.environ, **quick, "SPARK_HOME": home, "SPARK_LOCAL_IP": host}
         environment.pop(ENVIRONMENT, None)
         with open(self._folder / f"{name}.log", "wb") as log:
             return subprocess.Popen(
@@ -126,8 +127,9 @@ def until(found: Callable[[], T | None], what: str, say: Callable[[], str] = lam
 
 
 def stopped() -> dict[int, int]:
-    """The Python workers that sleep at a fault, each with the executor that it works for."""
-    return {pid: _executor_of(pid) for pid in _processes() if _state(pid) == "T" and _is_armed(pid)}
+    """The Python workers of clusters of this process that sleep at a fault, each with the executor that it works for."""
+    asleep = [pid for pid in _processes() if _state(pid) == "T" and _is_armed(pid)]
+    return {pid: executor for pid in asleep if (executor := _executor_of(pid)) is not None}
 
 
 def _processes() -> list[int]:
@@ -145,10 +147,21 @@ def _is_armed(pid: int) -> bool:
         return False
 
 
-def _executor_of(pid: int) -> int:
-    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+def _executor_of(pid: int) -> int | None:
+    """None for a process of somebody else, and for one whose executor is gone."""
+    executor = None
+    while pid not in (0, os.getpid()):
+        if b"CoarseGrainedExecutorBackend" in _command(pid):
+            executor = pid
         pid = int(_stat(pid)[1])
-    return pid
+    return executor if pid else None
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _stat(pid: int) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -80,14 +82,22 @@ def test_tasks_that_fail_after_they_wrote_are_tried_again(cluster: Cluster, grap
     check(graph, count=FILES, left=2 * FILES)
 
 
+def importing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a first task of an executor takes seconds for on a busy machine: its twin could be done before it has written."""
+    import omnigraph.spark.tasks  # noqa: F401
+
+    yield from batches
+
+
 def test_of_a_task_and_its_speculative_twin_one_counts(cluster: Cluster, graph: Graph, tmp_path: Path) -> None:
     """The first attempt sleeps when its files are written. Spark starts a twin on the other worker, and does not wait for the first."""
     settings = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
-        "spark.speculation.task.duration.threshold": "1s",
+        "spark.speculation.task.duration.threshold": "3s",
     }
     with connected(cluster, fault=f"{WRITTEN}=stop", settings=settings) as spark:
+        spark.range(2).repartition(2).mapInArrow(importing, "id long", barrier=True).collect()
         GraphLoad(spark, graph, mode="append").ndjson(*files(tmp_path, 1)).commit()
         attempts = until(lambda: [task for task in tasks(spark) if task["speculative"]], "a speculative task")
     assert [task["status"] for task in attempts] == ["SUCCESS"]

@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "an undirected self-edge is bound once (adjacency)",
         "exec/read/routes.py",
-        "            yield found if not number else found.keep(reached != nodes[origin])",
-        "            yield found",
+        "        yield found if not number else found.keep(reached != nodes[origin])",
+        "        yield found",
     ),
     Mutant(
         "null matches nothing, not even `!=`",

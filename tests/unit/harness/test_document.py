@@ -126,7 +126,7 @@ MALFORMED = [
     (f"=== a\n{SCHEMA}--- params\n{{}}\n", 4, "it follows `query`, `mutation` or `explain`"),
     (f"=== a\n{SCHEMA}--- catalog\n--- data\n", 5, "`data` stands before the steps"),
     (f"=== a\n{SCHEMA}{QUERY}--- params\n{{\n--- rows\nx\n", 7, "`params` holds one JSON value"),
-    (f"=== a\n{SCHEMA}--- load\n", 4, "`load` says how: `load append`, `load merge` or `load overwrite`"),
+    (f"=== a\n{SCHEMA}--- load\n", 4, "`load` says how: `load append`, `load merge`, `load overwrite` or `load upsert`"),
     (f"=== a\n{SCHEMA}--- export A\nsomething\n--- lines\n", 4, "`export` has no text of its own"),
     (f"=== a\n{SCHEMA}--- wanted please\n--- steps\n", 4, "takes `allow data loss` or nothing, not `please`"),
     (f"=== a\n{SCHEMA}--- lint now\n--- report\n{{}}\n", 4, "`lint` takes no argument"),

@@ -6,7 +6,7 @@ If the plan says so, predicates on the target are evaluated before the walk, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -173,7 +173,7 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
     near, far = (access.right, access.left) if op.reverse else (access.left, access.right)
     target = Target(op, far.entities, watch=access.watch)
     few = target.few() if link.edge_binding is None and link.high > 1 else None
-    for rows in _cut(batches, link, {start: near}):
+    for rows in _cut(batches, link, [(start, near)]):
         access.watch.check()
         starts = rows.bindings[start] - near.base if near.base else rows.bindings[start]
         nodes, place = distinct(starts, size=near.size)
@@ -192,7 +192,7 @@ def expand(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Itera
 def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[tuple[Rows, Numbers64]]:
     """Yield the rows that a bare expansion would keep, with the number of nodes each leads to."""
     start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
-    for rows in _cut(batches, op.link, {start: near}):
+    for rows in _cut(batches, op.link, [(start, near)]):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start] - near.base, size=near.size)
         counts = access.counts(nodes, from_right=op.reverse)[place]
@@ -202,7 +202,7 @@ def fan_outs(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Ite
 def linked_rows(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
     """Yield the rows for which a bare expansion has at least one row."""
     start, near = (op.link.right, access.right) if op.reverse else (op.link.left, access.left)
-    for rows in _cut(batches, op.link, {start: near}):
+    for rows in _cut(batches, op.link, [(start, near)]):
         access.watch.check()
         nodes, place = distinct(rows.bindings[start] - near.base, size=near.size)
         yield rows.keep(access.linked(nodes, from_right=op.reverse)[place])
@@ -211,7 +211,7 @@ def linked_rows(op: ops.Expand, access: LinkAccess, batches: Iterator[Rows]) -> 
 def connect(op: ops.Connect, access: LinkAccess, batches: Iterator[Rows]) -> Iterator[Rows]:
     link = op.link
     width = max(access.right.size, 1)
-    for rows in _cut(batches, link, {link.left: access.left, link.right: access.right}):
+    for rows in _cut(batches, link, [(link.left, access.left), (link.right, access.right)]):
         access.watch.check()
         lefts, rights = access.pairs(rows)
         nodes, place = distinct(lefts, size=access.left.size)
@@ -269,11 +269,14 @@ def _lists(items: pa.Array, sizes: Numbers64) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items.cast(pa.string()), type=type_)
 
 
-def _cut(batches: Iterator[Rows], link: ir.Link, ends: Mapping[int, End]) -> Iterator[Rows]:
-    """Yield the rows whose ends are not null and of the right type, in smaller parts if each row needs a search of its own."""
+def _cut(batches: Iterator[Rows], link: ir.Link, ends: Sequence[tuple[int, End]]) -> Iterator[Rows]:
+    """Yield the rows whose ends are not null and of the right type, in smaller parts if each row needs a search of its own.
+
+    One variable may stand at both ends, and then has to be of both types.
+    """
     for batch in batches:
-        rows = batch.bound(*ends)
-        for binding, end in ends.items():
+        rows = batch.bound(*(binding for binding, _ in ends))
+        for binding, end in ends:
             if not end.is_whole:
                 rows = rows.keep(end.holds(rows.bindings[binding]))
         if link.high == 1 or rows.count <= SEARCH_ROWS:

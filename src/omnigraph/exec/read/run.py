@@ -332,7 +332,9 @@ class _Run:
 
     def _fetch(self, rows: Rows, reads: tuple[ir.Read, ...]) -> Rows:
         for read in reads:
-            found = self._read(read.binding, rows.bindings[read.binding], read.columns)
+            if (numbers := rows.bindings.get(read.binding)) is None:  # a path in no row: `_field` gives its nulls
+                continue
+            found = self._read(read.binding, numbers, read.columns)
             rows = rows.with_columns({(read.binding, name): column for name, column in found.items()})
         return rows
 

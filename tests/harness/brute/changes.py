@@ -61,27 +61,31 @@ class Changed(NamedTuple):
         return bool(self.nodes or self.edges)
 
 
-def change(source: str, params: object, *, catalog: Catalog, data: Data, name: str | None = None, now_ms: int = 0) -> Changed:
-    """What a mutation does, or its refusal: then nothing happened."""
+def change(
+    source: str, params: object, *, catalog: Catalog, data: Data, name: str | None = None, now_ms: int = 0, steps: int | None = None
+) -> Changed:
+    """What a mutation does, or its refusal: then nothing happened. `steps` as for a read."""
     query = select_query(parse_queries(source), name)
     with located(Source(source, "query")):
         checked = check_mutation(query, catalog)
     parameters = typed_parameters(checked.parameters, bind_parameters(checked.parameters, params))
     assert isinstance(query.body, Mutation)
-    return _Run(catalog, data, parameters, now_ms).run(query.body)
+    return _Run(catalog, data, parameters, now_ms, steps).run(query.body)
 
 
 class _Run:
     """The data while a mutation runs: each statement sees what those before it did."""
 
-    def __init__(self, catalog: Catalog, data: Data, parameters: Mapping[str, Typed], now_ms: int) -> None:
+    def __init__(self, catalog: Catalog, data: Data, parameters: Mapping[str, Typed], now_ms: int, steps: int | None) -> None:
         self._catalog = catalog
         self._before = data
         self._parameters = parameters
         self._now_ms = now_ms
+        self._steps = steps
         self._nodes = {name: {str(row["id"]): row for row in rows} for name, rows in data.nodes.items()}
         self._edges = {name: {str(row["id"]): row for row in rows} for name, rows in data.edges.items()}
         self._counted = {"node": 0, "edge": 0}
+        self._reader = self._matcher()
 
     def run(self, mutation: Mutation) -> Changed:
         for statement in mutation.statements:
@@ -102,7 +106,7 @@ class _Run:
         )
 
     def _matcher(self) -> Matcher:
-        return Matcher(self._catalog, self._data(), self._parameters, now_ms=self._now_ms)
+        return Matcher(self._catalog, self._data(), self._parameters, now_ms=self._now_ms, steps=self._steps)
 
     def _table(self, entity: EntityType) -> dict[str, Row]:
         return self._nodes[entity.name] if isinstance(entity, NodeType) else self._edges[entity.name]
@@ -117,6 +121,7 @@ class _Run:
         return entity._replace(row=self._table(entity.type).get(entity.id))
 
     def _change(self, each: Change, rows: Sequence[Bound]) -> None:
+        self._reader = self._matcher()
         match each:
             case Insert():
                 self._put(self._inserted(each, rows))
@@ -175,12 +180,11 @@ class _Run:
 
     def _values(self, entity: EntityType, assignments: Sequence[Assignment], row: Bound, *, only: Sequence[str] | None = None) -> Row:
         """The assigned values as columns hold them."""
-        matcher = self._matcher()
         values: Row = {}
         for assignment in assignments:
             name = assignment.property.text
             if only is None or name in only:
-                value = matcher.value(_own(assignment.value), row).value
+                value = self._reader.value(_own(assignment.value), row).value
                 property_ = entity.property(name)
                 values[_ENDS.get(name, name)] = value if property_ is None else stored(value, property_.type)
         return values
@@ -199,9 +203,11 @@ class _Run:
             yield target.type, target.row
 
     def _where(self, entity: EntityType, condition: Condition, row: Bound) -> list[Row]:
-        matcher, rewritten = self._matcher(), _own(condition)
+        rewritten = _own(condition)
         return [
-            found for found in self._table(entity).values() if matcher.truth(rewritten, {**row, OWN: Entity(entity, entity, found)}) is True
+            found
+            for found in self._table(entity).values()
+            if self._reader.truth(rewritten, {**row, OWN: Entity(entity, entity, found)}) is True
         ]
 
     def _found(self, delete: Delete | DeleteBound, rows: Sequence[Bound]) -> list[Place]:

@@ -90,6 +90,13 @@ class Constants:
         self.params[name] = self._rng.choice(([], [], None))
         return f"${name}"
 
+    def unknown(self) -> str:
+        """A null number, as a parameter."""
+        name = f"p{len(self.declared)}"
+        self.declared.append((name, "I64?"))
+        self.params[name] = None
+        return f"${name}"
+
     def count(self, value: int) -> str:
         """A number of rows as a parameter, which is never null."""
         name = f"p{len(self.declared)}"

@@ -30,6 +30,7 @@ from tests.harness.random.scope import Scope, Seen
 
 _BOOL: Final = re.compile(r"(?s:.*\s|)\$\w+\.\w+")
 _LITERALS: Final = '"0123456789tf'
+_OTHER: Final = {"and": "or", "or": "and"}
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _MIXED: Final = tuple({integer, float_} for integer in INTEGERS for float_ in FLOATS)
 MOST_STEPS: Final = 40_000
@@ -489,16 +490,19 @@ class Maker:
         field, value = self._rng.choice(fields)
         return f"{field} ends_with {self.constants.text(value[self._rng.randint(0, len(value)) :])}"
 
-    def condition(self, depth: int = 0) -> str | None:
-        """Tests joined by `and` and `or`, some of them turned round."""
+    def condition(self, depth: int = 0, within: str | None = None) -> str | None:
+        """Tests joined by `and` and `or`, some of them turned round. Inside `or` there is `and`, and the other way round."""
+        word = self._rng.choice(("and", "or", "or")) if within is None else _OTHER[within]
         terms = []
         for _ in range(self._rng.choice((2, 2, 3))):
-            term = self.condition(depth + 1) if depth < 2 and self._rng.random() < 0.2 else self.test()
+            term = self.condition(depth + 1, word) if depth < 2 and self._rng.random() < 0.25 else self.test()
             if term is not None:
                 terms.append(f"not ({term})" if self._rng.random() < 0.25 else term)
         if len(terms) < 2:
             return None
-        joined = self._rng.choice((" and ", " or ", " or ")).join(terms)
+        if word == "or" and self._rng.random() < 0.15:
+            terms.append(f"{self.constants.unknown()} {self._rng.choice(COMPARISONS)} 1")
+        joined = f" {word} ".join(terms)
         return joined if depth == 0 and self._rng.random() < 0.4 and not joined.startswith("(") else f"({joined})"
 
     def test(self) -> str | None:

@@ -5,16 +5,33 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
-from omnigraph.errors import LanguageError
+from omnigraph.catalog import Catalog
+from omnigraph.errors import Kind, LanguageError, OmniGraphError
 from omnigraph.lang import parse_queries, select_query
+from omnigraph.lang.query import (
+    Arithmetic,
+    Change,
+    Delete,
+    DeleteBound,
+    FunctionCall,
+    Insert,
+    MatchedChanges,
+    Mutation,
+    Negative,
+    Update,
+    UpdateBound,
+)
 from omnigraph.plan.check import check_read
 from tests.harness.agree import disagreement
-from tests.harness.brute import Answer, Data, Row, answer, read_lines, write_lines
+from tests.harness.brute import Answer, Data, Row, TooManyRows, answer, change, read_lines, write_lines
 from tests.harness.engine import Table
+from tests.harness.random.changes import random_change, with_unique_edge
 from tests.harness.random.graphs import RandomGraph, random_graph
 from tests.harness.random.kinds import KINDS, kinds_of
 from tests.harness.random.queries import random_query
@@ -211,3 +228,57 @@ def test_a_failure_is_made_as_small_as_it_gets() -> None:
     assert " ".join(small.text.split()).startswith("query q() { match { $a follows $c $c.tag > $a.tag } return { $")
     assert small.params == {}
     assert "note" not in small.schema
+
+
+# changes
+
+
+def _kinds_of_change(each: Change, *, matched: bool, catalog: Catalog) -> Iterator[str]:
+    behind = " behind a match" if matched else ""
+    match each:
+        case Insert(type_name=name, insertion=insertion):
+            yield f"{insertion.value} {'node' if catalog.node(name.text) else 'edge'}{behind}"
+        case Update(type_name=name):
+            yield f"update {'node' if catalog.node(name.text) else 'edge'}{behind}"
+        case Delete(type_name=name):
+            yield f"delete {'node' if catalog.node(name.text) else 'edge'}{behind}"
+        case UpdateBound():
+            yield "update a variable"
+        case DeleteBound(variables=variables):
+            yield "delete a variable" if len(variables) == 1 else "delete variables"
+    for assignment in getattr(each, "assignments", ()):
+        yield from ("a value calculated" for _ in range(isinstance(assignment.value, Arithmetic | FunctionCall | Negative)))
+
+
+KINDS_OF_CHANGES = {
+    *(f"{word} {what}" for word in ("insert", "create", "upsert", "update", "delete") for what in ("node", "edge")),
+    *("insert edge behind a match", "create edge behind a match", "upsert edge behind a match"),
+    *("update a variable", "delete a variable", "delete variables", "a value calculated"),
+}
+
+
+def test_changes_are_valid_of_every_kind_and_seldom_refused() -> None:
+    found: Counter[str] = Counter()
+    refused: Counter[Kind] = Counter()
+    made = 0
+    for seed in range(12):
+        _, catalog, data = with_unique_edge(random_graph(seed))
+        for number in range(25):
+            mutation = random_change(Random(f"{seed} {number}"), catalog, data)
+            body = parse_queries(mutation.text).queries[0].body
+            assert isinstance(body, Mutation)
+            for statement in body.statements:
+                matched = isinstance(statement, MatchedChanges)
+                for each in statement.changes if isinstance(statement, MatchedChanges) else (statement,):
+                    found.update(_kinds_of_change(each, matched=matched, catalog=catalog))
+            made += 1
+            try:
+                change(mutation.text, mutation.params, catalog=catalog, data=data, now_ms=NOW_MS, steps=30_000)
+            except OmniGraphError as error:
+                refused[error.kind] += 1
+            except TooManyRows:
+                pass
+    assert set(refused) <= {Kind.VALIDATION, Kind.KEY_CONFLICT, Kind.AMBIGUOUS_UPDATE}
+    assert refused.total() < 0.3 * made
+    rare = {kind: found[kind] for kind in KINDS_OF_CHANGES if found[kind] < 0.01 * made}
+    assert not rare

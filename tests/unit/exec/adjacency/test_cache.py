@@ -69,6 +69,14 @@ def test_a_file_cut_short_is_noticed(tmp_path: Path, length: int) -> None:
     assert holds(tmp_path), "and written again"
 
 
+def test_a_file_of_an_older_format_is_ignored_and_replaced(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"omnigraph cache 2\n", b"omnigraph cache 1\n", 1))
+    assert not holds(tmp_path)
+    write(tmp_path)
+    assert holds(tmp_path)
+
+
 def test_a_copy_with_another_time_is_read_after_a_check(tmp_path: Path) -> None:
     path = write(tmp_path)
     os.utime(path, (1, 1))

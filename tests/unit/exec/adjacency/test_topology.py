@@ -96,7 +96,7 @@ def test_the_rows_of_a_fragment_are_found_when_the_fragment_before_it_is_gone(tm
 STEP = st.one_of(
     st.tuples(st.just("add_people"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)),
     st.tuples(st.just("touch_people"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)),
-    st.tuples(st.just("remove_people"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)),
+    st.tuples(st.just("remove_people"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=8, unique=True)),
     st.tuples(st.just("link"), st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), min_size=1, max_size=4)),
     st.tuples(st.just("unlink"), st.lists(st.integers(0, 60), min_size=1, max_size=4)),
     st.tuples(st.sampled_from(["compact", "branch", "restart", "back"]), st.none()),

@@ -21,7 +21,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.exec.load.blocks import WHITESPACE
 from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, shown, stored
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.problems import Problem, ProblemCode
+from omnigraph.exec.problems import Problem, ProblemCode, with_hint
 
 STRUCTURE_LIMIT: Final = 131_072
 """The maximum number of structural characters per line. Only a line longer than this can have more."""
@@ -102,7 +102,7 @@ def _convert(entity: EntityType, data: dict[str, object], values: dict[str, obje
                 InvalidValue(ProblemCode.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; use 'from' and 'to' for an edge"),
             )
         elif name != ID and entity.property(name) is None:
-            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{entity.alias}'")
+            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, unknown_field(entity, name))
     id_ = data.get(ID)
     if id_ is not None and type(id_) is not str:
         yield ID, InvalidValue(ProblemCode.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
@@ -237,8 +237,15 @@ def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
     written = str(record[kind])
     entity: NodeType | EdgeType | None = catalog.node(written) if kind == "type" else catalog.edge(written)
     if entity is None:
-        raise InvalidValue(ProblemCode.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
+        noun, known = ("node", catalog.nodes) if kind == "type" else ("edge", catalog.edges)
+        message = with_hint(f"unknown {noun} type '{written}'", written, (other.name for other in known))
+        raise InvalidValue(ProblemCode.UNKNOWN_TYPE, message)
     return entity
+
+
+def unknown_field(entity: EntityType, name: str) -> str:
+    """The message for a member or column that a type does not have."""
+    return with_hint(f"unknown input field '{name}' for '{entity.alias}'", name, (property_.name for property_ in entity.properties))
 
 
 def _problem(entity: EntityType, line: int, text: str, name: str, error: InvalidValue) -> Problem:

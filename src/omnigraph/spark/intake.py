@@ -273,7 +273,7 @@ class TablesIntake:
         entity = entity_named(name, catalog)
         parts = table_parts(path, part_bytes=self._part_bytes, slice_rows=self._slice_rows)
         opened = open_table(parts[0])
-        problems = wrong_columns(entity, opened.schema, text=opened.text)
+        problems = wrong_columns(entity, catalog, opened.schema, text=opened.text)
         wrong = tuple(msgspec.structs.replace(problem, source=opened.source) for problem in problems)
         return _Table(entity, path, parts[0].size or 0, () if wrong else tuple(parts), wrong)
 

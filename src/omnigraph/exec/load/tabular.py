@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.catalog.types import INTEGERS, Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
-from omnigraph.exec.load.json_values import InvalidValue
+from omnigraph.exec.load.ends import FROM, TO, end_types, from_end, suits_end
 from omnigraph.exec.load.pieces import Piece, piece_schema
 from omnigraph.exec.load.sources import STREAM
 from omnigraph.exec.load.strict import unknown_field
@@ -38,7 +38,8 @@ class ArrowStream(Protocol):
 TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | str | os.PathLike[str] | TablePart
 """The rows of one type: an Arrow table or stream, a frame, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
 
-_ENDS: Final = {"from": SOURCE, "to": TARGET}
+_ENDS: Final = {FROM: SOURCE, TO: TARGET}
+_NodesAtEnds: TypeAlias = Mapping[str, NodeType]
 _PANDAS: Final = b"pandas"
 _INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 
@@ -59,13 +60,14 @@ def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int
     All tables are opened before the first is read, so that a wrong path is reported at once.
     """
     for entity, opened in _open_all(tables, catalog):
-        if problems := list(wrong_columns(entity, opened.schema, text=opened.text)):
+        ends = end_types(entity, catalog) if isinstance(entity, EdgeType) else {}
+        if problems := list(wrong_columns(entity, catalog, opened.schema, text=opened.text)):
             yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
             continue
         record = opened.first_record
         for batch in opened.batches:
             if batch.num_rows:
-                yield _slice(entity, opened, batch, record, most=most)
+                yield _slice(entity, ends, opened, batch, record, most=most)
                 record += batch.num_rows
         if record == opened.first_record:
             yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
@@ -141,7 +143,7 @@ def _unreadable(source: str, error: Exception) -> InvalidInput:
     return InvalidInput(Kind.VALIDATION, f"{source}: cannot be read: {error}; nothing was written", source=source)
 
 
-def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
+def _slice(entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
     alias = entity.alias
     schema = piece_schema(entity)
@@ -153,7 +155,7 @@ def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record:
     for field in schema:
         values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
         property_ = entity.property(field.name)
-        converted = _identity(field.name, values) if property_ is None else convert(property_, values)
+        converted = _identity(ends, field.name, values) if property_ is None else convert(property_, values)
         done.append(converted.values)
         good[[row for row, _ in converted.refused]] = False
         problems += [
@@ -174,10 +176,10 @@ def _named(entity: EntityType, column: str) -> str:
     return _ENDS.get(column, column) if isinstance(entity, EdgeType) else column
 
 
-def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
+def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
     """Problems that make the whole table unusable: columns that are unknown, repeated, missing or of an unsuitable type."""
     alias = entity.alias
-    ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()
+    ends = {_ENDS[end]: node for end, node in end_types(entity, catalog).items()} if isinstance(entity, EdgeType) else {}
     seen: set[str] = set()
     for field in schema:
         name = _named(entity, field.name)
@@ -186,7 +188,10 @@ def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Itera
             yield Problem(ProblemCode.DUPLICATE_MEMBER, f"there are two columns for '{name}'", alias, name)
         elif property_ is None and name not in (ID, *ends):
             yield Problem(ProblemCode.UNKNOWN_FIELD, unknown_field(entity, name), alias, name)
-        elif property_ is None and not suits(Plain(Scalar.STRING), field.type):
+        elif name in ends and not suits_end(ends[name], field.type):
+            wanted = f"ids of {ends[name].name}, or its keys"
+            yield Problem(ProblemCode.ID, f"column '{field.name}' must hold {wanted}, not {field.type}", alias, name)
+        elif name == ID and not suits(Plain(Scalar.STRING), field.type):
             yield Problem(ProblemCode.ID, f"column '{field.name}' must hold strings, not {field.type}", alias, name)
         elif property_ is not None and not text and not suits(property_.type, field.type):
             message = f"strict property '{name}' expects {expected(property_.type)}, got a column of {field.type}"
@@ -200,9 +205,8 @@ def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Itera
             yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", alias, property_.name)
 
 
-def _identity(name: str, values: pa.Array) -> ConvertedColumn:
-    ids = texts(values)
-    if name == ID or not ids.null_count:
-        return ConvertedColumn(ids, [])
-    refused = InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
-    return ConvertedColumn(ids, [(int(row), refused) for row in np.flatnonzero(np.asarray(ids.is_null()))])
+def _identity(ends: _NodesAtEnds, name: str, values: pa.Array) -> ConvertedColumn:
+    if name == ID:
+        return ConvertedColumn(texts(values), [])
+    end = FROM if name == SOURCE else TO
+    return from_end(ends[end], end, values)

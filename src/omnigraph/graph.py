@@ -217,8 +217,9 @@ class Graph:
     ) -> LoadReceipt:
         """Load data into a branch as one commit, or write nothing and raise an error that lists up to `report_errors` problems.
 
-        `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
-        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` creates the branch from that one if it does not exist.
+        `data` is the path of an NDJSON file (gzip and zstd too) or a list of paths, an open file, bytes, an iterable of lines or
+        records, or a mapping from type names to Arrow tables, frames (pandas, polars, DuckDB), Parquet or CSV files. `from_branch`
+        creates the branch from that one if it does not exist.
         """
         from omnigraph.exec.load.load import LocalIntake
 

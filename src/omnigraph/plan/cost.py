@@ -20,7 +20,7 @@ from omnigraph.plan.statistics import (
     EdgeStatistics,
     NodeStatistics,
     Statistics,
-    fan_out,
+    degree,
     scanned_rows,
     selectivity,
 )
@@ -60,7 +60,7 @@ def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: 
     have already spent without it. `far` is the scan of the nodes at the other end, or None if both ends are bound.
     """
     edge = _edge(link, statistics)
-    costs = _costs(link, statistics, from_left=from_left, far=far)
+    costs = _costs(link, edge, statistics, from_left=from_left, far=far)
     hops = min(link.high, MOST_HOPS)
     asked_ms = lookup_ms(costs, rows, hops=hops)
     walked_ms = max(costs.ready_ms - edge.spent_ms, _MEMORY_MS) + walk_ms(costs, rows, hops=hops)
@@ -119,8 +119,8 @@ def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
     return _CALL_MS + (scanned if key_ms is None else min(key_ms * keys, scanned))
 
 
-def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
-    edge = _edge(link, statistics)
+def _costs(link: Link, edge: EdgeStatistics, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
+    """`edge` are the statistics of the link's edges."""
     reached = None if far is None else statistics.node(far.type.id)
     far_rows = edge.ends / 2 if reached is None else reached.rows
     return LinkCosts(
@@ -128,7 +128,7 @@ def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalS
         pass_ms=_SCAN_ROW_MS * edge.rows,
         far_key_ms=_KEY_MS if (reached is None and edge.indexed) or (reached is not None and ID in reached.indexed) else None,
         far_pass_ms=_SCAN_ROW_MS * far_rows,
-        degree=fan_out(_one_hop(link), statistics, from_left=from_left),
+        degree=degree(link, statistics, from_left=from_left),
         directions=2 if link.direction is Direction.BOTH else 1,
         most=float(max(edge.rows, 1)),
         ready_ms=_ready_ms(edge),
@@ -154,9 +154,9 @@ def _ready_ms(edge: EdgeStatistics) -> float:
 
 def _edge(link: Link, statistics: Statistics) -> EdgeStatistics:
     """The statistics of all edges that a link follows, as if they were one type. Only together do they have what each must have."""
+    if len(link.edges) == 1:
+        return statistics.edge(link.edges[0].id)
     edges = [statistics.edge(edge.id) for edge in link.edges]
-    if len(edges) == 1:
-        return edges[0]
     order = list(Availability)
     return EdgeStatistics(
         rows=sum(edge.rows for edge in edges),
@@ -168,10 +168,6 @@ def _edge(link: Link, statistics: Statistics) -> EdgeStatistics:
         adjacency_known=sum(edge.adjacency_known for edge in edges),
         ends=sum(edge.ends for edge in edges),
     )
-
-
-def _one_hop(link: Link) -> Link:
-    return Link(link.edges, link.left, link.right, link.direction)
 
 
 def choose_restriction(target: LogicalScan, reached: float, statistics: Statistics) -> Restrict:

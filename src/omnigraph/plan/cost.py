@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.plan.ir import Compare, Link, LogicalScan, OneOf, Predicate, Prefix
+from omnigraph.plan.ir import AllOf, AnyOf, Compare, Link, LogicalScan, OneOf, Predicate, Prefix, computes
 from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
 from omnigraph.plan.statistics import (
     MOST_HOPS,
@@ -171,38 +171,47 @@ def _edge(link: Link, statistics: Statistics) -> EdgeStatistics:
 
 
 def choose_restriction(target: LogicalScan, reached: float, statistics: Statistics) -> Restrict:
-    """Whether it is cheaper to find the nodes that satisfy the predicates first, or to test the nodes that were reached."""
+    """Whether it is cheaper to find the nodes that satisfy the predicates first, or to test the nodes that were reached.
+
+    What a predicate computes may overflow, which is an error only for a node that is reached.
+    """
     if not target.where:
         return Restrict.NONE
+    if any(computes(predicate) for predicate in target.where):
+        return Restrict.AFTER
     known = statistics.node(target.type.id)
-    if index_for(target.where, known) is None:
-        before_ms = _CALL_MS + _SCAN_ROW_MS * known.rows
-    else:
+    if choose_indexes(target.where, known):
         before_ms = _CALL_MS + _KEY_MS * scanned_rows(target, statistics)
+    else:
+        before_ms = _CALL_MS + _SCAN_ROW_MS * known.rows
     after_ms = _CALL_MS + _ID_MS * reached
     return Restrict.BEFORE if before_ms <= after_ms else Restrict.AFTER
 
 
-def index_for(where: tuple[Predicate, ...], known: NodeStatistics) -> str | None:
-    """The column of the most selective predicate that an index answers."""
-    best: tuple[float, str] | None = None
+def choose_indexes(where: tuple[Predicate, ...], known: NodeStatistics) -> tuple[str, ...]:
+    """The columns whose indexes answer the most selective predicate that indexes can answer; none for a full scan."""
+    best: tuple[float, tuple[str, ...]] | None = None
     for predicate in where:
-        column = _indexable(predicate)
-        if column is None or column not in known.indexed:
+        columns = indexes_of(predicate, known.indexed)
+        if not columns:
             continue
         share = selectivity(predicate, known)
         if best is None or share < best[0]:
-            best = share, column
-    return None if best is None else best[1]
+            best = share, columns
+    return () if best is None else best[1]
 
 
-def _indexable(predicate: Predicate) -> str | None:
+def indexes_of(predicate: Predicate, indexed: frozenset[str]) -> tuple[str, ...]:
+    """The columns whose indexes lead to the rows of a predicate. Of `or` every term needs one, of `and` one is enough."""
     match predicate:
-        case Compare(Field(column=column), operator, Constant()) if operator is not Comparison.NE:
-            return column
-        case OneOf(Field(column=column)):
-            return column
-        case Prefix(Field(column=column), Constant()):
-            return column
+        case Compare(Field(column=column), operator, Constant()) if operator is not Comparison.NE and column in indexed:
+            return (column,)
+        case OneOf(Field(column=column)) | Prefix(Field(column=column), Constant()) if column in indexed:
+            return (column,)
+        case AllOf(terms):
+            return next(filter(None, (indexes_of(term, indexed) for term in terms)), ())
+        case AnyOf(terms):
+            found = [indexes_of(term, indexed) for term in terms]
+            return tuple(dict.fromkeys(column for columns in found for column in columns)) if all(found) else ()
         case _:
-            return None
+            return ()

@@ -582,6 +582,32 @@ def output_fields(output: Expr | Call) -> tuple[Field, ...]:
     return expr_fields(output)
 
 
+def computes(predicate: Predicate) -> bool:
+    """Whether evaluating a predicate may fail with an overflow."""
+    return any(isinstance(expr, Arithmetic | FunctionCall) for expr in _exprs(predicate))
+
+
+def _exprs(predicate: Predicate) -> tuple[Expr, ...]:
+    """The expressions that a predicate compares."""
+    match predicate:
+        case Compare(left, _, right):
+            return (left, right)
+        case Includes(left, right) | Substring(left, right) | Prefix(left, right) | Suffix(left, right):
+            return (left, right)
+        case OneOf(value=value) | IsNull(value):
+            return (value,)
+        case Decided(field):
+            return (field,)
+        case AllOf(terms) | AnyOf(terms):
+            return tuple(expr for term in terms for expr in _exprs(term))
+        case Not(term):
+            return _exprs(term)
+        case Matches() | Known():
+            return ()
+        case _:
+            assert_never(predicate)
+
+
 def reads_bindings(predicate: Predicate) -> frozenset[int]:
     """The bindings that a predicate reads."""
     return frozenset(field.binding for field in fields_of(predicate))

@@ -66,7 +66,6 @@ class Kind(StrEnum):
     # format and location
     FORMAT_OLDER = "format_older"
     FORMAT_NEWER = "format_newer"
-    GRAPH_MOVED = "graph_moved"
     # not possible
     UNSUPPORTED = "unsupported"
     FORKED_PROCESS = "forked_process"

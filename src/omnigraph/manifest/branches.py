@@ -11,7 +11,7 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import State, now
-from omnigraph.manifest.publish import LOCK_SECONDS, set_home
+from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import (
     DIRECTORY,
@@ -43,10 +43,7 @@ def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, ti
     wanted = check_name(name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        live = list_branches(objects)
-        check_free(wanted, live)
-        if not live and manifest.look(MAIN)[2].head.home != manifest.root.uri:
-            set_home(manifest)  # a graph that has only main may be moved; branches bind it to this URI
+        check_free(wanted, list_branches(objects))
         reservation = reserve(objects, wanted)
         if reservation is None:
             raise _branch_exists(wanted)

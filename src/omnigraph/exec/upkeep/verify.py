@@ -25,10 +25,11 @@ from omnigraph.manifest.model import COMMIT, TableRow, read_commits
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch, list_branches, read_branch
 from omnigraph.store.arrays import joined
+from omnigraph.store.bases import home
 from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import KeySet, others, repeated
 from omnigraph.store.refs import native_refs
-from omnigraph.store.tables import Table, Tables, home
+from omnigraph.store.tables import Table, Tables
 
 
 class Severity(StrEnum):

@@ -81,6 +81,13 @@ OPERATIONS = (
         lambda place: place.graph.commit(place.graph.snapshot().commit_id),
         base=COMMITS,
     ),
+    _listing(
+        "one of n commits by the beginning of its id",
+        ("Graph.commit",),
+        worlds.history,
+        lambda place: place.graph.commit(place.graph.snapshot().commit_id[:-1]),
+        base=COMMITS,
+    ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
     _listing(
         "recoveries in n commits",

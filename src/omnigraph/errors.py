@@ -25,6 +25,7 @@ class Kind(StrEnum):
     NOT_EMPTY = "folder_not_empty"
     NUMERIC_OVERFLOW = "numeric_overflow"
     AMBIGUOUS_UPDATE = "ambiguous_update"
+    AMBIGUOUS_COMMIT = "ambiguous_commit"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.mode import LoadMode
@@ -22,7 +22,7 @@ from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import MAIN, BranchName, CommitId, new_hex16
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
@@ -151,7 +151,7 @@ class Graph:
             actor=self.actor,
             message=message,
             token=token,
-            if_commit=CommitId(if_commit) if if_commit is not None else None,
+            if_commit=self._expected(if_commit, branch),
         )
         written = _check_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
@@ -333,7 +333,10 @@ class Graph:
         return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
-        return self.engine.manifest.commit(CommitId(id_))
+        """Return a commit of any branch, by its id or by the beginning of its id."""
+        if not isinstance(id_, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
+        return self.engine.manifest.commit(id_)
 
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""
@@ -375,6 +378,15 @@ class Graph:
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+    def _expected(self, commit: str | None, branch: str) -> CommitId | None:
+        """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
+        if commit is None or len(commit) == COMMIT_ID_LENGTH:
+            return None if commit is None else CommitId(commit)
+        try:
+            return self.engine.manifest.commit(commit, first=BranchName(branch)).id
+        except NotFound:
+            return CommitId(commit)
 
     def _require_writable(self) -> None:
         if self.mode == "r":

@@ -96,7 +96,7 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 @_graph
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
-    """Print one commit, of any branch."""
+    """Print one commit, of any branch. The beginning of its id is enough."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
         found = graph.commit(commit_id)
     if as_json:

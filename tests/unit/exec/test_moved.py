@@ -36,7 +36,7 @@ def _without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 def source(tmp_path: Path) -> Graph:
     """Three branches, one made from another. Each has rows, deletions, blobs and indexes of its own and of its parents."""
     graph = og.init(tmp_path / "source", schema=SCHEMA, actor="act-ada")
-    people = [{"name": f"p{n}", "born": 1900 + n, "bio": f"number {n}", "note": f"text {n}"} for n in range(100)]
+    people: list[dict[str, object]] = [{"name": f"p{n}", "born": 1900 + n, "bio": f"number {n}", "note": f"text {n}"} for n in range(100)]
     edges = [{"from": f"p{n}", "to": f"p{(n * 7 + 1) % 100}"} for n in range(100)]
     graph.load([*({"type": "Person", "data": one} for one in people), *({"edge": "Knows", **one} for one in edges)])
     graph.ensure_indices()

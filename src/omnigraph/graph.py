@@ -16,7 +16,7 @@ from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapsh
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
@@ -454,12 +454,15 @@ class Branches:
         """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Create a branch with the current contents of `from_`. No data is copied."""
+    def create(self, name: str, *, from_: str = MAIN, at: str | int | datetime | None = None) -> str:
+        """Create a branch with the contents of `from_`: now, or at a manifest version or a time; or of a commit of any branch.
+
+        No data is copied.
+        """
         from omnigraph.manifest.branches import create_branch
 
         self._graph._require_writable()
-        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
+        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
 
     def delete(self, name: str) -> None:
         """Delete a branch and the table forks that only it uses."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.queries import parse_moment
 from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document
 
@@ -20,18 +21,20 @@ def branch() -> None:
 @branch.command("create")
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
+@click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
 @_graph
 @command_flags
-def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
+def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
     target = _target(flags, uri)
     echo_write(target, "branch create")
     with open_graph(target, mode="rw") as graph:
-        made = graph.branches.create(name, from_=from_)
+        made = graph.branches.create(name, from_=from_, at=parse_moment(at))
+        shown = {} if at is None else {"graph_commit_id": graph.snapshot(made).commit_id}
     if as_json:
-        output.document({"uri": target.uri, "from": from_, "name": made, "actor_id": flags.actor})
+        output.document({"uri": target.uri, "from": from_, "name": made, **shown, "actor_id": flags.actor})
     else:
-        output.line(f"created branch {made} from {from_}")
+        output.line(f"created branch {made} from {' '.join(shown.values()) or from_}")
 
 
 @branch.command("list")

@@ -95,7 +95,7 @@ def query(
 
 
 def parse_moment(text: str | None) -> str | int | datetime | None:
-    """Parse `--snapshot`: digits are a manifest version, a date or time is a time (UTC by default), any other text is a commit id."""
+    """Parse a moment of the past: digits are a manifest version, a date or time is a time (UTC by default), other text is a commit."""
     if text is None:
         return None
     if text.isascii() and text.isdigit():
@@ -105,7 +105,7 @@ def parse_moment(text: str | None) -> str | int | datetime | None:
     except ValueError:
         if "-" in text or ":" in text:
             raise InvalidInput(
-                Kind.INVALID_ARGUMENT, f"--snapshot {text!r} is no commit id, manifest version or time such as 2026-01-31T12:00:00Z"
+                Kind.INVALID_ARGUMENT, f"{text!r} is no commit id, manifest version or time such as 2026-01-31T12:00:00Z"
             ) from None
         return text
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)

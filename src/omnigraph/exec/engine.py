@@ -33,6 +33,13 @@ At = str | int | datetime | None
 _Key = tuple[str, str | None, SchemaHash]
 
 
+def check_at(at: At) -> At:
+    """Return `at` if it has one of its types, else raise InvalidInput."""
+    if not isinstance(at, str | int | datetime | None):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+    return at
+
+
 class Engine:
     """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
@@ -54,9 +61,7 @@ class Engine:
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        return self.manifest.snapshot(BranchName(branch), at=at)
+        return self.manifest.snapshot(BranchName(branch), at=check_at(at))
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

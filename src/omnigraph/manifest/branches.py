@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome, StorageError
@@ -38,8 +39,18 @@ from omnigraph.store.tables import Table, table_at_head
 log = logging.getLogger(__name__)
 
 
-def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, timeout_seconds: float = LOCK_SECONDS) -> Branch:
-    """Create a branch that shows what `from_` shows now. Copies no data, writes no commit, and changes no table (B-01)."""
+def create_branch(
+    manifest: Manifest,
+    name: str,
+    *,
+    from_: BranchName = MAIN,
+    at: str | int | datetime | None = None,
+    timeout_seconds: float = LOCK_SECONDS,
+) -> Branch:
+    """Create a branch that shows what `from_` shows now, or what a commit of any branch or a version or time of `from_` showed.
+
+    Copies no data, writes no commit, and changes no table (B-01).
+    """
     wanted = check_name(name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
@@ -48,16 +59,18 @@ def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, ti
         if reservation is None:
             raise _branch_exists(wanted)
         try:
-            return _make(manifest, wanted, from_, reservation, grant)
+            return _make(manifest, wanted, from_, at, reservation, grant)
         except OmniGraphError:
             withdraw(objects, wanted, reservation)
             raise
 
 
-def _make(manifest: Manifest, name: BranchName, from_: BranchName, reservation: str, grant: Grant) -> Branch:
+def _make(
+    manifest: Manifest, name: BranchName, from_: BranchName, at: str | int | datetime | None, reservation: str, grant: Grant
+) -> Branch:
     """Turn a reserved name into a branch. The parent is read after the reservation, from which on nothing that it shows is removed."""
     objects = manifest.root.objects
-    parent, ledger, state = manifest.look(from_)
+    parent, ledger, state = manifest.look(from_) if at is None else manifest.past(from_, at)
     branch = Branch(name, fresh_ref(name), parent.name, parent.native, ledger.version, now())
     reach(Fault.BRANCH_BEFORE_CREATE)
     grant.check()

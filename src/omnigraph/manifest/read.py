@@ -20,7 +20,7 @@ from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, 
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
-from omnigraph.store.tables import TableRef, TornHead, discard_torn_head
+from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
@@ -171,6 +171,17 @@ class Manifest:
                 return self._at_commit(self.commit(at, first=branch))
 
     # -- the past
+
+    def past(self, branch: BranchName, at: str | int | datetime) -> tuple[Branch, Ledger, State]:
+        """Return what `look` returned when a commit was the newest: the branch that made it, its ledger, its state.
+
+        Raises NotFound if a table version that the commit shows was removed.
+        """
+        snapshot = self.snapshot(branch, at=at)
+        for row in snapshot.state.tables.values():
+            if not row.dropped:
+                require_version(self.root, row.ref)
+        return snapshot.branch, self.look(snapshot.branch.name)[1].at(snapshot.version), snapshot.state
 
     def _at_version(self, branch: BranchName, version: int) -> BranchSnapshot:
         found = find_branch(self.root.objects, branch)

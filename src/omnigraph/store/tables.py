@@ -279,6 +279,12 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
 
 
+def require_version(root: Root, ref: TableRef) -> None:
+    """Raises NotFound if a version does not exist. Opens nothing."""
+    if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+        raise reclaimed(ref.path, branch=ref.branch, version=ref.version)
+
+
 def _is_reclaimed(root: Root, ref: TableRef) -> bool:
     """Whether this version is missing and a newer one exists. Numbers in file names count down, so the first file is the newest."""
     if ref.version < 1 or root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):

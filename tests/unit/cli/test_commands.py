@@ -138,6 +138,12 @@ def test_branches_come_and_go(graph: str, call: Call) -> None:
     )
     made = call("branch", "create", "again", "--from", "review", "--uri", graph, "--json", "--quiet", "--as", "me")
     assert made.json() == {"uri": graph, "from": "review", "name": "again", "actor_id": "me"}
+    old = call("commit", "list", graph, "--json").json()["commits"][-1]["graph_commit_id"]
+    past = call("branch", "create", "past", "--at", old.lower(), "--uri", graph, "--json", "--quiet")
+    assert past.json() == {"uri": graph, "from": "main", "name": "past", "graph_commit_id": old, "actor_id": None}
+    assert call("branch", "create", "then", "--at", "1", "--uri", graph, "--quiet").out == f"created branch then from {old}\n"
+    for name in ("past", "then"):
+        call("branch", "delete", name, "--uri", graph)
     assert made.err == ""
     assert call("branch", "list", "--uri", graph) == (0, "again\nmain\nreview\n", "")
     assert call("branch", "list", "--store", graph, "--json").json() == {"branches": ["again", "main", "review"]}

@@ -28,6 +28,7 @@ from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
@@ -55,6 +56,8 @@ __all__ = [
     "Result",
     "Snapshot",
     "TableState",
+    "Tag",
+    "Tags",
     "init",
     "open_",
 ]
@@ -106,6 +109,7 @@ class Graph:
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
+        self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
@@ -470,3 +474,30 @@ class Branches:
 
         self._graph._require_writable()
         delete_branch(self._graph.engine.manifest, check_name(name))
+
+
+@waited_for_methods
+class Tags:
+    """The tags of a graph: names of commits. A tag keeps what its commit shows, and stands wherever a commit id does."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return living_tags(self._graph.engine.manifest.root.objects)
+
+    def create(self, name: str, *, branch: str = MAIN, at: str | int | datetime | None = None, message: str | None = None) -> Tag:
+        """Name a commit: the newest of `branch`, or at a manifest version or a time of it; or a commit of any branch by its id."""
+        from omnigraph.manifest.tagging import create_tag
+
+        self._graph._require_writable()
+        manifest, actor = self._graph.engine.manifest, self._graph.actor
+        return create_tag(manifest, name, branch=BranchName(branch), at=check_at(at), actor=actor, message=message)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Its commit stays in the history."""
+        from omnigraph.manifest.tagging import delete_tag
+
+        self._graph._require_writable()
+        delete_tag(self._graph.engine.manifest, name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound, OmniGraphError, PreconditionFailed
 from omnigraph.graph import Graph
+from omnigraph.store.durable import version_file
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import run
 
@@ -161,3 +165,153 @@ def test_a_branch_of_no_moment_is_refused(graph: Graph) -> None:
             graph.branches.create("new", at=at)
         assert caught.value.kind is kind
     assert graph.branches.list() == ["main", "work"]
+
+
+# -- tags
+
+
+def test_a_tag_stands_wherever_a_commit_does(graph: Graph) -> None:
+    """G-21: A tag names a commit, and stands wherever a commit id does."""
+    old = graph.commits()[1]
+    made = graph.tags.create("v1.0", at=old.id, message="the first")
+    assert (made.name, made.commit_id, made.branch, made.actor, made.message) == ("v1.0", old.id, "main", "act-maker", "the first")
+    newest = graph.tags.create("team/newest")
+    assert newest.commit_id == graph.commits()[0].id
+    assert graph.tags.create("of-work", branch="work").branch == "work"
+    assert graph.tags.create("again", at="v1.0").commit_id == old.id
+    assert [tag.name for tag in graph.tags.list()] == ["again", "of-work", "team/newest", "v1.0"]
+    add(graph, "Zoe")
+    assert og.open(graph.uri, mode="r").tags.list() == graph.tags.list()
+    assert graph.commit("v1.0") == old
+    assert names(graph, at="v1.0") == ["Ada", "Ben"]
+    assert names(graph, at="of-work") == ["Ada", "Ben", "Cy", "Dan"]
+    assert list(graph.export(at="team/newest")) == list(graph.export(at=newest.commit_id))
+    graph.branches.create("retry", at="v1.0")
+    assert names(graph, branch="retry") == ["Ada", "Ben"]
+    with pytest.raises(PreconditionFailed):
+        run(graph, 'insert Person { name: "Flo" }', if_commit="v1.0")
+    assert graph.verify(deep=True) == []
+
+
+def test_a_deleted_tag_is_gone_and_its_name_free(graph: Graph) -> None:
+    first = graph.tags.create("v1")
+    graph.tags.delete("v1")
+    assert graph.tags.list() == []
+    with pytest.raises(NotFound) as caught:
+        graph.snapshot(at="v1")
+    assert caught.value.kind is Kind.COMMIT_NOT_FOUND
+    add(graph, "Zoe")
+    assert graph.tags.create("v1").commit_id != first.commit_id
+
+
+@pytest.mark.parametrize(
+    ("attempt", "kind"),
+    [
+        (lambda graph: graph.tags.create(""), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create(7), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("a b"), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("../x"), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("12"), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("2026-01-31"), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create(graph.commits()[0].id.lower()), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("x" * 121), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("main"), Kind.INVALID_TAG_NAME),
+        (lambda graph: graph.tags.create("work"), Kind.BRANCH_EXISTS),
+        (lambda graph: graph.tags.create("v1"), Kind.TAG_EXISTS),
+        (lambda graph: graph.branches.create("v1"), Kind.TAG_EXISTS),
+        (lambda graph: graph.tags.create("v2", at="nope"), Kind.COMMIT_NOT_FOUND),
+        (lambda graph: graph.tags.create("v2", at="0"), Kind.AMBIGUOUS_COMMIT),
+        (lambda graph: graph.tags.create("v2", at=99), Kind.VERSION_NOT_FOUND),
+        (lambda graph: graph.tags.create("v2", at=1.5), Kind.INVALID_ARGUMENT),
+        (lambda graph: graph.tags.create("v2", branch="nope"), Kind.BRANCH_NOT_FOUND),
+        (lambda graph: graph.tags.delete("v2"), Kind.TAG_NOT_FOUND),
+        (lambda graph: graph.tags.delete("a b"), Kind.INVALID_TAG_NAME),
+        (lambda graph: og.open(graph.uri, mode="r").tags.create("v2"), Kind.READ_ONLY),
+        (lambda graph: og.open(graph.uri, mode="r").tags.delete("v1"), Kind.READ_ONLY),
+    ],
+)
+def test_a_wrong_tag_is_refused_by_kind_and_changes_nothing(graph: Graph, attempt: Callable[[Graph], object], kind: Kind) -> None:
+    tags = [graph.tags.create("v1")]
+    with pytest.raises(OmniGraphError) as caught:
+        attempt(graph)
+    assert caught.value.kind is kind
+    assert graph.tags.list() == tags
+    assert graph.branches.list() == ["main", "work"]
+    assert os.listdir(Path(graph.uri) / "__tags") == ["v1.json"]
+
+
+def test_a_branch_cannot_be_deleted_before_the_tags_of_its_commits(graph: Graph) -> None:
+    """G-22: A branch whose commits have tags is not deleted; tags of what it inherited do not hold it."""
+    graph.branches.create("idle")
+    graph.tags.create("inherited", branch="idle")
+    graph.tags.create("own", branch="work")
+    with pytest.raises(ConflictError) as caught:
+        graph.branches.delete("work")
+    assert caught.value.kind is Kind.BRANCH_HAS_TAGS
+    assert caught.value.facts["tags"] == ["own"]
+    assert names(graph, at="own") == ["Ada", "Ben", "Cy", "Dan"]
+    graph.branches.delete("idle")
+    graph.tags.delete("own")
+    graph.branches.delete("work")
+    assert names(graph, at="inherited") == ["Ada", "Ben", "Cy"]
+    assert graph.verify() == []
+
+
+def test_a_tag_keeps_what_a_schema_change_gives_up(graph: Graph) -> None:
+    """G-23: As long as a tag names a commit, no version that the commit shows is removed; afterwards it is."""
+    graph.branches.delete("work")
+    run(graph, 'update Person set { born: 1815 } where name = "Ada"')
+    graph.tags.create("before")
+    kept, other = list(graph.export(at="before")), graph.commits()[1].id
+    graph.apply_schema(SCHEMA.replace("born: I32?", ""), allow_data_loss=True)
+    assert list(graph.export(at="before")) == kept
+    with pytest.raises(NotFound):
+        list(graph.export(at=other))
+    with pytest.raises(NotFound) as caught:
+        graph.tags.create("too-late", at=other)
+    assert caught.value.kind is Kind.VERSION_RECLAIMED
+    assert graph.verify(deep=True) == []
+    named = graph.commit("before").id
+    graph.tags.delete("before")
+    graph.apply_schema(graph.schema, allow_data_loss=True)
+    with pytest.raises(NotFound):
+        list(graph.export(at=named))
+
+
+def test_a_tag_whose_commit_is_gone_is_a_finding(graph: Graph) -> None:
+    graph.tags.create("v1", at=graph.commits()[1].id)
+    row = graph.snapshot(at="v1").tables[1]
+    os.unlink(Path(graph.uri) / row.path / version_file(row.version))
+    assert "tag v1" in [finding.where for finding in graph.verify()]
+
+
+def test_a_damaged_tag_object_is_named(graph: Graph) -> None:
+    graph.tags.create("v1")
+    (Path(graph.uri) / "__tags/v1.json").write_bytes(b"{")
+    for attempt in (graph.tags.list, lambda: graph.commit("v1")):
+        with pytest.raises(OmniGraphError) as caught:
+            attempt()
+        assert caught.value.kind is Kind.CORRUPT
+        assert "__tags/v1.json" in caught.value.message
+    assert "tag v1" in [finding.where for finding in graph.verify()]
+
+
+def test_of_several_creators_of_one_tag_exactly_one_wins(graph: Graph) -> None:
+    """G-24: Of several processes or threads that create one tag, one succeeds."""
+
+    def create(n: int) -> str:
+        try:
+            return og.open(graph.uri).tags.create("v1", message=str(n)).message or ""
+        except ConflictError as error:
+            return error.kind
+
+    with ThreadPoolExecutor(6) as pool:
+        heard = list(pool.map(create, range(6)))
+    assert heard.count(Kind.TAG_EXISTS) == 5
+    assert graph.tags.list()[0].message in heard
+
+
+def test_tags_move_with_the_graph(graph: Graph, tmp_path: Path) -> None:
+    graph.tags.create("v1", branch="work")
+    there = og.open(Path(graph.uri).rename(tmp_path / "there"))
+    assert names(there, at="v1") == ["Ada", "Ben", "Cy", "Dan"]

@@ -29,8 +29,9 @@ from omnigraph.manifest.registry import (
     settle,
     touch,
     withdraw,
-    withdraw_all,
 )
+from omnigraph.manifest.tagging import tagged_states
+from omnigraph.manifest.tags import living_tags, read_tag, withdraw_all
 from omnigraph.store.durable import sync_directory
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
@@ -55,6 +56,8 @@ def create_branch(
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
         check_free(wanted, list_branches(objects))
+        if read_tag(objects, wanted) is not None:
+            raise ConflictError(Kind.TAG_EXISTS, f"there is a tag {wanted!r}; a branch needs another name", tag=wanted)
         reservation = reserve(objects, wanted)
         if reservation is None:
             raise _branch_exists(wanted)
@@ -115,6 +118,13 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
                 branch=name,
                 children=children,
             )
+        if tags := [tag.name for tag in living_tags(objects) if tag.native == branch.native]:
+            raise ConflictError(
+                Kind.BRANCH_HAS_TAGS,
+                f"branch {name!r} has tags that name its commits; delete them first: {', '.join(tags)}",
+                branch=name,
+                tags=tags,
+            )
         _, ledger, state = manifest.look(branch.name)
         reach(Fault.BRANCH_BEFORE_DELETE)
         grant.check()
@@ -149,7 +159,7 @@ def _others(manifest: Manifest, branch: Branch) -> list[Branch]:
 def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State) -> Iterator[Callable[[], None]]:
     """Yield the steps that remove the files of a deleted branch. The other branches are read now: they may have changed since."""
     yield partial(_drop, ledger.as_table(), str(branch.native))
-    shown = [manifest.look(other.name)[2] for other in [Branch.main(), *_others(manifest, branch)]]
+    shown = [*(manifest.look(other.name)[2] for other in [Branch.main(), *_others(manifest, branch)]), *tagged_states(manifest)]
     for fork in _unshared_forks(manifest, branch, state, shown):
         yield partial(_drop, fork, str(fork.ref.branch))
     for path in _unshared_births(branch, state, shown):

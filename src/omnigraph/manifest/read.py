@@ -18,6 +18,7 @@ from omnigraph.manifest import intents, lineage
 from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
+from omnigraph.manifest.tags import read_tag
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
@@ -220,9 +221,9 @@ class Manifest:
     # -- history
 
     def commit(self, name: str, *, first: BranchName = MAIN) -> Commit:
-        """Return a commit of any branch, by its id or by the beginning of its id. Searches `first`, then the other branches.
+        """Return a commit of any branch: by its id, by the name of a tag, or by the beginning of its id, in this order.
 
-        Letters may be small. Raises InvalidInput if several ids begin like that.
+        Searches `first`, then the other branches. Letters of an id may be small. Raises InvalidInput if several ids begin like that.
         """
         wanted = name.upper()
         if len(wanted) == COMMIT_ID_LENGTH:
@@ -232,13 +233,15 @@ class Manifest:
                 with suppress(NotFound):  # the branch may have been deleted since it was listed
                     if branch != first and (found := self._commit_of(branch, CommitId(wanted))) is not None:
                         return found
+        elif (tag := read_tag(self.root.objects, name)) is not None:
+            return self.commit(tag.commit_id, first=tag.branch)
         elif wanted and wanted.isascii() and wanted.isalnum():
             fitting = self._commits_like(wanted)
             if len(fitting) > 1:
                 raise _ambiguous(name, fitting)
             if fitting:
                 return fitting[0]
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {name!r} in the history of any branch", commit=name)
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {name!r} in the history of any branch, and no such tag", commit=name)
 
     def _commit_of(self, branch: BranchName, commit: CommitId) -> Commit | None:
         _, ledger, _ = self.look(branch)

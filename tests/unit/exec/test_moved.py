@@ -36,9 +36,10 @@ def _without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 def source(tmp_path: Path) -> Graph:
     """Three branches, one made from another. Each has rows, deletions, blobs and indexes of its own and of its parents."""
     graph = og.init(tmp_path / "source", schema=SCHEMA, actor="act-ada")
-    people: list[dict[str, object]] = [{"name": f"p{n}", "born": 1900 + n, "bio": f"number {n}", "note": f"text {n}"} for n in range(100)]
-    edges = [{"from": f"p{n}", "to": f"p{(n * 7 + 1) % 100}"} for n in range(100)]
-    graph.load([*({"type": "Person", "data": one} for one in people), *({"edge": "Knows", **one} for one in edges)])
+    rows: list[dict[str, object]] = [{"edge": "Knows", "from": f"p{n}", "to": f"p{(n * 7 + 1) % 100}"} for n in range(100)]
+    for n in range(100):
+        rows.append({"type": "Person", "data": {"name": f"p{n}", "born": 1900 + n, "bio": f"number {n}", "note": f"text {n}"}})
+    graph.load(rows)
     graph.ensure_indices()
     for code, body in (("large", LARGE), ("small", "base64:AAAA"), ("none", None)):
         run(graph, "($c: String, $b: Blob?) insert Script { code: $c, body: $b }", {"c": code, "b": body})

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Result,
         Snapshot,
         TableState,
+        Tag,
         init,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
@@ -75,6 +76,7 @@ __all__ = [
     "Snapshot",
     "StorageError",
     "TableState",
+    "Tag",
     "Unsupported",
     "__version__",
     "init",

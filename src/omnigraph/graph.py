@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import MAIN, BranchName, CommitId, new_hex16
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
@@ -55,6 +56,8 @@ __all__ = [
     "Result",
     "Snapshot",
     "TableState",
+    "Tag",
+    "Tags",
     "init",
     "open_",
 ]
@@ -106,6 +109,7 @@ class Graph:
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
+        self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
@@ -151,7 +155,7 @@ class Graph:
             actor=self.actor,
             message=message,
             token=token,
-            if_commit=CommitId(if_commit) if if_commit is not None else None,
+            if_commit=self._expected(if_commit, branch),
         )
         written = _check_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
@@ -334,7 +338,10 @@ class Graph:
         return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
-        return self.engine.manifest.commit(CommitId(id_))
+        """Return a commit of any branch, by its id or by the beginning of its id."""
+        if not isinstance(id_, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
+        return self.engine.manifest.commit(id_)
 
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""
@@ -376,6 +383,15 @@ class Graph:
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+    def _expected(self, commit: str | None, branch: str) -> CommitId | None:
+        """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
+        if commit is None or len(commit) == COMMIT_ID_LENGTH:
+            return None if commit is None else CommitId(commit)
+        try:
+            return self.engine.manifest.commit(commit, first=BranchName(branch)).id
+        except NotFound:
+            return CommitId(commit)
 
     def _require_writable(self) -> None:
         if self.mode == "r":
@@ -443,12 +459,15 @@ class Branches:
         """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Create a branch with the current contents of `from_`. No data is copied."""
+    def create(self, name: str, *, from_: str = MAIN, at: str | int | datetime | None = None) -> str:
+        """Create a branch with the contents of `from_`: now, or at a manifest version or a time; or of a commit of any branch.
+
+        No data is copied.
+        """
         from omnigraph.manifest.branches import create_branch
 
         self._graph._require_writable()
-        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
+        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
 
     def delete(self, name: str) -> None:
         """Delete a branch and the table forks that only it uses."""
@@ -456,3 +475,30 @@ class Branches:
 
         self._graph._require_writable()
         delete_branch(self._graph.engine.manifest, check_name(name))
+
+
+@waited_for_methods
+class Tags:
+    """The tags of a graph: names of commits. A tag keeps what its commit shows, and stands wherever a commit id does."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return living_tags(self._graph.engine.manifest.root.objects)
+
+    def create(self, name: str, *, branch: str = MAIN, at: str | int | datetime | None = None, message: str | None = None) -> Tag:
+        """Name a commit: the newest of `branch`, or at a manifest version or a time of it; or a commit of any branch by its id."""
+        from omnigraph.manifest.tagging import create_tag
+
+        self._graph._require_writable()
+        manifest, actor = self._graph.engine.manifest, self._graph.actor
+        return create_tag(manifest, name, branch=BranchName(branch), at=check_at(at), actor=actor, message=message)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Its commit stays in the history."""
+        from omnigraph.manifest.tagging import delete_tag
+
+        self._graph._require_writable()
+        delete_tag(self._graph.engine.manifest, name)

@@ -15,7 +15,7 @@ import click
 from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.data import blob, copy, export
-from omnigraph.cli.history import branch, commit, snapshot
+from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
@@ -29,8 +29,8 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, commit, snapshot, ensure-indices,
-                                    spark
+                                    branch, tag, commit, snapshot,
+                                    ensure-indices, spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
@@ -46,7 +46,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
-    *(schema, snapshot, spark, verify, version),
+    *(schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -69,8 +69,6 @@ class Head(msgspec.Struct, frozen=True):
     schema: SchemaHash
     committed_at: datetime
     epoch: int
-    home: str
-    """The URI at which native branches were created. They contain absolute paths, so a graph with branches cannot be moved."""
 
 
 class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -42,6 +42,12 @@ def _first_touch(place: Place) -> object:
     return place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"}, branch=f"new-{place.turn}")
 
 
+def _changed(place: Place) -> object:
+    before = place.graph.snapshot().commit_id
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"})
+    return list(place.graph.diff(before, "main"))
+
+
 def _remove(place: Place) -> None:
     _create(place)
     place.graph.branches.delete(f"new-{place.turn}")
@@ -102,6 +108,20 @@ OPERATIONS = (
         covers=("Graph.verify",),
         needs=(worlds.history,),
         run=lambda place: place.graph.verify(),
+        base=COMMITS,
+    ),
+    _flat("diff of one entity in n rows", ("Graph.diff",), worlds.indexed_people, _changed, changes=True),
+    Operation(
+        name="diff of n entities",
+        covers=("Graph.diff",),
+        needs=(worlds.people,),
+        run=lambda place: sum(1 for _ in place.graph.diff(1, "main")),
+    ),
+    _flat(
+        "changes of one commit of n",
+        ("Graph.commit_changes", "omnigraph commit"),
+        worlds.history,
+        lambda place: list(place.graph.commit_changes(place.graph.snapshot().commit_id)),
         base=COMMITS,
     ),
     Operation(

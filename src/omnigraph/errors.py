@@ -45,6 +45,8 @@ class Kind(StrEnum):
     ALREADY_INITIALIZED = "already_initialized"
     BRANCH_EXISTS = "branch_exists"
     BRANCH_HAS_CHILDREN = "branch_has_children"
+    PARENTLESS_COMMIT = "parentless_commit"
+    SCHEMA_BOUNDARY = "schema_boundary"
     # a limit was reached
     RESOURCE_LIMIT = "resource_limit_exceeded"
     LOCK_TIMEOUT = "lock_timeout"

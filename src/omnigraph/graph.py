@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,7 @@ from omnigraph.store.root import Root, open_root
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
@@ -334,6 +336,50 @@ class Graph:
 
     def commit(self, id_: str) -> Commit:
         return self.engine.manifest.commit(CommitId(id_))
+
+    def diff(
+        self,
+        a: str | int | datetime,
+        b: str | int | datetime,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes that lead from `a` to `b`: nodes before edges, then by type and id. Rows that both share are not read.
+
+        Each side is a branch, a commit, or main at a manifest version or a time. `kinds` ("node", "edge"), `types` and `ops`
+        ("insert", "update", "delete") select some of the changes.
+        """
+        from omnigraph.exec.history.diff import change_filter, diff
+
+        before, after = self.engine.point(a), self.engine.point(b)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def commit_changes(
+        self,
+        id_: str,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes of one commit, compared with its first parent, as `diff` does."""
+        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+
+        commit = self.commit(id_)
+        after = self.engine.snapshot(at=commit.id)
+        before = parent_of(self.engine, commit, after)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def _stream(self, changes: Iterator[EntityChange], *read: read.BranchSnapshot) -> Iterator[EntityChange]:
+        def steps() -> Iterator[EntityChange]:
+            with ExitStack() as scopes:
+                for snapshot in read:
+                    scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
+                yield from changes
+
+        return waited_for_steps(steps())
 
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""

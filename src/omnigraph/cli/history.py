@@ -8,7 +8,7 @@ from omnigraph.cli import output
 from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document
 
-_graph = click.option("--uri", metavar="URI", help="The graph.")
+graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
 
 @click.group()
@@ -20,7 +20,7 @@ def branch() -> None:
 @branch.command("create")
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
-@_graph
+@graph_option
 @command_flags
 def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
@@ -35,7 +35,7 @@ def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_js
 
 
 @branch.command("list")
-@_graph
+@graph_option
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
@@ -50,7 +50,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @branch.command("delete")
 @click.argument("name")
-@_graph
+@graph_option
 @command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
@@ -93,7 +93,7 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 
 @commit.command("show")
 @click.argument("commit_id")
-@_graph
+@graph_option
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
     """Print one commit, of any branch."""

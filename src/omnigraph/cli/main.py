@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from omnigraph import __version__
+from omnigraph.cli import changes as _changes  # noqa: F401  # adds commands to `commit`
 from omnigraph.cli import output
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.history import branch, commit, snapshot

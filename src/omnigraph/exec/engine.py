@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Final
 
 from omnigraph.catalog import Catalog, decode
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
@@ -57,6 +57,16 @@ class Engine:
         if not isinstance(at, str | int | datetime | None):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
         return self.manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+
+    def point(self, at: str | int | datetime) -> BranchSnapshot:
+        """Return the snapshot of a branch, or else of a commit; or of main at a manifest version or a time."""
+        if not isinstance(at, str):
+            return self.snapshot(at=at)
+        with suppress(NotFound, InvalidInput):  # not the name of a branch
+            return self.snapshot(at)
+        with suppress(NotFound):
+            return self.snapshot(at=self.manifest.commit(CommitId(at)).id)
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch and no commit {at!r}", name=at)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

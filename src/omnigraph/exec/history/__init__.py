@@ -1,1 +1,1 @@
-"""Exports and copies of whole snapshots."""
+"""Exports, copies and comparisons of whole snapshots."""

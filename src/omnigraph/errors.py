@@ -45,6 +45,7 @@ class Kind(StrEnum):
     ALREADY_INITIALIZED = "already_initialized"
     BRANCH_EXISTS = "branch_exists"
     BRANCH_HAS_CHILDREN = "branch_has_children"
+    MERGE_CONFLICTS = "merge_conflicts"
     PARENTLESS_COMMIT = "parentless_commit"
     SCHEMA_BOUNDARY = "schema_boundary"
     # a limit was reached
@@ -180,7 +181,7 @@ class ExpectedVersionMismatch(ConflictError):
 
 
 class MergeConflicts(ConflictError):
-    """Two branches changed the same objects differently: fact `conflicts`."""
+    """Two branches changed the same entities differently. Facts: `conflicts`, the first of them, and `count`, of all."""
 
 
 class PreconditionFailed(ConflictError):

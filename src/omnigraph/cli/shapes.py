@@ -9,6 +9,7 @@ from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange, EntityImage
+    from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.graph import Recovery, Snapshot, TableState
     from omnigraph.manifest.model import Commit
@@ -61,6 +62,20 @@ def change_document(change: EntityChange) -> Document:
 def image_document(image: EntityImage) -> Document:
     ends = image.endpoints
     return {"properties": dict(image.properties), **({"endpoints": {"from": ends.from_, "to": ends.to}} if ends is not None else {})}
+
+
+def conflict_document(conflict: Conflict) -> Document:
+    """Return the document of a conflict. Sides on which the entity does not exist are null."""
+    images = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}
+    return {
+        "kind": str(conflict.kind),
+        "entity_kind": str(conflict.entity_kind),
+        "type_name": conflict.type_name,
+        "id": conflict.id,
+        "properties": list(conflict.properties),
+        "message": conflict.message,
+        **{name: image_document(image) if image is not None else None for name, image in images.items()},
+    }
 
 
 def snapshot_document(snapshot: Snapshot, *, format_number: int) -> Document:

@@ -1,1 +1,1 @@
-"""Exports, copies and comparisons of whole snapshots."""
+"""Exports, copies, comparisons and merges of whole snapshots."""

@@ -16,10 +16,10 @@ from omnigraph.catalog.layout import identity_columns, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.history.compare import any_differing, differing
+from omnigraph.exec.history.compare import any_differing
 from omnigraph.ids import TypeId
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.store.arrays import Column, Mask, joined, whole
+from omnigraph.store.arrays import Column, Mask, Places, joined, whole
 from omnigraph.store.difference import Addresses, StoredRows, rows_apart
 from omnigraph.store.membership import Members
 from omnigraph.store.tables import Table
@@ -67,6 +67,9 @@ class RowPairs(NamedTuple):
 
     def at(self, kept: Mask) -> RowPairs:
         return self if kept.all() else RowPairs(self.ids.filter(pa.array(kept)), self.before[kept], self.after[kept])
+
+    def take(self, places: Places) -> RowPairs:
+        return RowPairs(self.ids.take(pa.array(places)), self.before[places], self.after[places])
 
     def slice(self, start: int, stop: int) -> RowPairs:
         return RowPairs(self.ids.slice(start, stop - start), self.before[start:stop], self.after[start:stop])
@@ -128,13 +131,21 @@ def changed_parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOf
 
 
 def changed(before: Side, after: Side, pairs: RowPairs) -> RowPairs:
-    """The pairs whose rows differ, without the rows."""
-    found = [part.pairs for part in changed_parts(before, after, pairs)]
-    return RowPairs(
-        whole(joined((part.ids for part in found), pa.string())),
-        np.concatenate([np.empty(0, np.uint64), *(part.before for part in found)]),
-        np.concatenate([np.empty(0, np.uint64), *(part.after for part in found)]),
-    )
+    """The pairs whose rows differ, without the rows. A row that only one side has is not read."""
+    kept = (pairs.before == ABSENT) != (pairs.after == ABSENT)
+    both = np.flatnonzero((pairs.before != ABSENT) & (pairs.after != ABSENT))
+    kept[both] = differing_rows(before, after, pairs.take(both))
+    return pairs.at(kept)
+
+
+def differing_rows(before: Side, after: Side, pairs: RowPairs) -> Mask:
+    """Which pairs differ. Both rows of each pair exist."""
+    columns = matched_columns(before, after)
+    found = [
+        any_differing(((old(part.before), new(part.after)) for old, new in columns), len(part.pairs))
+        for part in parts(before, after, pairs)
+    ]
+    return np.concatenate([np.empty(0, np.bool_), *found])
 
 
 def parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
@@ -142,16 +153,37 @@ def parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
     known = before.entity or after.entity
     assert known is not None
     old, new = Side(before.entity or known, before.table), Side(after.entity or known, after.table)
-    with_blobs = any(side.entity is not None and blob_properties(side.entity) for side in (old, new))
-    at, count = 0, BLOB_ROWS if with_blobs else FIRST_ROWS
+    size, at = PartSize(old, new), 0
     while at < len(pairs):
-        some = pairs.slice(at, at + count)
+        some = pairs.slice(at, at + size.rows)
         at += len(some)
         part = PartOfRows(some, old.read(some.before), new.read(some.after))
+        size.learn(part.before, part.after)
         yield part
-        if not with_blobs:
-            size = max(part.before.nbytes, part.after.nbytes, 1)
-            count = max(1, min(MOST_ROWS, PART_BYTES * len(some) // size))
+
+
+class PartSize:
+    """How many rows are read at once: few at first, until their size is known."""
+
+    def __init__(self, *sides: Side) -> None:
+        self._with_blobs = any(side.entity is not None and blob_properties(side.entity) for side in sides)
+        self.rows = BLOB_ROWS if self._with_blobs else FIRST_ROWS
+
+    def learn(self, *tables: pa.Table) -> None:
+        """Choose the next size by rows that were read."""
+        if not self._with_blobs:
+            size = max(1, *(table.nbytes for table in tables)) if tables else 1
+            self.rows = max(1, min(MOST_ROWS, PART_BYTES * len(tables[0]) // size))
+
+
+def read_parts(side: Side, addresses: Addresses) -> Iterator[pa.Table]:
+    """The rows at these addresses, all of which exist, in order, in parts."""
+    size, at = PartSize(side), 0
+    while at < len(addresses):
+        part = side.read(addresses[at : at + size.rows])
+        at += len(part)
+        size.learn(part)
+        yield part
 
 
 class ColumnOf(NamedTuple):
@@ -173,11 +205,6 @@ def matched_columns(before: Side, after: Side) -> list[tuple[ColumnOf, ColumnOf]
     assert known is not None
     old, new = _columns(before.entity or known), _columns(after.entity or known)
     return [(ColumnOf(old[key].name if key in old else None, field.type), ColumnOf(field.name, field.type)) for key, field in new.items()]
-
-
-def differing_columns(columns: list[tuple[ColumnOf, ColumnOf]], before: pa.Table, after: pa.Table) -> list[Mask]:
-    """For each matched column, the rows in which it differs."""
-    return [differing(old(before), new(after)) for old, new in columns]
 
 
 def _columns(entity: EntityType) -> dict[str, pa.Field]:

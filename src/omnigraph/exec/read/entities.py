@@ -130,8 +130,12 @@ class Entities:
             read = self.read(part, columns, check=check)
             yield part, pa.RecordBatch.from_arrays([whole(read[name]) for name in columns], names=list(columns))
 
+    def each(self, columns: Sequence[str], *, check: Check, batch_rows: int) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
+        """Yield some columns of all rows, in the order of their numbers. They are not kept in memory."""
+        return self._scan(columns, (), check=check, batch_rows=batch_rows)
+
     def _scan(
-        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
+        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None, batch_rows: int = BATCH
     ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
         texts = [exact_sql(predicate) for predicate in where]
         pushed = [text for text in texts if text is not None]
@@ -143,7 +147,7 @@ class Entities:
             where=" AND ".join(f"({text})" for text in pushed) or None,
             limit=None if rest else limit,
             addresses=True,
-            batch_rows=BATCH,
+            batch_rows=batch_rows,
         )
         left = limit
         for batch in reader:

@@ -162,6 +162,23 @@ class Entities:
             if left == 0:
                 return
 
+    def nearest(
+        self, column: str, query: Sequence[float], count: int, where: Sequence[ir.Predicate], *, probes: int, refine: int
+    ) -> tuple[Numbers64, pa.Array] | None:
+        """Return about the `count` rows nearest to a vector, of those for which every predicate holds, and their vectors, by an index.
+
+        None if the index cannot be used, if a predicate cannot be pushed into it, or if it found fewer rows.
+        """
+        texts = [exact_sql(predicate) for predicate in where]
+        pushed = [text for text in texts if text is not None]
+        if len(pushed) < len(texts):
+            return None
+        sql = " AND ".join(f"({text})" for text in pushed) or None
+        found = self.table.nearest(column, query, count, where=sql, probes=probes, refine=refine)
+        if found is None or len(found) < count:
+            return None
+        return self.numbers.from_addresses(found.column(ADDRESS).to_numpy()), whole(found.column(column))
+
     def batches(self, columns: Sequence[str], *, check: Check) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows. They are not kept in memory."""
         for batch in self.table.scan(columns, batch_rows=BATCH):

@@ -1,7 +1,7 @@
 """Rows and a ranking -> the same rows with a score. The score of an entity is computed once, however many rows it is in.
 
-Scores are exact: distances are computed in double precision over all vectors that are asked for, and the relevance of a text from the
-words of all texts of its type.
+Scores are exact: distances are computed in double precision, and the relevance of a text from the words of all texts of its type. Which
+rows are the nearest is exact too, unless an index finds them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import TypeKind
 from omnigraph.exec.adjacency.numbering import Numbers64
-from omnigraph.exec.read.entities import SMALL_TABLE_ROWS, SPARSE, Check
+from omnigraph.exec.read.entities import SMALL_TABLE_ROWS, SPARSE, Check, Entities
 from omnigraph.exec.read.entity_union import AnyEntities
 from omnigraph.exec.read.expressions import score_field
 from omnigraph.exec.read.order import OrderColumn, places
@@ -23,6 +23,7 @@ from omnigraph.exec.read.rows import BATCH, NULL_ENTITY, Rows, distinct
 from omnigraph.exec.read.text import bm25, rounded
 from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
+from omnigraph.plan.planner import FLAT_NUMBERS
 from omnigraph.store.arrays import Column, whole
 from omnigraph.store.words import Words
 
@@ -30,6 +31,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 NUMBERS: Final = 1 << 20
 """How many numbers of vectors are multiplied together: few enough to stay in the cache of a processor."""
+
+
+FEW_LEFT: Final = 4
+"""If a filter leaves fewer vectors than this many times what a scan compares at once, they are compared without an index."""
 
 
 class Scores(Protocol):
@@ -84,6 +89,23 @@ def fused(op: ops.Rank, ranking: ir.Fusion, rows: Rows, entities: AnyEntities, t
         return _with_scores(op, rows, np.full(rows.count, np.nan))
     at = np.minimum(np.searchsorted(found, numbers), len(found) - 1)
     return _with_scores(op, rows, np.where(found[at] == numbers, fusion[at], np.nan))
+
+
+def by_index(op: ops.Rank, entities: AnyEntities, scan: ops.Scan, *, check: Check) -> Rows | None:
+    """Return about the best rows of a scan, with exact scores, found by an index on vectors; None if the index cannot answer."""
+    if op.index is None or op.top is None or not isinstance(entities, Entities):
+        return None
+    assert isinstance(op.ranking, ir.Nearest)
+    assert isinstance(op.ranking.query, tuple)
+    if scan.where and np.count_nonzero(entities.mask(scan.where, check=check)) < FEW_LEFT * FLAT_NUMBERS // len(op.ranking.query):
+        return None  # so few are left that all are compared: an index searches among those that a filter drops
+    settings = {"probes": op.index.probes, "refine": op.index.refine}
+    found = entities.nearest(op.index.column, op.ranking.query, op.top, scan.where, **settings)
+    if found is None:
+        return None
+    numbers, vectors = found
+    rows = _with_scores(op, Rows(len(numbers), {scan.binding: numbers}), cosine_distances(vectors, np.array(op.ranking.query)))
+    return rows if rows.count == op.top else None
 
 
 def _with_scores(op: ops.Rank, rows: Rows, scores: Floats) -> Rows:

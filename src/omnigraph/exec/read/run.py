@@ -27,7 +27,7 @@ from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
-from omnigraph.exec.read.rank import fused, ranked_field, scored, scores_of
+from omnigraph.exec.read.rank import by_index, fused, ranked_field, scored, scores_of
 from omnigraph.exec.read.routes import LinkRouter
 from omnigraph.exec.read.rows import (
     BATCH,
@@ -324,13 +324,22 @@ class _Run:
             yield rows
 
     def _scan(self, op: ops.Scan, limit: int | None) -> Iterator[Rows]:
-        names = op.columns if op.binding not in self._with_ids else (*op.columns, ID)
+        names = self._scanned(op)
         for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
             yield Rows(len(numbers), {op.binding: numbers}, {(op.binding, name): batch.column(name) for name in names})
+
+    def _scanned(self, op: ops.Scan) -> tuple[str, ...]:
+        """Return the columns that a scan reads."""
+        return op.columns if op.binding not in self._with_ids else (*op.columns, ID)
 
     def _rank(self, op: ops.Rank, outer: Rows | None) -> Iterator[Rows]:
         binding = ranked_field(op.ranking).binding
         entities, check = self._entities(binding), self._watch.check
+        if isinstance(op.input, ops.Scan) and (best := by_index(op, entities, op.input, check=check)) is not None:
+            names = self._scanned(op.input)
+            read = self._read(binding, best.bindings[binding], names)
+            yield best.with_columns({(binding, name): read[name] for name in names})
+            return
         if not isinstance(op.ranking, ir.Fusion):
             yield from scored(op, scores_of(op.ranking, entities, check=check), self._rows(op.input, outer))
             return

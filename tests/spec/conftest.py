@@ -15,9 +15,6 @@ FOLDER: Final = Path(__file__).parent
 EXAMPLES: Final = FOLDER / "examples"
 
 AWAITED: Final = {
-    **dict.fromkeys(
-        ("E65", "E66", "E67", "E68", "E69", "E70", "distance", "text-reached", "text-false", "text-both", "misspelt"), "search"
-    ),
     **dict.fromkeys(("L2-30-unique", "L2-31-keeps", "L2-31-null", "L2-31-required"), "loads that keep what they do not name"),
     "L2-24-mixed": "transactions",
 }

@@ -131,8 +131,12 @@ class Entities:
             read = self.read(part, columns, check=check)
             yield part, pa.RecordBatch.from_arrays([whole(read[name]) for name in columns], names=list(columns))
 
+    def each(self, columns: Sequence[str], *, check: Check, batch_rows: int) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
+        """Yield some columns of all rows, in the order of their numbers. They are not kept in memory."""
+        return self._scan(columns, (), check=check, batch_rows=batch_rows)
+
     def _scan(
-        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
+        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None, batch_rows: int = BATCH
     ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
         texts = [exact_sql(predicate) for predicate in where]
         pushed = [text for text in texts if text is not None]
@@ -144,7 +148,7 @@ class Entities:
             where=" AND ".join(f"({text})" for text in pushed) or None,
             limit=None if rest else limit,
             addresses=True,
-            batch_rows=BATCH,
+            batch_rows=batch_rows,
         )
         left = limit
         for batch in reader:
@@ -158,6 +162,23 @@ class Entities:
                 yield self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False)), batch
             if left == 0:
                 return
+
+    def nearest(
+        self, column: str, query: Sequence[float], count: int, where: Sequence[ir.Predicate], *, probes: int, refine: int
+    ) -> tuple[Numbers64, pa.Array] | None:
+        """Return about the `count` rows nearest to a vector, of those for which every predicate holds, and their vectors, by an index.
+
+        None if the index cannot be used, if a predicate cannot be pushed into it, or if it found fewer rows.
+        """
+        texts = [exact_sql(predicate) for predicate in where]
+        pushed = [text for text in texts if text is not None]
+        if len(pushed) < len(texts):
+            return None
+        sql = " AND ".join(f"({text})" for text in pushed) or None
+        found = self.table.nearest(column, query, count, where=sql, probes=probes, refine=refine)
+        if found is None or len(found) < count:
+            return None
+        return self.numbers.from_addresses(found.column(ADDRESS).to_numpy()), whole(found.column(column))
 
     def batches(self, columns: Sequence[str], *, check: Check) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows. They are not kept in memory."""

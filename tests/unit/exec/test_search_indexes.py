@@ -51,7 +51,7 @@ def both(twins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 
 def found(graph: Graph, query: Any, body: str = NEAREST, *, branch: str = "main", at: str | None = None) -> list[tuple[int, float]]:
-    return list(graph.query(text_of(body), params={"v": query}, branch=branch, at=at).tuples())  # type: ignore[arg-type]
+    return list(graph.query(text_of(body), params={"v": query}, branch=branch, at=at).tuples())
 
 
 def plan_of(graph: Graph, body: str = NEAREST) -> str:

@@ -83,10 +83,20 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).load(**json.loads(what))
         case "apply" | "purge":
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).apply_schema(what, allow_data_loss=verb == "purge")
+        case "merge":
+            source, _, into = what.partition(" into ")
+            _graph(manifest).merge(source, into)
+        case "revert":
+            graph = _graph(manifest)
+            graph.revert(graph.commits()[0].id)
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:
             raise SystemExit(f"unknown: {verb}")
+
+
+def _graph(manifest: Manifest) -> og.Graph:
+    return og.open(manifest.root.uri, actor="act-merger", storage_options=manifest.root.storage_options)
 
 
 class Died(NamedTuple):

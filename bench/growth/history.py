@@ -42,6 +42,37 @@ def _first_touch(place: Place) -> object:
     return place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"}, branch=f"new-{place.turn}")
 
 
+def _changed(place: Place) -> object:
+    before = place.graph.snapshot().commit_id
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"})
+    return list(place.graph.diff(before, "main"))
+
+
+def _merged(place: Place) -> object:
+    _first_touch(place)
+    return place.graph.merge(f"new-{place.turn}")
+
+
+def _merged_late(place: Place) -> object:
+    _create(place)
+    place.graph.mutate(worlds.ADD, params={"name": "ada"}, branch=f"new-{place.turn}")
+    return place.graph.merge(f"new-{place.turn}")
+
+
+def _merge_all(place: Place) -> object:
+    """Merge a branch on which every entity was changed into a target that got one more."""
+    _create(place)
+    everyone = "query all() { update Person set { age: 8 } where age >= 0 }"
+    place.graph.mutate(everyone, branch=f"new-{place.turn}")
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"})
+    return place.graph.merge(f"new-{place.turn}")
+
+
+def _reverted(place: Place) -> object:
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": f"ada-{place.turn}"})
+    return place.graph.revert(place.graph.snapshot().commit_id)
+
+
 def _remove(place: Place) -> None:
     _create(place)
     place.graph.branches.delete(f"new-{place.turn}")
@@ -68,6 +99,7 @@ def _untag(place: Place) -> None:
 
 
 CREATE = ("branches.create", "omnigraph branch")
+MERGE = ("Graph.merge", "branches.merge", "omnigraph branch")
 COMMIT = ("Graph.commits", "omnigraph commit")
 SNAPSHOT = ("Graph.snapshot", "omnigraph snapshot")
 OPERATIONS = (
@@ -135,6 +167,24 @@ OPERATIONS = (
         run=lambda place: place.graph.verify(),
         base=COMMITS,
     ),
+    _flat("diff of one entity in n rows", ("Graph.diff",), worlds.indexed_people, _changed, changes=True),
+    Operation(
+        name="diff of n entities",
+        covers=("Graph.diff",),
+        needs=(worlds.people,),
+        run=lambda place: sum(1 for _ in place.graph.diff(1, "main")),
+    ),
+    _flat(
+        "changes of one commit of n",
+        ("Graph.commit_changes", "omnigraph commit"),
+        worlds.history,
+        lambda place: list(place.graph.commit_changes(place.graph.snapshot().commit_id)),
+        base=COMMITS,
+    ),
+    _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),
+    _flat("merge of one entity, n commits", MERGE, worlds.history, _merged_late, base=COMMITS, changes=True),
+    Operation(name="merge of n entities", covers=MERGE, needs=(worlds.people,), run=_merge_all, changes=True),
+    _flat("revert of one commit, n rows", ("Graph.revert", "omnigraph commit"), worlds.indexed_people, _reverted, changes=True),
     Operation(
         name="copy of n branches",
         covers=("Graph.copy_to",),

@@ -51,6 +51,9 @@ class Kind(StrEnum):
     BRANCH_HAS_TAGS = "branch_has_tags"
     TAG_EXISTS = "tag_exists"
     TAG_REPLACED = "tag_replaced"
+    MERGE_CONFLICTS = "merge_conflicts"
+    PARENTLESS_COMMIT = "parentless_commit"
+    SCHEMA_BOUNDARY = "schema_boundary"
     # a limit was reached
     RESOURCE_LIMIT = "resource_limit_exceeded"
     LOCK_TIMEOUT = "lock_timeout"
@@ -183,7 +186,7 @@ class ExpectedVersionMismatch(ConflictError):
 
 
 class MergeConflicts(ConflictError):
-    """Two branches changed the same objects differently: fact `conflicts`."""
+    """Two branches changed the same entities differently. Facts: `conflicts`, the first of them, and `count`, of all."""
 
 
 class PreconditionFailed(ConflictError):

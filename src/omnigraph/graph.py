@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -38,6 +39,8 @@ from omnigraph.store.root import Root, open_root
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
@@ -231,8 +234,9 @@ class Graph:
     ) -> LoadReceipt:
         """Load data into a branch as one commit, or write nothing and raise an error that lists up to `report_errors` problems.
 
-        `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
-        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` creates the branch from that one if it does not exist.
+        `data` is the path of an NDJSON file (gzip and zstd too) or a list of paths, an open file, bytes, an iterable of lines or
+        records, or a mapping from type names to Arrow tables, frames (pandas, polars, DuckDB), Parquet or CSV files. `from_branch`
+        creates the branch from that one if it does not exist.
         """
         from omnigraph.exec.load.load import LocalIntake
 
@@ -365,6 +369,106 @@ class Graph:
         tags = {tag.name: str(tag.commit_id) for tag in living_tags(manifest.root.objects) if tag.commit_id in commits}
         return CommitGraph(shown, {name: str(head) for name, head in heads.items()}, tags, distinct_length(commits))
 
+    def diff(
+        self,
+        a: str | int | datetime,
+        b: str | int | datetime,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes that lead from `a` to `b`: nodes before edges, then by type and id. Rows that both share are not read.
+
+        Each side is a branch, a commit, or main at a manifest version or a time. `kinds` ("node", "edge"), `types` and `ops`
+        ("insert", "update", "delete") select some of the changes.
+        """
+        from omnigraph.exec.history.diff import change_filter, diff
+
+        before, after = self.engine.point(a), self.engine.point(b)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def commit_changes(
+        self,
+        id_: str,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes of one commit, compared with its first parent, as `diff` does."""
+        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+
+        commit = self.commit(id_)
+        after = self.engine.snapshot(at=commit.id)
+        before = parent_of(self.engine, commit, after)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def _stream(self, changes: Iterator[EntityChange], *read: read.BranchSnapshot) -> Iterator[EntityChange]:
+        def steps() -> Iterator[EntityChange]:
+            with ExitStack() as scopes:
+                for snapshot in read:
+                    scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
+                yield from changes
+
+        return waited_for_steps(steps())
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Bring what `source` changed since the last common commit into `into`, as one commit with two parents, or raise `MergeConflicts`.
+
+        `strategy="property"` also merges entities of which both sides changed different properties. `on_conflict` ("ours" is the
+        target, "theirs" the source) settles all conflicts between entities, and `resolve` single ones, by type and id. A dry run
+        writes nothing and returns the conflicts.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import delete_merged, merge, plan_merge
+        from omnigraph.exec.write.protocol import Request
+
+        settled = settlement(strategy, on_conflict, resolve)
+        theirs, ours = BranchName(source), BranchName(into)
+        if dry_run:
+            return plan_merge(self.engine, theirs, ours, settled)
+        self._require_writable()
+        request = Request(CommitKind.MERGE, branch=ours, actor=self.actor, message=message)
+        result = merge(self.engine, theirs, request, settled)
+        return delete_merged(self.engine, theirs, result) if delete_source else result
+
+    def revert(
+        self,
+        commit: str,
+        branch: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+    ) -> RevertResult:
+        """Undo one commit on a branch, in a new commit, or raise `MergeConflicts` if later commits changed the same entities.
+
+        "ours" is the branch, "theirs" the state before the commit.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import revert
+        from omnigraph.exec.write.protocol import Request
+
+        self._require_writable()
+        settled = settlement(strategy, on_conflict, resolve)
+        found = self.commit(commit)
+        text = message if message is not None else f"revert {found.id}" + (f": {found.message}" if found.message else "")
+        request = Request(CommitKind.REVERT, branch=BranchName(branch), actor=self.actor, message=text)
+        return revert(self.engine, found, request, settled)
+
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""
         found: dict[CommitId, Recovery] = {}
@@ -490,6 +594,30 @@ class Branches:
 
         self._graph._require_writable()
         return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Merge a branch into another, as `Graph.merge` does."""
+        return self._graph.merge(
+            source,
+            into,
+            strategy=strategy,
+            on_conflict=on_conflict,
+            resolve=resolve,
+            message=message,
+            delete_source=delete_source,
+            dry_run=dry_run,
+        )
 
     def delete(self, name: str) -> None:
         """Delete a branch and the table forks that only it uses."""

@@ -16,7 +16,7 @@ from omnigraph.cli.shapes import commit_document, snapshot_document, tag_documen
 if TYPE_CHECKING:
     from omnigraph.manifest.model import Commit
 
-_graph = click.option("--uri", metavar="URI", help="The graph.")
+graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
 
 @click.group()
@@ -29,7 +29,7 @@ def branch() -> None:
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
 @click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
-@_graph
+@graph_option
 @command_flags
 def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
@@ -45,7 +45,7 @@ def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: s
 
 
 @branch.command("list")
-@_graph
+@graph_option
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
@@ -60,7 +60,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @branch.command("delete")
 @click.argument("name")
-@_graph
+@graph_option
 @command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
@@ -90,7 +90,7 @@ def tag() -> None:
 @click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
 @click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
 @click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
-@_graph
+@graph_option
 @command_flags
 def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message: str | None, uri: str | None, as_json: bool) -> None:
     """Give a commit a name. As long as the tag exists, what the commit shows is kept."""
@@ -105,7 +105,7 @@ def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message:
 
 
 @tag.command("list")
-@_graph
+@graph_option
 @command_flags
 def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print all tags, sorted by name."""
@@ -121,7 +121,7 @@ def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @tag.command("delete")
 @click.argument("name")
-@_graph
+@graph_option
 @command_flags
 def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a tag. Its commit stays in the history."""
@@ -160,7 +160,7 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 
 @commit.command("show")
 @click.argument("commit_id")
-@_graph
+@graph_option
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
     """Print one commit, of any branch. The beginning of its id is enough."""

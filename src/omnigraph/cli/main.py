@@ -13,6 +13,8 @@ from typing import NoReturn
 import click
 
 from omnigraph import __version__
+from omnigraph.cli import changes as _changes  # noqa: F401  # adds commands to `commit`
+from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.history import branch, commit, snapshot, tag
@@ -41,7 +43,7 @@ log = logging.getLogger(__name__)
 @click.version_option(__version__, "-v", "--version", prog_name="omnigraph", message="%(prog)s %(version)s")
 @global_flags
 def cli() -> None:
-    """A typed property graph on plain Lance datasets that branches and travels in time like Git."""
+    """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
 _COMMANDS = (

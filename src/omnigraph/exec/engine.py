@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Final
 
 from omnigraph.catalog import Catalog, decode
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
@@ -62,6 +62,16 @@ class Engine:
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
         return self.manifest.snapshot(BranchName(branch), at=check_at(at))
+
+    def point(self, at: str | int | datetime) -> BranchSnapshot:
+        """Return the snapshot of a branch, or else of a commit or tag; or of main at a manifest version or a time."""
+        if not isinstance(at, str):
+            return self.snapshot(at=at)
+        with suppress(NotFound, InvalidInput):  # not the name of a branch
+            return self.snapshot(at)
+        with suppress(NotFound):
+            return self.snapshot(at=self.manifest.commit(at).id)
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

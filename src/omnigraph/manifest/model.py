@@ -33,6 +33,7 @@ class CommitKind(StrEnum):
     MUTATE = "mutate"
     LOAD = "load"
     MERGE = "merge"
+    REVERT = "revert"
     SCHEMA = "schema"
     INDEX = "index"
     COPY = "copy"

@@ -107,6 +107,22 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
         return without_index(table, ask, on=on, error=error)
 
 
+def by_vector_index(table: Indexed, column: str, ask: Callable[[], T]) -> T | None:
+    """Calls `ask`, which searches the vector index on a column. Returns None if there is none, or if it is damaged or fails."""
+    files = [index for index in table.indexes if index.is_vector and index.column == column]
+    if not files or any(_damages(table.root, files)):
+        return None
+    try:
+        return ask()
+    except raised_by_lance() as error:
+        if "KeyboardInterrupt" in str(error):
+            raise
+        if not list(_damages(table.root, files, anew=True)):
+            for index in files:
+                record(table.root, IndexDamage(index, f"a search in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
+        return None
+
+
 def without_index(table: Indexed, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:
     """Calls `ask` again without indexes, after `error`. Raises `error` if no index can have caused it."""
     if on is None or not _scalar(table) or "KeyboardInterrupt" in str(error):

@@ -25,7 +25,7 @@ from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.durable import find_newest, is_newest, is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
-from omnigraph.store.intact import Access, by_index, index_files, without_index
+from omnigraph.store.intact import Access, by_index, by_vector_index, index_files, passed_by, without_index
 from omnigraph.store.membership import Members, others
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -204,6 +204,27 @@ class Table:
             return matching(rows.select(self.schema.names).cast(self.schema), where)
         except (KeyError, OSError, ValueError, pa.ArrowException) as error:
             raise self.failed(error, doing="lay pending rows over") from error
+
+    def nearest(self, column: str, query: Sequence[float], count: int, *, where: str | None, probes: int, refine: int) -> pa.Table | None:
+        """Finds about the `count` rows whose vectors are nearest to the query, of those that match the filter, by the index on the column.
+
+        Returns the column and the addresses of the rows; rows that the index does not cover are included. Returns None if the index
+        cannot be used. The index is approximate: `probes` of its parts are searched at least, and `refine` times as many rows compared.
+        """
+
+        def ask() -> pa.Table:
+            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": count, "metric": "cosine"}
+            return self.dataset.scanner(
+                columns=[column],
+                nearest={**wanted, "minimum_nprobes": probes, "refine_factor": refine},
+                filter=where,
+                prefilter=True,
+                with_row_address=True,
+                use_scalar_index=not passed_by(self.root, self.indexes),
+                disable_scoring_autoprojection=True,
+            ).to_table()
+
+        return by_vector_index(self, column, ask)
 
     def addresses(self, where: Where) -> Any:
         """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""

@@ -193,6 +193,28 @@ def test_a_tag_stands_wherever_a_commit_does(graph: Graph) -> None:
     assert graph.verify(deep=True) == []
 
 
+def test_tags_and_beginnings_of_ids_name_the_sides_of_a_difference(graph: Graph) -> None:
+    graph.tags.create("v1", at=graph.commits()[1].id)
+    old = shortest(graph, graph.commits()[2].id)
+    assert [change.id for change in graph.diff("v1", "work")] == ["Cy", "Dan"]
+    assert [change.id for change in graph.diff(old, "v1")] == ["Ben"]
+    assert [change.id for change in graph.commit_changes("v1")] == ["Ben"]
+    graph.revert("v1")
+    assert names(graph) == ["Ada", "Cy"]
+
+
+def test_a_tag_of_a_merged_branch_holds_the_branch_and_not_the_merge(graph: Graph) -> None:
+    """G-29: A merge that should delete its source keeps one with tags, and says why."""
+    graph.tags.create("v1", branch="work")
+    merged = graph.merge("work", delete_source=True)
+    assert merged.branch_deleted is False
+    assert "v1" in (merged.branch_delete_error or "")
+    assert names(graph) == names(graph, at="v1") == ["Ada", "Ben", "Cy", "Dan"]
+    found = graph.commit_graph()
+    assert len(found.commits[0].parents) == 2
+    assert graph.verify() == []
+
+
 def test_a_deleted_tag_is_gone_and_its_name_free(graph: Graph) -> None:
     first = graph.tags.create("v1")
     graph.tags.delete("v1")

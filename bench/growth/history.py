@@ -125,6 +125,10 @@ OPERATIONS = (
     _listing("list n tags", ("tags.list",), worlds.tagged, lambda place: place.graph.tags.list(), base=BRANCHES),
     _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
     _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
+    _listing("graph of n commits", ("Graph.commit_graph",), worlds.history, lambda place: place.graph.commit_graph(), base=COMMITS),
+    _listing(
+        "commit graph of n branches", ("Graph.commit_graph",), worlds.branched, lambda place: place.graph.commit_graph(), base=BRANCHES
+    ),
     _listing("the newest of n commits", COMMIT, worlds.history, lambda place: place.graph.commits(limit=1), base=COMMITS),
     _listing(
         "one of n commits by id",

@@ -202,6 +202,18 @@ def test_deleting_elsewhere_without_consent_touches_nothing(call: Call) -> None:
     assert "refusing destructive" in said.err
 
 
+def test_every_writing_command_stores_its_message(files: Path, call: Call) -> None:
+    """G-28: also on the command line."""
+    call("init", "--schema", "people.pg", "m.omni", "--message", "born")
+    call("load", "m.omni", "--data", "people.ndjson", "--mode", "append", "--message", "loaded")
+    insert = 'query q() { insert Person { name: "Zoe" } }'
+    call("mutate", "-e", insert, "--store", "m.omni", "--message", "mutated")
+    call("schema", "apply", "m.omni", "--schema", "people-next.pg", "--message", "changed")
+    call("ensure-indices", "m.omni", "--message", "indexed")
+    said = [commit["message"] for commit in call("commit", "graph", "m.omni", "--json").json()["commits"]]
+    assert said == ["indexed", "changed", "mutated", "loaded", "born"]
+
+
 # -- looking
 
 

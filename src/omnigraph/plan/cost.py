@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.plan.ir import Compare, Link, LogicalScan, OneOf, Predicate, Prefix
+from omnigraph.plan.ir import Compare, Link, LogicalScan, Matches, OneOf, Predicate, Prefix
 from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
 from omnigraph.plan.statistics import (
     MOST_HOPS,
@@ -24,7 +24,7 @@ from omnigraph.plan.statistics import (
     scanned_rows,
     selectivity,
 )
-from omnigraph.plan.typed import Direction
+from omnigraph.plan.typed import Direction, TextMode
 
 _CALL_MS: Final = 1.0
 _KEY_MS: Final = 0.05
@@ -192,7 +192,7 @@ def index_for(where: tuple[Predicate, ...], known: NodeStatistics) -> str | None
     best: tuple[float, str] | None = None
     for predicate in where:
         column = _indexable(predicate)
-        if column is None or column not in known.indexed:
+        if column is None or column not in (known.texts if isinstance(predicate, Matches) else known.indexed):
             continue
         share = selectivity(predicate, known)
         if best is None or share < best[0]:
@@ -208,5 +208,7 @@ def _indexable(predicate: Predicate) -> str | None:
             return column
         case Prefix(Field(column=column), Constant()):
             return column
+        case Matches(text, True) if text.mode is not TextMode.FUZZY:
+            return text.field.column
         case _:
             return None

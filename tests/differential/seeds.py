@@ -15,3 +15,5 @@ MUTATIONS: Final = 25
 """How many a graph of its own is changed by."""
 FACTS: Final = "omnigraph-differential"
 """The property of a test report that carries what a graph was asked."""
+LOADS: Final = range(sample(12, whole=200))
+LOADS_PER_GRAPH: Final = 25

@@ -26,7 +26,8 @@ ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 def told(data: Data, catalog: Catalog) -> Counter[str]:
     """The rows as lines; ids that were made up are all alike."""
-    return Counter(ULID.sub("<ulid>", json.dumps(json.loads(line), sort_keys=True)) for line in write_lines(data, catalog).split("\n"))
+    lines = filter(None, write_lines(data, catalog).split("\n"))
+    return Counter(ULID.sub("<ulid>", json.dumps(json.loads(line), sort_keys=True)) for line in lines)
 
 
 def stored(graph: Graph, catalog: Catalog) -> Data:

@@ -48,6 +48,7 @@ def test_tasks_and_one_process_do_the_same(graph: Graph, tmp_path: Path, seed: i
     given = world(seed)
     one, many = both(graph, f"s{seed}", in_file(tmp_path, given.data), given)
     assert many == one
+    assert not list(Path(graph.uri).rglob("*.patch")), "patches are removed when the load ends"
 
 
 def test_the_seeds_meet_every_code_and_every_outcome() -> None:

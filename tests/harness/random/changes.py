@@ -225,6 +225,11 @@ class _Changes:
         ]
         if not known:
             return ""
+        if deletes and self._rng.random() < 0.3:
+            name, entity = self._rng.choice(known)
+            if plain := [each.name for each in entity.properties if isinstance(each.type, Plain) and each.type.scalar is not Scalar.BLOB]:
+                property_ = self._rng.choice(plain)
+                return f"delete {entity.name} where {property_} = ${name}.{property_}"
         if deletes:
             names = self._rng.sample([name for name, _ in known], self._rng.randint(1, min(2, len(known))))
             return f"delete {', '.join(f'${name}' for name in names)}"

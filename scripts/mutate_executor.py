@@ -380,8 +380,8 @@ MUTANTS = (
     Mutant(
         "an interface has the rows of all of its types",
         "exec/read/entity_union.py",
-        "        for part, base in zip(self._parts, self._bases.tolist(), strict=False):\n",
-        "        for part, base in zip(self._parts[:1], self._bases.tolist(), strict=False):\n",
+        "        left = limit\n        for part, base in zip(self._parts, self._bases.tolist(), strict=False):\n",
+        "        left = limit\n        for part, base in zip(self._parts[:1], self._bases.tolist(), strict=False):\n",
     ),
     Mutant(
         "each row of an interface has its own type",

@@ -184,6 +184,13 @@ OPERATIONS = (
     _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),
     _flat("merge of one entity, n commits", MERGE, worlds.history, _merged_late, base=COMMITS, changes=True),
     Operation(name="merge of n entities", covers=MERGE, needs=(worlds.people,), run=_merge_all, changes=True),
+    Operation(
+        name="log of an entity in n commits",
+        covers=("Graph.log", "omnigraph log"),
+        needs=(worlds.history,),
+        run=lambda place: list(place.graph.log("Person", "person-1")),
+        base=COMMITS,
+    ),
     _flat("revert of one commit, n rows", ("Graph.revert", "omnigraph commit"), worlds.indexed_people, _reverted, changes=True),
     Operation(
         name="copy of n branches",

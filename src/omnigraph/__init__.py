@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.conflicts import Conflict
+    from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -65,6 +66,7 @@ __all__ = [
     "LanguageError",
     "LimitError",
     "LoadReceipt",
+    "LogEntry",
     "MergeConflicts",
     "MergeResult",
     "NotFound",
@@ -95,6 +97,7 @@ _ELSEWHERE = {
     "Conflict": "exec.history.conflicts",
     "EntityChange": "exec.history.changes",
     "Indexes": "exec.upkeep.indices",
+    "LogEntry": "exec.history.entity_log",
     "MergeResult": "exec.history.merge",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
@@ -67,6 +68,8 @@ __all__ = [
     "init",
     "open_",
 ]
+
+T = TypeVar("T")
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -404,14 +407,24 @@ class Graph:
         before = parent_of(self.engine, commit, after)
         return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
 
-    def _stream(self, changes: Iterator[EntityChange], *read: read.BranchSnapshot) -> Iterator[EntityChange]:
-        def steps() -> Iterator[EntityChange]:
+    def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
+        def steps() -> Iterator[T]:
             with ExitStack() as scopes:
                 for snapshot in read:
                     scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
                 yield from changes
 
         return waited_for_steps(steps())
+
+    def log(self, type_: str, id_: str, branch: str = MAIN, *, kind: str | None = None) -> Iterator[LogEntry]:
+        """Yield the commits of a branch that changed one entity, newest first, with its values before and after.
+
+        `kind` ("node" or "edge") is needed only if a node type and an edge type have this name.
+        """
+        from omnigraph.exec.history.entity_log import entity_log
+
+        snapshot = self.engine.snapshot(branch)
+        return self._stream(entity_log(self.engine, snapshot, type_, id_, kind=kind), snapshot)
 
     def merge(
         self,

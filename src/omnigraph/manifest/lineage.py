@@ -34,16 +34,23 @@ def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
 def merge_base(
     commits: Commits, ours: CommitId, theirs: CommitId, *, readable: Callable[[Commit], bool] = lambda _: True
 ) -> CommitId | None:
-    """Return the common ancestor nearest to both, or None. Only a `readable` commit is considered.
+    """Return the common ancestor nearest to both, or None. It is the first of `merge_bases`."""
+    return next(iter(merge_bases(commits, ours, theirs, readable=readable)), None)
 
-    Candidates are the common ancestors that no other common ancestor descends from. Of these it is the one with the smallest
-    sum of steps, and of equals the one with the newest manifest version. Steps alone are not enough: a merge with an old
-    commit makes that commit near, although a later one is common too.
+
+def merge_bases(
+    commits: Commits, ours: CommitId, theirs: CommitId, *, readable: Callable[[Commit], bool] = lambda _: True
+) -> list[CommitId]:
+    """Return the common ancestors that no other common ancestor descends from. Only a `readable` commit is considered.
+
+    There are several after crossing merges. The first has the smallest sum of steps, and of equals the newest manifest
+    version. Steps alone are not enough to find them: a merge with an old commit makes that commit near, although a later one is
+    common too.
     """
     left, right = distances(commits, ours), distances(commits, theirs)
     common = {commit for commit in left.keys() & right.keys() if readable(commits[commit])}
     last = common - _ancestors(commits, {parent for commit in common for parent in commits[commit].parents})
-    return min(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c), default=None)
+    return sorted(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c))
 
 
 def _ancestors(commits: Commits, starts: set[CommitId]) -> set[CommitId]:

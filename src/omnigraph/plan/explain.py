@@ -187,7 +187,7 @@ def _scan_facts(scan: ops.Scan, spell: Speller) -> dict[str, object]:
     facts: dict[str, object] = {"of": f"{spell.variable(scan.binding)}: {scan.type.name}"}
     if scan.where:
         facts["pushed_down"] = [spell.predicate(predicate) for predicate in scan.where]
-    facts["access"] = "full scan" if scan.index is None else f"index on {scan.index}"
+    facts["access"] = f"index on {', '.join(scan.indexes)}" if scan.indexes else "full scan"
     if scan.columns:
         facts["columns"] = list(scan.columns)
     return facts

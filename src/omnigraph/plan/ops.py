@@ -75,13 +75,13 @@ class RouteChoice(_Op, frozen=True):
 
 
 class Scan(_Op, frozen=True):
-    """Bind the entities of a type for which `where` holds; `index` is the column whose index is used, or None."""
+    """Bind the entities of a type for which `where` holds; `indexes` are the columns whose indexes are used."""
 
     binding: int
     type: TypeRef
     where: tuple[ir.Predicate, ...]
     columns: tuple[str, ...]
-    index: str | None
+    indexes: tuple[str, ...]
     rows: float
 
 

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 import msgspec
 
 from omnigraph.plan import ir, ops
-from omnigraph.plan.cost import choose_restriction, choose_route, index_for, only_existence
+from omnigraph.plan.cost import choose_indexes, choose_restriction, choose_route, only_existence
 from omnigraph.plan.lowering import lower
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules import optimize
@@ -165,8 +165,8 @@ class _Choices:
         return ops.IndexSearch(ranking.field.column, PROBES, REFINE)
 
     def _scan(self, plan: ir.LogicalScan) -> ops.Scan:
-        index = index_for(plan.where, self._statistics.node(plan.type.id))
-        return ops.Scan(plan.binding, plan.type, plan.where, plan.columns, index, scanned_rows(plan, self._statistics))
+        indexes = choose_indexes(plan.where, self._statistics.node(plan.type.id))
+        return ops.Scan(plan.binding, plan.type, plan.where, plan.columns, indexes, scanned_rows(plan, self._statistics))
 
     def _expand(self, plan: ir.LogicalExpand) -> ops.Expand:
         below = self.op(plan.input)

@@ -199,9 +199,18 @@ def _equal(field: Field, known: NodeStatistics) -> float:
 
 def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
     """How many rows one row becomes when a link is followed from that end, before the predicates of the target."""
-    degree = sum(_degree(statistics.edge(edge.id), link.direction, from_left=from_left) for edge in link.edges)
-    reached = sum(degree**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
+    reached = degree(link, statistics, from_left=from_left)
+    if link.high > 1:
+        reached = sum(reached**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
     return reached * (_EQUAL if link.where else 1.0)
+
+
+def degree(link: Link, statistics: Statistics, *, from_left: bool) -> float:
+    """How many nodes one hop of a link leads to from a node at that end, before any predicate."""
+    total = 0.0
+    for edge in link.edges:
+        total += _degree(statistics.edge(edge.id), link.direction, from_left=from_left)
+    return total
 
 
 def _degree(edge: EdgeStatistics, direction: Direction, *, from_left: bool) -> float:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.store.bases import home
 from omnigraph.store.damage import IndexDamage, IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.root import Root
@@ -39,18 +40,17 @@ class Indexed(Protocol):
     def indexes(self) -> tuple[IndexFiles, ...]: ...
 
 
-def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]:
+def index_files(dataset: Any, *, path: str, branch: str | None) -> tuple[IndexFiles, ...]:
     """The files of every index of an open version. They come from the version file; no storage is read."""
     bases: dict[int, Any] = {}
     found = []
     for index in dataset.describe_indices():
         for segment in index.segments:
-            place = home
+            owner = branch
             if segment.base_id is not None:  # inherited from the native branch that this one was made from
                 bases = bases or dataset.base_paths()
-                base = str(bases[segment.base_id].path)
-                place = base[base.rindex(path) :]
-            directory = f"{place}/_indices/{segment.uuid}"
+                owner = bases[segment.base_id].name
+            directory = f"{home(path, owner)}/_indices/{segment.uuid}"
             about = index.name, index.field_names[0], index.index_type
             found.append(IndexFiles(*about, str(segment.uuid), directory, segment.size_bytes, frozenset(segment.fragment_ids)))
     return tuple(found)

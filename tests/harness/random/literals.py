@@ -53,7 +53,7 @@ class Constants:
             case bool():
                 return self._given(not value, Scalar.BOOL)
             case str():
-                return self._given(self._rng.choice(WORDS), Scalar.STRING)
+                return self._given(self._rng.choice(type_.values if isinstance(type_, EnumOf) else WORDS), Scalar.STRING)
             case int() | float() if scalar in NUMBERS:
                 moved = value + self._rng.choice((-2, -1, 1, 2))
                 return self._given(_inside(moved, scalar), scalar)

@@ -26,6 +26,7 @@ from omnigraph.exec.read.text import TextMatcher
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.ir import computes
 from omnigraph.store.arrays import Column, Mask, whole
 from omnigraph.store.membership import Members
 
@@ -154,32 +155,6 @@ def _searches(predicate: ir.Predicate) -> bool:
             return _searches(term)
         case _:
             return isinstance(predicate, ir.Matches)
-
-
-def computes(predicate: ir.Predicate) -> bool:
-    """Return whether evaluating a predicate may fail with an overflow."""
-    return any(isinstance(expr, ir.Arithmetic | ir.FunctionCall) for expr in _exprs(predicate))
-
-
-def _exprs(predicate: ir.Predicate) -> tuple[ir.Expr, ...]:
-    """The expressions that a predicate compares."""
-    match predicate:
-        case ir.Compare(left, _, right):
-            return (left, right)
-        case ir.Includes(left, right) | ir.Substring(left, right) | ir.Prefix(left, right) | ir.Suffix(left, right):
-            return (left, right)
-        case ir.OneOf(value=value) | ir.IsNull(value):
-            return (value,)
-        case ir.Decided(field):
-            return (field,)
-        case ir.AllOf(terms) | ir.AnyOf(terms):
-            return tuple(expr for term in terms for expr in _exprs(term))
-        case ir.Not(term):
-            return _exprs(term)
-        case ir.Matches() | ir.Known():
-            return ()
-        case _:
-            assert_never(predicate)
 
 
 def _mask(answer: pa.Array, *, wanted: bool) -> Mask:

@@ -12,12 +12,13 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
-from omnigraph.exec.read.conditions import RowFilter, computes, filter_mask
+from omnigraph.exec.read.conditions import RowFilter, filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
+from omnigraph.plan.cost import indexes_of
 from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.plan.typed import TextMode
 from omnigraph.store.arrays import Column, Mask, joined, whole
@@ -150,7 +151,7 @@ class Entities:
         return None
 
     def _may_use_index(self, predicate: ir.Predicate) -> bool:
-        return any(field.column in self.indexed for field in ir.fields_of(predicate)) and exact_sql(predicate) is not None
+        return bool(indexes_of(predicate, self.indexed)) and exact_sql(predicate) is not None
 
     def _rows_by_id(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
         """Return the rows that a predicate selects by id, and the other predicates. None if there is no such predicate or no known ids."""
@@ -290,7 +291,7 @@ class Entities:
             return filter_mask(where, len(numbers), lambda field: held[field.column].take(at))
         wanted, places = distinct(numbers, size=self.size)
         dense = self.size <= SMALL_TABLE_ROWS or len(wanted) * SPARSE > self.size
-        if dense and not any(computes(predicate) for predicate in where):
+        if dense and not any(ir.computes(predicate) for predicate in where):
             return self.mask(where, check=check)[numbers]
         # Rows that are not asked for are not evaluated: an overflow there is no error.
         columns = (self._read_by_scan if dense else self._read_by_address)(wanted, tuple(fields), check)

@@ -1,4 +1,4 @@
-"""OmniGraph: a typed property graph on plain Lance datasets that branches and travels in time."""
+"""OmniGraph: a typed property graph on plain Lance datasets that branches, merges and travels in time."""
 
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,10 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
+    from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.conflicts import Conflict
+    from omnigraph.exec.history.entity_log import LogEntry
+    from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
         Result,
         Snapshot,
         TableState,
+        Tag,
         init,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
@@ -47,7 +52,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AppliedSchema",
     "Cancellation",
+    "Conflict",
     "ConflictError",
+    "EntityChange",
     "ExpectedVersionMismatch",
     "Explanation",
     "FormatError",
@@ -59,7 +66,9 @@ __all__ = [
     "LanguageError",
     "LimitError",
     "LoadReceipt",
+    "LogEntry",
     "MergeConflicts",
+    "MergeResult",
     "NotFound",
     "OmniGraphError",
     "Outcome",
@@ -71,17 +80,28 @@ __all__ = [
     "RecoveryRequired",
     "ResourceLimitExceeded",
     "Result",
+    "RevertResult",
     "SchemaPlan",
     "Snapshot",
     "StorageError",
     "TableState",
+    "Tag",
     "Unsupported",
     "__version__",
     "init",
     "open",
 ]
 
-_ELSEWHERE = {"AppliedSchema": "exec.write.migrate", "Indexes": "exec.upkeep.indices", "SchemaPlan": "catalog.evolve"}
+_ELSEWHERE = {
+    "AppliedSchema": "exec.write.migrate",
+    "Conflict": "exec.history.conflicts",
+    "EntityChange": "exec.history.changes",
+    "Indexes": "exec.upkeep.indices",
+    "LogEntry": "exec.history.entity_log",
+    "MergeResult": "exec.history.merge",
+    "RevertResult": "exec.history.merge",
+    "SchemaPlan": "catalog.evolve",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
+from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import MAIN, BranchName, CommitId, new_hex16
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
+from omnigraph.manifest.lineage import distinct_length, newest_first
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
@@ -35,6 +39,9 @@ from omnigraph.store.root import Root, open_root
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.entity_log import LogEntry
+    from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Branches",
     "Cancellation",
+    "CommitGraph",
     "Explanation",
     "Graph",
     "Info",
@@ -55,9 +63,13 @@ __all__ = [
     "Result",
     "Snapshot",
     "TableState",
+    "Tag",
+    "Tags",
     "init",
     "open_",
 ]
+
+T = TypeVar("T")
 
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
@@ -65,7 +77,14 @@ QUERY_NAME: Final = "query.gq"
 
 
 @waited_for
-def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
+def init(
+    uri: str | os.PathLike[str],
+    *,
+    schema: str,
+    actor: str | None = None,
+    message: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Graph:
     """Create a graph with a schema (`.pg` text) at a location without a graph."""
     from omnigraph.exec.write.migrate import new_table
 
@@ -74,7 +93,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
+    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
 
 
 @waited_for
@@ -106,6 +125,7 @@ class Graph:
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
+        self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
@@ -151,7 +171,7 @@ class Graph:
             actor=self.actor,
             message=message,
             token=token,
-            if_commit=CommitId(if_commit) if if_commit is not None else None,
+            if_commit=self._expected(if_commit, branch),
         )
         written = _check_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
@@ -274,7 +294,7 @@ class Graph:
         accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
-    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
         commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
         """
@@ -282,14 +302,14 @@ class Graph:
 
         self._require_writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor)
+        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor, message=message)
 
-    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+    def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._require_writable()
-        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
+        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
@@ -336,7 +356,133 @@ class Graph:
         return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
-        return self.engine.manifest.commit(CommitId(id_))
+        """Return a commit of any branch, by its id or by the beginning of its id."""
+        if not isinstance(id_, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
+        return self.engine.manifest.commit(id_)
+
+    def commit_graph(self, branches: Iterable[str] | None = None, *, limit: int | None = None) -> CommitGraph:
+        """Return the commits of all branches, or of some, with their parents, and where branches and tags stand."""
+        if limit is not None and limit < 0:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+        if isinstance(branches, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
+        manifest = self.engine.manifest
+        names = [MAIN, *list_branches(manifest.root.objects)] if branches is None else [BranchName(name) for name in branches]
+        commits, heads = manifest.histories(names)
+        shown = tuple(islice(newest_first(commits, *heads.values()), limit))
+        tags = {tag.name: str(tag.commit_id) for tag in living_tags(manifest.root.objects) if tag.commit_id in commits}
+        return CommitGraph(shown, {name: str(head) for name, head in heads.items()}, tags, distinct_length(commits))
+
+    def diff(
+        self,
+        a: str | int | datetime,
+        b: str | int | datetime,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes that lead from `a` to `b`: nodes before edges, then by type and id. Rows that both share are not read.
+
+        Each side is a branch, a commit, or main at a manifest version or a time. `kinds` ("node", "edge"), `types` and `ops`
+        ("insert", "update", "delete") select some of the changes.
+        """
+        from omnigraph.exec.history.diff import change_filter, diff
+
+        before, after = self.engine.point(a), self.engine.point(b)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def commit_changes(
+        self,
+        id_: str,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes of one commit, compared with its first parent, as `diff` does."""
+        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+
+        commit = self.commit(id_)
+        after = self.engine.snapshot(at=commit.id)
+        before = parent_of(self.engine, commit, after)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
+        def steps() -> Iterator[T]:
+            with ExitStack() as scopes:
+                for snapshot in read:
+                    scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
+                yield from changes
+
+        return waited_for_steps(steps())
+
+    def log(self, type_: str, id_: str, branch: str = MAIN, *, kind: str | None = None) -> Iterator[LogEntry]:
+        """Yield the commits of a branch that changed one entity, newest first, with its values before and after.
+
+        `kind` ("node" or "edge") is needed only if a node type and an edge type have this name.
+        """
+        from omnigraph.exec.history.entity_log import entity_log
+
+        snapshot = self.engine.snapshot(branch)
+        return self._stream(entity_log(self.engine, snapshot, type_, id_, kind=kind), snapshot)
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Bring what `source` changed since the last common commit into `into`, as one commit with two parents, or raise `MergeConflicts`.
+
+        `strategy="property"` also merges entities of which both sides changed different properties. `on_conflict` ("ours" is the
+        target, "theirs" the source) settles all conflicts between entities, and `resolve` single ones, by type and id. A dry run
+        writes nothing and returns the conflicts.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import delete_merged, merge, plan_merge
+        from omnigraph.exec.write.protocol import Request
+
+        settled = settlement(strategy, on_conflict, resolve)
+        theirs, ours = BranchName(source), BranchName(into)
+        if dry_run:
+            return plan_merge(self.engine, theirs, ours, settled)
+        self._require_writable()
+        request = Request(CommitKind.MERGE, branch=ours, actor=self.actor, message=message)
+        result = merge(self.engine, theirs, request, settled)
+        return delete_merged(self.engine, theirs, result) if delete_source else result
+
+    def revert(
+        self,
+        commit: str,
+        branch: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+    ) -> RevertResult:
+        """Undo one commit on a branch, in a new commit, or raise `MergeConflicts` if later commits changed the same entities.
+
+        "ours" is the branch, "theirs" the state before the commit.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import revert
+        from omnigraph.exec.write.protocol import Request
+
+        self._require_writable()
+        settled = settlement(strategy, on_conflict, resolve)
+        found = self.commit(commit)
+        text = message if message is not None else f"revert {found.id}" + (f": {found.message}" if found.message else "")
+        request = Request(CommitKind.REVERT, branch=BranchName(branch), actor=self.actor, message=text)
+        return revert(self.engine, found, request, settled)
 
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""
@@ -378,6 +524,15 @@ class Graph:
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+    def _expected(self, commit: str | None, branch: str) -> CommitId | None:
+        """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
+        if commit is None or len(commit) == COMMIT_ID_LENGTH:
+            return None if commit is None else CommitId(commit)
+        try:
+            return self.engine.manifest.commit(commit, first=BranchName(branch)).id
+        except NotFound:
+            return CommitId(commit)
 
     def _require_writable(self) -> None:
         if self.mode == "r":
@@ -449,12 +604,39 @@ class Branches:
         """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Create a branch with the current contents of `from_`. No data is copied."""
+    def create(self, name: str, *, from_: str = MAIN, at: str | int | datetime | None = None) -> str:
+        """Create a branch with the contents of `from_`: now, or at a manifest version or a time; or of a commit of any branch.
+
+        No data is copied.
+        """
         from omnigraph.manifest.branches import create_branch
 
         self._graph._require_writable()
-        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
+        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Merge a branch into another, as `Graph.merge` does."""
+        return self._graph.merge(
+            source,
+            into,
+            strategy=strategy,
+            on_conflict=on_conflict,
+            resolve=resolve,
+            message=message,
+            delete_source=delete_source,
+            dry_run=dry_run,
+        )
 
     def delete(self, name: str) -> None:
         """Delete a branch and the table forks that only it uses."""
@@ -462,3 +644,30 @@ class Branches:
 
         self._graph._require_writable()
         delete_branch(self._graph.engine.manifest, check_name(name))
+
+
+@waited_for_methods
+class Tags:
+    """The tags of a graph: names of commits. A tag keeps what its commit shows, and stands wherever a commit id does."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return living_tags(self._graph.engine.manifest.root.objects)
+
+    def create(self, name: str, *, branch: str = MAIN, at: str | int | datetime | None = None, message: str | None = None) -> Tag:
+        """Name a commit: the newest of `branch`, or at a manifest version or a time of it; or a commit of any branch by its id."""
+        from omnigraph.manifest.tagging import create_tag
+
+        self._graph._require_writable()
+        manifest, actor = self._graph.engine.manifest, self._graph.actor
+        return create_tag(manifest, name, branch=BranchName(branch), at=check_at(at), actor=actor, message=message)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Its commit stays in the history."""
+        from omnigraph.manifest.tagging import delete_tag
+
+        self._graph._require_writable()
+        delete_tag(self._graph.engine.manifest, name)

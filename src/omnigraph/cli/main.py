@@ -13,9 +13,11 @@ from typing import NoReturn
 import click
 
 from omnigraph import __version__
+from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
+from omnigraph.cli.changes import log as entity_log
 from omnigraph.cli.data import blob, copy, export
-from omnigraph.cli.history import branch, commit, snapshot
+from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
@@ -29,8 +31,8 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, commit, snapshot, ensure-indices,
-                                    spark
+                                    branch, tag, commit, log, snapshot,
+                                    ensure-indices, spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
@@ -41,12 +43,12 @@ log = logging.getLogger(__name__)
 @click.version_option(__version__, "-v", "--version", prog_name="omnigraph", message="%(prog)s %(version)s")
 @global_flags
 def cli() -> None:
-    """A typed property graph on plain Lance datasets that branches and travels in time like Git."""
+    """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
-    *(schema, snapshot, spark, verify, version),
+    *(blob, branch, commit, copy, ensure_indices, entity_log, export, info, init, lint, load, mutate, query, recovery),
+    *(schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -17,10 +17,10 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.graph import Graph
 from tests.differential.seeds import LOADS, LOADS_PER_GRAPH
-from tests.harness.brute import Data, read_lines, write_lines
+from tests.harness.brute import Data, write_lines
 from tests.harness.brute.data import Row, shown_value
 from tests.harness.brute.loads import load
-from tests.harness.differential_changes import told
+from tests.harness.differential_changes import stored, told
 from tests.harness.landing import land
 from tests.harness.random.changes import with_unique_edge
 from tests.harness.random.graphs import LARGE, random_graph
@@ -127,7 +127,7 @@ def test_the_engine_loads_what_brute_force_does(seed: int, tmp_path: Path) -> No
         after = outcome_of_brute(lines, mode, catalog, data)
         shown = f"seed {seed}, load {number}, {mode}\n{schema}\n{write_lines(data, catalog)}\n\n{lines}"
         assert outcome_of_engine(lines, mode, graph) is (after is not None), shown
-        found = read_lines("\n".join(graph.export()), catalog)
+        found = stored(graph, catalog)
         assert told(found, catalog) == told(data if after is None else after, catalog), shown
         outcomes[mode, after is not None] += 1
         data = found

@@ -23,6 +23,7 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
+from omnigraph.manifest.tagging import create_tag, delete_tag
 from omnigraph.store.tables import Tables
 from tests.crash.matrix import WRITERS, run
 from tests.forks import Forked
@@ -59,6 +60,11 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
         case "create":
             name, _, parent = what.partition(" from ")
             create_branch(manifest, name, from_=BranchName(parent or MAIN))
+        case "tag":
+            name, _, branch = what.partition(" of ")
+            create_tag(manifest, name, branch=BranchName(branch or MAIN))
+        case "untag":
+            delete_tag(manifest, what)
         case "delete":
             delete_branch(manifest, BranchName(what))
         case "copy":

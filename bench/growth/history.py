@@ -89,6 +89,15 @@ def _listing(name: str, covers: tuple[str, ...], world: Preparation, run: Work, 
     return Operation(name=name, covers=covers, needs=(world,), run=run, base=base, times=20)
 
 
+def _tag(place: Place) -> object:
+    return place.graph.tags.create(f"new-{place.turn}", at=1)
+
+
+def _untag(place: Place) -> None:
+    place.graph.tags.create(f"new-{place.turn}")
+    place.graph.tags.delete(f"new-{place.turn}")
+
+
 CREATE = ("branches.create", "omnigraph branch")
 MERGE = ("Graph.merge", "branches.merge", "omnigraph branch")
 COMMIT = ("Graph.commits", "omnigraph commit")
@@ -101,16 +110,38 @@ OPERATIONS = (
     _flat("snapshot after n commits", SNAPSHOT, worlds.history, lambda place: place.graph.snapshot(), base=COMMITS),
     _flat("branch create, n rows", CREATE, worlds.people, _create, changes=True),
     _flat("branch create, n commits", CREATE, worlds.history, _create, base=COMMITS, changes=True),
+    _flat(
+        "branch create at the first of n commits",
+        CREATE,
+        worlds.history,
+        lambda place: place.graph.branches.create(f"new-{place.turn}", at=1),
+        base=COMMITS,
+        changes=True,
+    ),
     _flat("branch create and first touch, n rows", CREATE, worlds.indexed_people, _first_touch, changes=True),
     _flat("branch create and delete, n rows", ("branches.delete", "omnigraph branch"), worlds.people, _remove, changes=True),
+    _flat("tag create, n commits", ("tags.create", "omnigraph tag"), worlds.history, _tag, base=COMMITS, changes=True),
+    _flat("tag create and delete beside n tags", ("tags.delete",), worlds.tagged, _untag, base=BRANCHES, changes=True),
+    _listing("list n tags", ("tags.list",), worlds.tagged, lambda place: place.graph.tags.list(), base=BRANCHES),
     _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
     _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
+    _listing("graph of n commits", ("Graph.commit_graph",), worlds.history, lambda place: place.graph.commit_graph(), base=COMMITS),
+    _listing(
+        "commit graph of n branches", ("Graph.commit_graph",), worlds.branched, lambda place: place.graph.commit_graph(), base=BRANCHES
+    ),
     _listing("the newest of n commits", COMMIT, worlds.history, lambda place: place.graph.commits(limit=1), base=COMMITS),
     _listing(
         "one of n commits by id",
         ("Graph.commit",),
         worlds.history,
         lambda place: place.graph.commit(place.graph.snapshot().commit_id),
+        base=COMMITS,
+    ),
+    _listing(
+        "one of n commits by the beginning of its id",
+        ("Graph.commit",),
+        worlds.history,
+        lambda place: place.graph.commit(place.graph.snapshot().commit_id[:-1]),
         base=COMMITS,
     ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Result,
         Snapshot,
         TableState,
+        Tag,
         init,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
@@ -84,6 +85,7 @@ __all__ = [
     "Snapshot",
     "StorageError",
     "TableState",
+    "Tag",
     "Unsupported",
     "__version__",
     "init",

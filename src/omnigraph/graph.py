@@ -11,24 +11,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
+from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import MAIN, BranchName, CommitId, new_hex16
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
+from omnigraph.manifest.lineage import distinct_length, newest_first
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Branches",
     "Cancellation",
+    "CommitGraph",
     "Explanation",
     "Graph",
     "Info",
@@ -59,6 +63,8 @@ __all__ = [
     "Result",
     "Snapshot",
     "TableState",
+    "Tag",
+    "Tags",
     "init",
     "open_",
 ]
@@ -71,7 +77,14 @@ QUERY_NAME: Final = "query.gq"
 
 
 @waited_for
-def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
+def init(
+    uri: str | os.PathLike[str],
+    *,
+    schema: str,
+    actor: str | None = None,
+    message: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Graph:
     """Create a graph with a schema (`.pg` text) at a location without a graph."""
     from omnigraph.exec.write.migrate import new_table
 
@@ -80,7 +93,7 @@ def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, 
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
+    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
 
 
 @waited_for
@@ -112,6 +125,7 @@ class Graph:
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
+        self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
@@ -157,7 +171,7 @@ class Graph:
             actor=self.actor,
             message=message,
             token=token,
-            if_commit=CommitId(if_commit) if if_commit is not None else None,
+            if_commit=self._expected(if_commit, branch),
         )
         written = _check_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
@@ -223,8 +237,9 @@ class Graph:
     ) -> LoadReceipt:
         """Load data into a branch as one commit, or write nothing and raise an error that lists up to `report_errors` problems.
 
-        `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
-        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` creates the branch from that one if it does not exist.
+        `data` is the path of an NDJSON file (gzip and zstd too) or a list of paths, an open file, bytes, an iterable of lines or
+        records, or a mapping from type names to Arrow tables, frames (pandas, polars, DuckDB), Parquet or CSV files. `from_branch`
+        creates the branch from that one if it does not exist.
         """
         from omnigraph.exec.load.load import LocalIntake
 
@@ -277,7 +292,7 @@ class Graph:
         accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
-    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
         commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
         """
@@ -285,14 +300,14 @@ class Graph:
 
         self._require_writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor)
+        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor, message=message)
 
-    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+    def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._require_writable()
-        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
+        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
@@ -339,7 +354,23 @@ class Graph:
         return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
-        return self.engine.manifest.commit(CommitId(id_))
+        """Return a commit of any branch, by its id or by the beginning of its id."""
+        if not isinstance(id_, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
+        return self.engine.manifest.commit(id_)
+
+    def commit_graph(self, branches: Iterable[str] | None = None, *, limit: int | None = None) -> CommitGraph:
+        """Return the commits of all branches, or of some, with their parents, and where branches and tags stand."""
+        if limit is not None and limit < 0:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+        if isinstance(branches, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
+        manifest = self.engine.manifest
+        names = [MAIN, *list_branches(manifest.root.objects)] if branches is None else [BranchName(name) for name in branches]
+        commits, heads = manifest.histories(names)
+        shown = tuple(islice(newest_first(commits, *heads.values()), limit))
+        tags = {tag.name: str(tag.commit_id) for tag in living_tags(manifest.root.objects) if tag.commit_id in commits}
+        return CommitGraph(shown, {name: str(head) for name, head in heads.items()}, tags, distinct_length(commits))
 
     def diff(
         self,
@@ -492,6 +523,15 @@ class Graph:
             python=platform.python_version(),
         )
 
+    def _expected(self, commit: str | None, branch: str) -> CommitId | None:
+        """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
+        if commit is None or len(commit) == COMMIT_ID_LENGTH:
+            return None if commit is None else CommitId(commit)
+        try:
+            return self.engine.manifest.commit(commit, first=BranchName(branch)).id
+        except NotFound:
+            return CommitId(commit)
+
     def _require_writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
@@ -558,12 +598,15 @@ class Branches:
         """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Create a branch with the current contents of `from_`. No data is copied."""
+    def create(self, name: str, *, from_: str = MAIN, at: str | int | datetime | None = None) -> str:
+        """Create a branch with the contents of `from_`: now, or at a manifest version or a time; or of a commit of any branch.
+
+        No data is copied.
+        """
         from omnigraph.manifest.branches import create_branch
 
         self._graph._require_writable()
-        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
+        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
 
     def merge(
         self,
@@ -595,3 +638,30 @@ class Branches:
 
         self._graph._require_writable()
         delete_branch(self._graph.engine.manifest, check_name(name))
+
+
+@waited_for_methods
+class Tags:
+    """The tags of a graph: names of commits. A tag keeps what its commit shows, and stands wherever a commit id does."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return living_tags(self._graph.engine.manifest.root.objects)
+
+    def create(self, name: str, *, branch: str = MAIN, at: str | int | datetime | None = None, message: str | None = None) -> Tag:
+        """Name a commit: the newest of `branch`, or at a manifest version or a time of it; or a commit of any branch by its id."""
+        from omnigraph.manifest.tagging import create_tag
+
+        self._graph._require_writable()
+        manifest, actor = self._graph.engine.manifest, self._graph.actor
+        return create_tag(manifest, name, branch=BranchName(branch), at=check_at(at), actor=actor, message=message)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Its commit stays in the history."""
+        from omnigraph.manifest.tagging import delete_tag
+
+        self._graph._require_writable()
+        delete_tag(self._graph.engine.manifest, name)

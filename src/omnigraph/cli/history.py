@@ -1,12 +1,20 @@
-"""`omnigraph branch`, `commit` and `snapshot`: a graph -> its branches, commits and table versions; branches created and deleted."""
+"""`omnigraph branch`, `tag`, `commit` and `snapshot`: a graph -> its branches, tags, commits and table versions."""
 
 from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.commit_graph import Node, draw
+from omnigraph.cli.queries import parse_moment
 from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
-from omnigraph.cli.shapes import commit_document, snapshot_document
+from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.model import Commit
 
 graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
@@ -20,18 +28,20 @@ def branch() -> None:
 @branch.command("create")
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
+@click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
 @graph_option
 @command_flags
-def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
+def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
     target = _target(flags, uri)
     echo_write(target, "branch create")
     with open_graph(target, mode="rw") as graph:
-        made = graph.branches.create(name, from_=from_)
+        made = graph.branches.create(name, from_=from_, at=parse_moment(at))
+        shown = {} if at is None else {"graph_commit_id": graph.snapshot(made).commit_id}
     if as_json:
-        output.document({"uri": target.uri, "from": from_, "name": made, "actor_id": flags.actor})
+        output.document({"uri": target.uri, "from": from_, "name": made, **shown, "actor_id": flags.actor})
     else:
-        output.line(f"created branch {made} from {from_}")
+        output.line(f"created branch {made} from {' '.join(shown.values()) or from_}")
 
 
 @branch.command("list")
@@ -71,6 +81,63 @@ def _target(flags: Flags, uri: str | None) -> GraphTarget:
 
 @click.group()
 @global_flags
+def tag() -> None:
+    """Create, list and delete tags: names of commits."""
+
+
+@tag.command("create")
+@click.argument("name")
+@click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
+@click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
+@click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
+@graph_option
+@command_flags
+def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message: str | None, uri: str | None, as_json: bool) -> None:
+    """Give a commit a name. As long as the tag exists, what the commit shows is kept."""
+    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    echo_write(target, "tag create")
+    with open_graph(target, mode="rw") as graph:
+        made = graph.tags.create(name, branch=branch, at=parse_moment(at), message=message)
+    if as_json:
+        output.document({"uri": target.uri, **tag_document(made)})
+    else:
+        output.line(f"tagged commit {made.commit_id} as {made.name}")
+
+
+@tag.command("list")
+@graph_option
+@command_flags
+def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
+    """Print all tags, sorted by name."""
+    with open_graph(resolve(flags, "tag", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+        tags = graph.tags.list()
+    if as_json:
+        output.document({"tags": [tag_document(found) for found in tags]})
+        return
+    for found in tags:
+        message = f" {found.message}" if found.message is not None else ""
+        output.line(f"{found.name} {found.commit_id} graph_branch={found.branch}{message}")
+
+
+@tag.command("delete")
+@click.argument("name")
+@graph_option
+@command_flags
+def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
+    """Delete a tag. Its commit stays in the history."""
+    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    echo_write(target, "tag delete")
+    confirm(target, "tag delete", as_json=as_json)
+    with open_graph(target, mode="rw") as graph:
+        graph.tags.delete(name)
+    if as_json:
+        output.document({"uri": target.uri, "name": name, "actor_id": flags.actor})
+    else:
+        output.line(f"deleted tag {name}")
+
+
+@click.group()
+@global_flags
 def commit() -> None:
     """Show the history of a graph."""
 
@@ -96,13 +163,45 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 @graph_option
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
-    """Print one commit, of any branch."""
+    """Print one commit, of any branch. The beginning of its id is enough."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
         found = graph.commit(commit_id)
     if as_json:
         output.document(commit_document(found))
         return
-    output.fields({**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat()})
+    output.fields(
+        {**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat(), "message": found.message}
+    )
+
+
+@commit.command("graph")
+@click.argument("uri", required=False)
+@click.option("--branch", "branches", metavar="BRANCH", multiple=True, help="Draw this branch only. May be repeated. The default is all.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the newest N commits.")
+@command_flags
+def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], limit: int | None, as_json: bool) -> None:
+    """Draw the commits of all branches, the newest first, with branches, tags, times, actors and messages."""
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
+        found = graph.commit_graph(branches or None, limit=limit)
+    labels: dict[str, list[str]] = {}
+    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
+        for name, at in names.items():
+            labels.setdefault(at, []).append(name)
+    if as_json:
+        commits = [{**commit_document(one), "kind": one.kind.value, "message": one.message} for one in found.commits]
+        output.document({"commits": commits, "branches": dict(found.heads), "tags": dict(found.tags)})
+        return
+    for drawn in draw(Node(one.id, one.parents, _beside(one, found.id_length, labels.get(one.id, []))) for one in found.commits):
+        output.line(drawn)
+
+
+def _beside(commit: Commit, length: int, labels: list[str]) -> str:
+    """The text beside a commit in the drawing."""
+    when = commit.created_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    actor = f" {commit.actor}" if commit.actor is not None else ""
+    names = f" ({', '.join(labels)})" if labels else ""
+    said = next(iter((commit.message or "").splitlines()), "") or f"[{commit.kind}]"
+    return f"{commit.id[:length]} {when}{actor}{names} {said}"
 
 
 @click.command()

@@ -16,7 +16,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 
@@ -40,11 +40,12 @@ _FLAGS: Final = (
     click.option("--branch", default="main", show_default=True, help="The branch to load into."),
     click.option("--from", "from_", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     click.option("--token", help="A name for this load. A second run with the same name writes nothing and returns the first commit."),
+    message_flag,
     click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Write the problems of the records to this file, as NDJSON."),
     click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="The number of problems to report."),
 )
 
-_DATA_SYNTAX: Final = "--data is one NDJSON file, or TYPE=FILE once for each type"
+_DATA_SYNTAX: Final = "--data is NDJSON files, or TYPE=FILE once for each type"
 
 
 class LoadRequest(NamedTuple):
@@ -55,6 +56,7 @@ class LoadRequest(NamedTuple):
     branch: str
     from_: str | None
     token: str | None
+    message: str | None
     errors_file: Path | None
     report_errors: int
     as_json: bool
@@ -101,6 +103,7 @@ def _load_locally(graph: Graph, source: Data, request: LoadRequest, on_progress:
         branch=request.branch,
         from_branch=request.from_,
         token=request.token,
+        message=request.message,
         dry_run=request.dry_run,
         report_errors=request.report_errors,
         on_progress=on_progress,
@@ -111,7 +114,15 @@ def _load_on_spark(graph: Graph, request: LoadRequest, on_progress: OnProgress) 
     from omnigraph.spark import GraphLoad
 
     with spark_session(request.master) as spark:
-        load = GraphLoad(spark, graph, branch=request.branch, from_branch=request.from_, mode=request.mode, token=request.token)
+        load = GraphLoad(
+            spark,
+            graph,
+            branch=request.branch,
+            from_branch=request.from_,
+            mode=request.mode,
+            token=request.token,
+            message=request.message,
+        )
         load = load.tables(tables) if (tables := _tables(request.data)) else load.ndjson(*request.data)
         return load.commit(report_errors=request.report_errors, on_progress=on_progress)
 
@@ -192,12 +203,14 @@ def _missing_requirement() -> str | None:
 
 
 def _source(data: tuple[str, ...]) -> Data:
-    """Return the argument of `Graph.load`: one path, stdin, or a mapping of types to files."""
+    """Return the argument of `Graph.load`: paths, stdin, or a mapping of types to files."""
     if tables := _tables(data):
         return tables
-    if len(data) > 1:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{_DATA_SYNTAX}; only --engine spark takes several NDJSON files", data=list(data))
-    return sys.stdin.buffer if data[0] == "-" else data[0]
+    if data == ("-",):
+        return sys.stdin.buffer
+    if "-" in data:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "stdin (-) cannot be loaded together with files", data=list(data))
+    return [Path(part) for part in data] if len(data) > 1 else data[0]
 
 
 def _tables(data: tuple[str, ...]) -> dict[str, str]:
@@ -279,7 +292,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
     required=True,
     multiple=True,
     metavar="FILE",
-    help="NDJSON (plain, gzip or zstd; - is stdin), or TYPE=FILE for Parquet or CSV of one type. TYPE=FILE may be repeated.",
+    help="NDJSON (plain, gzip or zstd; - is stdin), or TYPE=FILE for Parquet or CSV of one type. May be repeated.",
 )
 @loading_flags
 @click.option("--dry-run", is_flag=True, help="Read and check the input. Write nothing.")
@@ -301,6 +314,7 @@ def load(
     branch: str,
     from_: str | None,
     token: str | None,
+    message: str | None,
     dry_run: bool,
     errors_file: Path | None,
     report_errors: int,
@@ -310,5 +324,5 @@ def load(
 ) -> None:
     """Load files into a branch, in one commit."""
     target = resolve(flags, "load", DATA, uri=uri)
-    request = LoadRequest(data, mode, branch, from_, token, errors_file, report_errors, as_json, dry_run, engine, master)
+    request = LoadRequest(data, mode, branch, from_, token, message, errors_file, report_errors, as_json, dry_run, engine, master)
     run_load(flags, target, "load", request)

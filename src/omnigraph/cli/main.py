@@ -17,7 +17,7 @@ from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `bra
 from omnigraph.cli import output
 from omnigraph.cli.changes import log as entity_log
 from omnigraph.cli.data import blob, copy, export
-from omnigraph.cli.history import branch, commit, snapshot
+from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
@@ -31,7 +31,7 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, commit, log, snapshot,
+                                    branch, tag, commit, log, snapshot,
                                     ensure-indices, spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
@@ -48,7 +48,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, commit, copy, ensure_indices, entity_log, export, info, init, lint, load, mutate, query, recovery),
-    *(schema, snapshot, spark, verify, version),
+    *(schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -6,6 +6,7 @@ The compiler and the engine are imported inside functions: `--help` must not loa
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.output import FORMATS, format_rows
-from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, open_graph, resolve
+from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.lang import Source
     from omnigraph.plan.lint import LintReport
 
+_DATE: Final = re.compile(r"\d{4}-\d\d")
 _TEXT_OPTIONS: Final = (
     click.argument("name", required=False),
     click.option("--query", "query_file", type=PATH, metavar="FILE", help="A file of queries (.gq). NAME selects one if it has several."),
@@ -95,7 +97,7 @@ def query(
 
 
 def parse_moment(text: str | None) -> str | int | datetime | None:
-    """Parse `--snapshot`: digits are a manifest version, a date or time is a time (UTC by default), any other text is a commit id."""
+    """Parse a moment of the past: digits are a manifest version, a date or a time is a time (UTC by default), the rest a commit or tag."""
     if text is None:
         return None
     if text.isascii() and text.isdigit():
@@ -103,9 +105,9 @@ def parse_moment(text: str | None) -> str | int | datetime | None:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        if "-" in text or ":" in text:
+        if _DATE.match(text):
             raise InvalidInput(
-                Kind.INVALID_ARGUMENT, f"--snapshot {text!r} is no commit id, manifest version or time such as 2026-01-31T12:00:00Z"
+                Kind.INVALID_ARGUMENT, f"{text!r} is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z"
             ) from None
         return text
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
@@ -138,6 +140,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
 @_text_options
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
+@message_flag
 @command_flags
 def mutate(
     flags: Flags,
@@ -149,6 +152,7 @@ def mutate(
     params_file: Path | None,
     branch: str,
     if_commit: str | None,
+    message: str | None,
     as_json: bool,
 ) -> None:
     """Run one mutation, in one commit."""
@@ -159,7 +163,7 @@ def mutate(
     given = read_params(params, params_file)
     try:
         with open_graph(target, mode="rw") as graph, draw_errors(source):
-            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit)
+            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message)
     except PreconditionFailed as lost:
         if as_json:
             facts = {key: lost.facts[key] for key in ("expected", "actual") if lost.facts.get(key) is not None}

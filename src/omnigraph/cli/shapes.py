@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange, EntityImage
     from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.upkeep.indices import Indexes
-    from omnigraph.graph import Recovery, Snapshot, TableState
+    from omnigraph.graph import Recovery, Snapshot, TableState, Tag
     from omnigraph.manifest.model import Commit
 
 Document = dict[str, object]
@@ -35,6 +35,18 @@ def commit_document(commit: Commit) -> Document:
         "merged_parent_commit_id": merged,
         "actor_id": commit.actor,
         "created_at": microseconds(commit.created_at),
+    }
+
+
+def tag_document(tag: Tag) -> Document:
+    """Return the document of a tag. `graph_branch` is the branch that made the commit, null for main."""
+    return {
+        "name": tag.name,
+        "graph_commit_id": tag.commit_id,
+        "graph_branch": None if tag.branch == MAIN else tag.branch,
+        "actor_id": tag.actor,
+        "created_at": microseconds(tag.created_at),
+        "message": tag.message,
     }
 
 

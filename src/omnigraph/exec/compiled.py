@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -11,13 +10,12 @@ from omnigraph.catalog import Catalog
 from omnigraph.errors import Kind, Unsupported
 from omnigraph.ids import TypeId
 from omnigraph.lang import Source, located, parse_queries, select_query
-from omnigraph.lang.query import Bm25, Fuzzy, MatchText, Nearest, Query, Read, Rrf, Search
+from omnigraph.lang.query import Nearest, Query, Read, StringLiteral, Variable
 from omnigraph.lang.tree import Syntax
 from omnigraph.plan.check import check_mutation, check_read
+from omnigraph.plan.expr import STRING
 from omnigraph.plan.touched import touched
 from omnigraph.plan.typed import TypedMutation, TypedRead
-
-_SEARCHES: Final = {Nearest: "nearest", Bm25: "bm25", Rrf: "rrf", Search: "search", Fuzzy: "fuzzy", MatchText: "match_text"}
 
 
 class QueryCall(msgspec.Struct, frozen=True):
@@ -35,8 +33,8 @@ class CompiledRead(msgspec.Struct, frozen=True):
     tree: Read
     read: TypedRead
     types: frozenset[TypeId]
-    search: Syntax | None
-    """The first call of a search function, if any. Search functions cannot be run yet."""
+    embeds: Nearest | None
+    """The first `nearest` whose query is a text, if any. Texts cannot be embedded yet."""
 
 
 def parse(source: Source, name: str | None) -> Query:
@@ -50,7 +48,8 @@ def compile_read(query: Query, source: Source, catalog: Catalog) -> CompiledRead
         read = check_read(query, catalog)
         assert isinstance(query.body, Read)
         types = frozenset(type_.id for type_ in touched(read, catalog).reads)
-        return CompiledRead(query.body, read, types, next(_searches(query), None))
+        texts = {parameter.name for parameter in read.parameters if parameter.type == STRING}
+        return CompiledRead(query.body, read, types, next((call for call in _nearest_calls(query) if _is_text(call, texts)), None))
 
 
 def compile_mutation(query: Query, source: Source, catalog: Catalog) -> TypedMutation:
@@ -59,27 +58,32 @@ def compile_mutation(query: Query, source: Source, catalog: Catalog) -> TypedMut
         return check_mutation(query, catalog)
 
 
-def refuse_search(compiled: CompiledRead, source: Source) -> None:
-    """Raise Unsupported if a read uses ranking or text search. They are planned and explained, but cannot be run yet."""
-    if compiled.search is None:
+def refuse_embedding(compiled: CompiledRead, source: Source) -> None:
+    """Raise Unsupported if a read asks for the vectors nearest to a text. It is planned and explained, but cannot be run yet."""
+    if compiled.embeds is None:
         return
-    at, name = source.position(compiled.search.span.start), _SEARCHES[type(compiled.search)]
+    at = source.position(compiled.embeds.span.start)
     raise Unsupported(
         Kind.UNSUPPORTED,
-        f"{name}() at line {at.line}, column {at.column} cannot be run yet; remove it, or use explain to see the plan",
+        f"nearest() at line {at.line}, column {at.column} cannot be run yet with a text; give it a vector, or use explain to see the plan",
         line=at.line,
         column=at.column,
-        function=name,
+        function="nearest",
     )
 
 
-def _searches(tree: object) -> Iterator[Syntax]:
-    """Yield the calls of search functions in a tree, in source order."""
+def _nearest_calls(tree: object) -> Iterator[Nearest]:
+    """Yield the calls of `nearest` in a tree, in source order."""
     if isinstance(tree, tuple):
         for item in tree:
-            yield from _searches(item)
+            yield from _nearest_calls(item)
     elif isinstance(tree, Syntax):
-        if type(tree) in _SEARCHES:
+        if isinstance(tree, Nearest):
             yield tree
         for field in tree.__struct_fields__:
-            yield from _searches(getattr(tree, field))
+            yield from _nearest_calls(getattr(tree, field))
+
+
+def _is_text(call: Nearest, texts: set[str]) -> bool:
+    """Return whether the query of a call is a text: a literal, or one of the parameters `texts`."""
+    return isinstance(call.query, StringLiteral) or (isinstance(call.query, Variable) and call.query.name in texts)

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
+from omnigraph.store.bases import home
 from omnigraph.store.ledger import ROWS
-from omnigraph.store.tables import TableRef, home
+from omnigraph.store.tables import TableRef
 
 FORMAT: Final = 1
 """The version of the storage format. A change of the stored bytes needs a new number and a design note."""
@@ -82,8 +83,6 @@ class Head(msgspec.Struct, frozen=True):
     schema: SchemaHash
     committed_at: datetime
     epoch: int
-    home: str
-    """The URI at which native branches were created. They contain absolute paths, so a graph with branches cannot be moved."""
 
 
 class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):

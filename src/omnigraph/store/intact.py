@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.store.bases import home
 from omnigraph.store.damage import IndexDamage, IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.root import Root
@@ -39,18 +40,17 @@ class Indexed(Protocol):
     def indexes(self) -> tuple[IndexFiles, ...]: ...
 
 
-def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]:
+def index_files(dataset: Any, *, path: str, branch: str | None) -> tuple[IndexFiles, ...]:
     """The files of every index of an open version. They come from the version file; no storage is read."""
     bases: dict[int, Any] = {}
     found = []
     for index in dataset.describe_indices():
         for segment in index.segments:
-            place = home
+            owner = branch
             if segment.base_id is not None:  # inherited from the native branch that this one was made from
                 bases = bases or dataset.base_paths()
-                base = str(bases[segment.base_id].path)
-                place = base[base.rindex(path) :]
-            directory = f"{place}/_indices/{segment.uuid}"
+                owner = bases[segment.base_id].name
+            directory = f"{home(path, owner)}/_indices/{segment.uuid}"
             about = index.name, index.field_names[0], index.index_type
             found.append(IndexFiles(*about, str(segment.uuid), directory, segment.size_bytes, frozenset(segment.fragment_ids)))
     return tuple(found)
@@ -107,6 +107,21 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
         return without_index(table, ask, on=on, error=error)
 
 
+def by_search_index(table: Indexed, files: Sequence[IndexFiles], ask: Callable[[], T]) -> T | None:
+    """Calls `ask`, which searches an index with these files. Returns None if there are none, or if the index is damaged or fails."""
+    if not files or any(_damages(table.root, files)):
+        return None
+    try:
+        return ask()
+    except raised_by_lance() as error:
+        if "KeyboardInterrupt" in str(error):
+            raise
+        if not list(_damages(table.root, files, anew=True)):
+            for index in files:
+                record(table.root, IndexDamage(index, f"a search in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
+        return None
+
+
 def without_index(table: Indexed, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:
     """Calls `ask` again without indexes, after `error`. Raises `error` if no index can have caused it."""
     if on is None or not _scalar(table) or "KeyboardInterrupt" in str(error):
@@ -129,9 +144,14 @@ def _blame(table: Indexed, on: object, error: BaseException) -> None:
             record(table.root, IndexDamage(index, f"a lookup in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
 
 
+def files_of(root: Root, index: IndexFiles) -> dict[str, int]:
+    """The files of an index, with their sizes. Costs one listing."""
+    return {file: size for file, size in root.objects.sizes(index.directory).items() if f"/{_STAGING}/" not in file}
+
+
 def _look(root: Root, index: IndexFiles) -> str | None:
     try:
-        found = {file: size for file, size in root.objects.sizes(index.directory).items() if f"/{_STAGING}/" not in file}
+        found = files_of(root, index)
     except OmniGraphError as error:
         log.info("could not check the index files in %s: %s", index.directory, error)
         return None

@@ -34,7 +34,7 @@ from omnigraph.store.keys import addresses_of, remember
 from omnigraph.store.membership import LIMIT_BYTES, KeySet, matching
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
-from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, at_home, one_of, open_dataset, uuid_in_doubt
 from omnigraph.store.take import blob_files
 
 IN_LIST = 1_000
@@ -267,7 +267,7 @@ def advance(staged: Staged) -> Table:
     if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
         raise _lost(table)  # an index cannot be fenced: after a concurrent commit, it would move HEAD past the published version
     try:
-        moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
+        moved = at_home(table.root, table.ref.path, LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0))
     except CommitConflictError as error:
         raise _lost(table) from error
     except raised_by_lance() as error:

@@ -136,8 +136,8 @@ def _concat(pieces: list[pa.Array]) -> pa.Array:
 def _set_nulls(texts: pa.Array, valid: Marks) -> pa.Array:
     """Return the same texts with null in place of those that are not valid."""
     _, offsets, data = texts.buffers()
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(texts.type, len(texts), [bitmap, offsets, data])
+    bitmap = np.packbits(np.concatenate([np.zeros(texts.offset, np.bool_), valid]), bitorder="little")
+    return pa.Array.from_buffers(texts.type, len(texts), [pa.py_buffer(bitmap), offsets, data], offset=texts.offset)
 
 
 def _runs(texts: pa.Array, valid: Marks, numbers: Numbering, fresh: Ints, older: Ids) -> tuple[Run, ...]:

@@ -17,10 +17,10 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.graph import Graph
 from tests.differential.seeds import LOADS, LOADS_PER_GRAPH
-from tests.differential.test_random_changes import stored, told
 from tests.harness.brute import Data, write_lines
 from tests.harness.brute.data import Row, shown_value
 from tests.harness.brute.loads import load
+from tests.harness.differential_changes import stored, told
 from tests.harness.landing import land
 from tests.harness.random.changes import with_unique_edge
 from tests.harness.random.graphs import LARGE, random_graph

@@ -102,7 +102,7 @@ def fork_points(table: Table) -> frozenset[int]:
 
 
 def parent_ref(root: Root, path: str, name: str) -> str | None:
-    """The native branch that this one was made from, or None."""
+    """The native branch that this one was made from. A branch with an incomplete reference was never used, so it has no parent."""
     found = _reference(root, path, name)
     return None if found is None else found.parent_branch
 

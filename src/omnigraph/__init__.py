@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
     ConflictError,
+    EmbeddingError,
     ExpectedVersionMismatch,
     FormatError,
     InvalidInput,
@@ -26,6 +27,7 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
+    from omnigraph.embed import EmbeddingProvider
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
@@ -48,6 +50,8 @@ __all__ = [
     "AppliedSchema",
     "Cancellation",
     "ConflictError",
+    "EmbeddingError",
+    "EmbeddingProvider",
     "ExpectedVersionMismatch",
     "Explanation",
     "FormatError",
@@ -81,7 +85,12 @@ __all__ = [
     "open",
 ]
 
-_ELSEWHERE = {"AppliedSchema": "exec.write.migrate", "Indexes": "exec.upkeep.indices", "SchemaPlan": "catalog.evolve"}
+_ELSEWHERE = {
+    "AppliedSchema": "exec.write.migrate",
+    "EmbeddingProvider": "embed",
+    "Indexes": "exec.upkeep.indices",
+    "SchemaPlan": "catalog.evolve",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
+from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
@@ -65,30 +66,45 @@ QUERY_NAME: Final = "query.gq"
 
 
 @waited_for
-def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph."""
+def init(
+    uri: str | os.PathLike[str],
+    *,
+    schema: str,
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
+) -> Graph:
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`."""
     from omnigraph.exec.write.migrate import new_table
 
     with located(_source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
+    engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
+    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
 
 
 @waited_for
 def open_(
-    uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
+    uri: str | os.PathLike[str],
+    *,
+    mode: Mode = "rw",
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
-    It does not wait: a branch with an active writer is left as it is.
+    It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
+    the environment is asked when a text is to be embedded.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
+    engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
-    graph = Graph(Engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
+    graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
         from omnigraph.manifest.recover import heal_dead
 
@@ -223,7 +239,7 @@ class Graph:
         from omnigraph.exec.load.load import LocalIntake
 
         return self.load_intake(
-            LocalIntake(data),
+            LocalIntake(data, lambda: self.engine.embedder, write=not dry_run),
             mode,
             branch=branch,
             from_branch=from_branch,
@@ -309,7 +325,7 @@ class Graph:
         target = open_root(uri, storage_options=storage_options)
         name = BranchName(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        return Graph(Engine(made), mode="rw", actor=self.actor)
+        return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -379,6 +395,13 @@ class Graph:
     def _require_writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:
+    if choice is None or isinstance(choice, EmbeddingProvider) or (hasattr(choice, "embed") and hasattr(choice, "model")):
+        return choice
+    message = f"`embedding` takes an EmbeddingProvider, or an object with `model` and `embed`, not {type(choice).__name__}"
+    raise InvalidInput(Kind.INVALID_ARGUMENT, message)
 
 
 def _source(text: str, name: str) -> Source:

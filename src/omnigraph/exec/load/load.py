@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.embed import Embedder
 from omnigraph.errors import ConflictError, Kind
+from omnigraph.exec.embedding import embed_targets
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.batches import Data, read_batches, rereadable
+from omnigraph.exec.load.embedded import LoadEmbedding
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
@@ -69,20 +72,36 @@ class Intake(Protocol):
         ...
 
 
-class LocalIntake(msgspec.Struct, frozen=True):
-    """Data that this process reads."""
+class LocalIntake:
+    """Data that this process reads. `embedder` gives the embedder of vectors that the data leaves out, if there is one."""
 
-    data: Data
+    def __init__(self, data: Data, embedder: Callable[[], Embedder | None] = lambda: None, *, write: bool = True) -> None:
+        self._data: Final = data
+        self._embedder: Final = embedder
+        self._write: Final = write
+        self._embeds = False
 
     @property
     def rereadable(self) -> bool:
-        return rereadable(self.data)
+        """A load that embeds is not read again: that might happen under a lock, and take as long as the provider likes."""
+        return rereadable(self._data) and not self._embeds
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
-        for batch in read_batches(self.data, catalog, report, check=check_values, progress=advance):
-            if not report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
-                staging.add(batch)
+        embedding = self._embedding(catalog)
+        readable = catalog if embedding is None else embedding.readable
+        for batch in read_batches(self._data, readable, report, check=check_values, progress=advance):
+            if report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
+                continue
+            filled = batch if embedding is None else embedding.filled(batch, report)
+            if not report.problems:
+                staging.add(filled)
         staging.finish()
+
+    def _embedding(self, catalog: Catalog) -> LoadEmbedding | None:
+        if not any(map(embed_targets, catalog.nodes)) or (embedder := self._embedder()) is None:
+            return None
+        self._embeds = True
+        return LoadEmbedding(catalog, embedder, write=self._write)
 
 
 def run_load(engine: Engine, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
@@ -174,7 +193,7 @@ class Load:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
             if not self._intake.rereadable:
-                changed = "the schema changed during the load, and the input can be read only once; nothing was written"
+                changed = "the schema changed during the load, and the input is read only once; nothing was written"
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}; start the load again", branch=snapshot.branch.name)
         catalog, report = self._engine.catalog(snapshot), Report(self._report_errors)
         self._staging = Staging(self._engine.tables, partial(target_of, snapshot), write=self._write, key_bytes=self._key_bytes)

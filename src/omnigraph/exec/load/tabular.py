@@ -22,7 +22,7 @@ from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, fro
 from omnigraph.exec.load.json_values import InvalidValue
 from omnigraph.exec.load.pieces import Piece, piece_schema
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
-from omnigraph.exec.problems import Problem, ProblemCode
+from omnigraph.exec.problems import EMBED_REMEDY, Problem, ProblemCode
 from omnigraph.lang.tree import Scalar
 
 TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
@@ -143,7 +143,9 @@ def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Itera
             yield Problem(ProblemCode.ENVELOPE, f"edge missing '{end}'", alias, name)
     for property_ in entity.properties:
         if not property_.nullable and property_.name not in seen:
-            yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", alias, property_.name)
+            message = f"no column for the non-nullable property '{property_.name}'"
+            remedy = "" if property_.embed is None else f"; {EMBED_REMEDY}"
+            yield Problem(ProblemCode.REQUIRED, f"{message}{remedy}", alias, property_.name)
 
 
 def _identity(name: str, values: pa.Array) -> ConvertedColumn:

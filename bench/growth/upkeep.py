@@ -60,6 +60,14 @@ def _indexes(place: Place) -> None:
         raise SystemExit("no index was built")
 
 
+def _embeddings(place: Place) -> None:
+    import omnigraph as og
+
+    graph = og.open(place.uri, embedding=og.EmbeddingProvider(kind="mock"))
+    if graph.ensure_embeddings().embedded != place.n:
+        raise SystemExit("some texts have no vector")
+
+
 OPERATIONS = (
     Operation(name="export", covers=("Graph.export", "omnigraph export"), needs=(worlds.social,), run=_export, changes=True),
     Operation(name="copy", covers=("Graph.copy_to", "omnigraph copy"), needs=(worlds.social,), run=_copy, changes=True),
@@ -111,6 +119,13 @@ OPERATIONS = (
         times=10,
         changes=True,
         repeatable=True,
+    ),
+    Operation(
+        name="embed missing vectors",
+        covers=("Graph.ensure_embeddings", "omnigraph ensure-embeddings"),
+        needs=(worlds.documents,),
+        run=_embeddings,
+        changes=True,
     ),
     _heal("recovery, finished", worlds.killed_before_publish, rows=True),
     _heal("recovery, undone", worlds.killed_between_tables, rows=False),

@@ -28,6 +28,7 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.embed import EmbeddingProvider
+    from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
@@ -52,6 +53,7 @@ __all__ = [
     "ConflictError",
     "EmbeddingError",
     "EmbeddingProvider",
+    "Embeddings",
     "ExpectedVersionMismatch",
     "Explanation",
     "FormatError",
@@ -88,6 +90,7 @@ __all__ = [
 _ELSEWHERE = {
     "AppliedSchema": "exec.write.migrate",
     "EmbeddingProvider": "embed",
+    "Embeddings": "exec.upkeep.embeddings",
     "Indexes": "exec.upkeep.indices",
     "SchemaPlan": "catalog.evolve",
 }

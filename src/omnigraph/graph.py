@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
+    from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -303,6 +304,13 @@ class Graph:
 
         self._require_writable()
         return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
+
+    def ensure_embeddings(self, branch: str = MAIN, *, on_progress: OnEmbeddingProgress | None = None) -> Embeddings:
+        """Embed, in one commit, every text of an `@embed` property whose vector is missing. A second call has nothing to do."""
+        from omnigraph.exec.upkeep.embeddings import ensure_embeddings
+
+        self._require_writable()
+        return ensure_embeddings(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""

@@ -21,7 +21,7 @@ from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
-from omnigraph.cli.upkeep import ensure_indices, info, recovery, verify, version
+from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
 from omnigraph.errors import OmniGraphError, status_of
 from omnigraph.store.leaving import wait_for_work
 
@@ -30,7 +30,7 @@ LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, commit, snapshot, ensure-indices,
-                                    spark
+                                    ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, version"""
 
@@ -45,7 +45,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
+    *(blob, branch, commit, copy, ensure_embeddings, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
     *(schema, snapshot, spark, verify, version),
 )
 for _command in _COMMANDS:

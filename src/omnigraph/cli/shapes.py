@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.graph import Recovery, Snapshot, TableState
     from omnigraph.manifest.model import Commit
@@ -87,6 +88,26 @@ def indexes_document(found: Indexes) -> Document:
                 "damage": index.damage,
             }
             for index in found.indexes
+        ],
+        "commit": commit_document(found.commit) if found.commit is not None else None,
+    }
+
+
+def embeddings_document(found: Embeddings) -> Document:
+    return {
+        "graph_branch": found.branch,
+        "embedded": found.embedded,
+        "pending": found.pending,
+        "properties": [
+            {
+                "type_key": each.table,
+                "property": each.property,
+                "model": each.model,
+                "embedded": each.embedded,
+                "pending": each.pending,
+                "without_text": each.without_text,
+            }
+            for each in found.properties
         ],
         "commit": commit_document(found.commit) if found.commit is not None else None,
     }

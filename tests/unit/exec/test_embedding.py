@@ -218,7 +218,7 @@ def test_an_embedding_argument_is_checked(tmp_path: Path) -> None:
 
 # -- loads
 
-LINES = [
+LINES: list[dict[str, object]] = [
     {"type": "Doc", "data": {"slug": "a", "text": "one"}},
     {"type": "Must", "data": {"slug": "a", "text": "one"}},
     {"type": "Doc", "data": {"slug": "b", "text": "one", "vec": [1, 2, 3, 4]}},
@@ -254,7 +254,7 @@ def test_a_dry_run_asks_no_provider(graph: Graph, embedder: Recording) -> None:
 
 
 def test_a_required_vector_without_text_is_a_problem_of_its_record(graph: Graph, embedder: Recording) -> None:
-    bad = [{"type": "Must", "data": {"slug": "a", "text": "fine"}}, {"type": "Must", "data": {"slug": "b", "text": " "}}]
+    bad: list[dict[str, object]] = [{"type": "Must", "data": {"slug": slug, "text": text}} for slug, text in (("a", "fine"), ("b", " "))]
     (problem,) = load_problems(graph, lines(bad))
     assert (problem.code, problem.line, problem.property) == (ProblemCode.REQUIRED, 2, "vec")
     assert "its source 'text' no text to embed" in problem.message

@@ -15,6 +15,7 @@ import click
 from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.data import blob, copy, export
+from omnigraph.cli.embed import embed
 from omnigraph.cli.history import branch, commit, snapshot
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
@@ -32,7 +33,7 @@ What commands access:
                                     branch, commit, snapshot, ensure-indices,
                                     ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, verify, recovery
-  local   no graph                  lint, version"""
+  local   no graph                  lint, embed, version"""
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, ensure_embeddings, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
+    *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
     *(schema, snapshot, spark, verify, version),
 )
 for _command in _COMMANDS:

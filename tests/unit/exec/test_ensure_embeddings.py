@@ -59,6 +59,7 @@ def vectors(graph: Graph) -> dict[str, object]:
 
 
 def test_missing_vectors_are_filled_in_one_commit_and_given_ones_stay(bare: Graph, embedder: Recording) -> None:
+    """G-09: Rows without a vector are embedded off the write path, in one commit; vectors that are there stay."""
     graph = opened(bare, embedder)
     seen: list[EmbeddingProgress] = []
     found = graph.ensure_embeddings(on_progress=seen.append)

@@ -9,10 +9,11 @@ from tests.crash import failing, matrix, powercut
 from tests.crash.failing import FAILURES, Failure, Heard
 from tests.crash.matrix import Point, Writer, points
 from tests.crash.test_load import ROWS
+from tests.crash.test_merge import CASES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dev" / "crash-matrix.md"
 
-WRITERS = (*matrix.WRITERS, *(row.writer for row in ROWS))
+WRITERS = (*matrix.WRITERS, *(row.writer for row in ROWS), *(case.writer for case in CASES))
 
 HEAD = """# The crash matrix
 
@@ -24,9 +25,9 @@ that it is current.
 
 `tests/crash/test_matrix.py` tests each case three times: with a simulated crash inside the process, with an error that the writer
 receives, and with a process that is killed. `test_interrupt.py` interrupts one writer at each boundary;
-`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py` crashes loads at every boundary. After each
-test the graph shows the state before or after the write, HEAD matches the visible tables, no intent is left, a write to a branch
-has not changed main, and the next write succeeds.
+`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py` and `test_merge.py` crash loads and merges at
+every boundary. After each test the graph shows the state before or after the write, HEAD matches the visible tables, no intent is left,
+a write to a branch has not changed main, and the next write succeeds.
 
 | outcome | state of the graph | resolved by |
 |---|---|---|

@@ -23,6 +23,7 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.recover import heal
+from omnigraph.manifest.tagging import create_tag, delete_tag
 from omnigraph.store.tables import Tables
 from tests.crash.matrix import WRITERS, run
 from tests.forks import Forked
@@ -59,6 +60,11 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
         case "create":
             name, _, parent = what.partition(" from ")
             create_branch(manifest, name, from_=BranchName(parent or MAIN))
+        case "tag":
+            name, _, branch = what.partition(" of ")
+            create_tag(manifest, name, branch=BranchName(branch or MAIN))
+        case "untag":
+            delete_tag(manifest, what)
         case "delete":
             delete_branch(manifest, BranchName(what))
         case "copy":
@@ -77,10 +83,20 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).load(**json.loads(what))
         case "apply" | "purge":
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).apply_schema(what, allow_data_loss=verb == "purge")
+        case "merge":
+            source, _, into = what.partition(" into ")
+            _graph(manifest).merge(source, into)
+        case "revert":
+            graph = _graph(manifest)
+            graph.revert(graph.commits()[0].id)
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:
             raise SystemExit(f"unknown: {verb}")
+
+
+def _graph(manifest: Manifest) -> og.Graph:
+    return og.open(manifest.root.uri, actor="act-merger", storage_options=manifest.root.storage_options)
 
 
 class Died(NamedTuple):

@@ -19,10 +19,12 @@ from bench.growth.operations import OPERATIONS
 from bench.report import save
 
 FACTORS = (1, 3, 9, 27)
-AGAIN = 2
+AGAIN = 4
 """How often an operation that seems to grow too fast is measured again. The lowest cost of each size counts."""
 DOUBT = 0.4
-"""An excess over the limit that noise can explain. An operation with a larger excess is not measured again."""
+"""An excess over the limit that noise can explain. An operation with a larger excess is not measured again, unless it is quick."""
+QUICK_SECONDS = 1.0
+"""Other load on the machine can change the cost of an operation that takes less than this by any factor."""
 HEADER = (
     f"{'operation':44s} {'kind':6s} {'sizes':>18s}  {'CPU seconds':>31s} {'wall':>7s} {'peak MB':>8s} {'x data':>7s} {'x more':>7s}  grows"
 )
@@ -51,7 +53,8 @@ def settled(measured: Callable[[], list[Measured]], kind: Kind) -> list[Measured
     """Return the costs at all sizes. Repeats a measurement that exceeds the limit, because load on the machine only adds cost."""
     found = measured()
     for _ in range(AGAIN):
-        if not 0 < exponent(kind, found) - LIMITS[kind] <= DOUBT:
+        excess = exponent(kind, found) - LIMITS[kind]
+        if excess <= 0 or (excess > DOUBT and found[-1].cpu_seconds > QUICK_SECONDS):
             break
         found = [lowest(pair) for pair in zip(found, measured(), strict=True)]
     return found

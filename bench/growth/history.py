@@ -42,6 +42,37 @@ def _first_touch(place: Place) -> object:
     return place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"}, branch=f"new-{place.turn}")
 
 
+def _changed(place: Place) -> object:
+    before = place.graph.snapshot().commit_id
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"})
+    return list(place.graph.diff(before, "main"))
+
+
+def _merged(place: Place) -> object:
+    _first_touch(place)
+    return place.graph.merge(f"new-{place.turn}")
+
+
+def _merged_late(place: Place) -> object:
+    _create(place)
+    place.graph.mutate(worlds.ADD, params={"name": "ada"}, branch=f"new-{place.turn}")
+    return place.graph.merge(f"new-{place.turn}")
+
+
+def _merge_all(place: Place) -> object:
+    """Merge a branch on which every entity was changed into a target that got one more."""
+    _create(place)
+    everyone = "query all() { update Person set { age: 8 } where age >= 0 }"
+    place.graph.mutate(everyone, branch=f"new-{place.turn}")
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"})
+    return place.graph.merge(f"new-{place.turn}")
+
+
+def _reverted(place: Place) -> object:
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": f"ada-{place.turn}"})
+    return place.graph.revert(place.graph.snapshot().commit_id)
+
+
 def _remove(place: Place) -> None:
     _create(place)
     place.graph.branches.delete(f"new-{place.turn}")
@@ -58,7 +89,17 @@ def _listing(name: str, covers: tuple[str, ...], world: Preparation, run: Work, 
     return Operation(name=name, covers=covers, needs=(world,), run=run, base=base, times=20)
 
 
+def _tag(place: Place) -> object:
+    return place.graph.tags.create(f"new-{place.turn}", at=1)
+
+
+def _untag(place: Place) -> None:
+    place.graph.tags.create(f"new-{place.turn}")
+    place.graph.tags.delete(f"new-{place.turn}")
+
+
 CREATE = ("branches.create", "omnigraph branch")
+MERGE = ("Graph.merge", "branches.merge", "omnigraph branch")
 COMMIT = ("Graph.commits", "omnigraph commit")
 SNAPSHOT = ("Graph.snapshot", "omnigraph snapshot")
 OPERATIONS = (
@@ -69,8 +110,19 @@ OPERATIONS = (
     _flat("snapshot after n commits", SNAPSHOT, worlds.history, lambda place: place.graph.snapshot(), base=COMMITS),
     _flat("branch create, n rows", CREATE, worlds.people, _create, changes=True),
     _flat("branch create, n commits", CREATE, worlds.history, _create, base=COMMITS, changes=True),
+    _flat(
+        "branch create at the first of n commits",
+        CREATE,
+        worlds.history,
+        lambda place: place.graph.branches.create(f"new-{place.turn}", at=1),
+        base=COMMITS,
+        changes=True,
+    ),
     _flat("branch create and first touch, n rows", CREATE, worlds.indexed_people, _first_touch, changes=True),
     _flat("branch create and delete, n rows", ("branches.delete", "omnigraph branch"), worlds.people, _remove, changes=True),
+    _flat("tag create, n commits", ("tags.create", "omnigraph tag"), worlds.history, _tag, base=COMMITS, changes=True),
+    _flat("tag create and delete beside n tags", ("tags.delete",), worlds.tagged, _untag, base=BRANCHES, changes=True),
+    _listing("list n tags", ("tags.list",), worlds.tagged, lambda place: place.graph.tags.list(), base=BRANCHES),
     _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
     _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
     _listing("the newest of n commits", COMMIT, worlds.history, lambda place: place.graph.commits(limit=1), base=COMMITS),
@@ -79,6 +131,13 @@ OPERATIONS = (
         ("Graph.commit",),
         worlds.history,
         lambda place: place.graph.commit(place.graph.snapshot().commit_id),
+        base=COMMITS,
+    ),
+    _listing(
+        "one of n commits by the beginning of its id",
+        ("Graph.commit",),
+        worlds.history,
+        lambda place: place.graph.commit(place.graph.snapshot().commit_id[:-1]),
         base=COMMITS,
     ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
@@ -104,6 +163,24 @@ OPERATIONS = (
         run=lambda place: place.graph.verify(),
         base=COMMITS,
     ),
+    _flat("diff of one entity in n rows", ("Graph.diff",), worlds.indexed_people, _changed, changes=True),
+    Operation(
+        name="diff of n entities",
+        covers=("Graph.diff",),
+        needs=(worlds.people,),
+        run=lambda place: sum(1 for _ in place.graph.diff(1, "main")),
+    ),
+    _flat(
+        "changes of one commit of n",
+        ("Graph.commit_changes", "omnigraph commit"),
+        worlds.history,
+        lambda place: list(place.graph.commit_changes(place.graph.snapshot().commit_id)),
+        base=COMMITS,
+    ),
+    _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),
+    _flat("merge of one entity, n commits", MERGE, worlds.history, _merged_late, base=COMMITS, changes=True),
+    Operation(name="merge of n entities", covers=MERGE, needs=(worlds.people,), run=_merge_all, changes=True),
+    _flat("revert of one commit, n rows", ("Graph.revert", "omnigraph commit"), worlds.indexed_people, _reverted, changes=True),
     Operation(
         name="copy of n branches",
         covers=("Graph.copy_to",),

@@ -154,12 +154,21 @@ def history(folder: Path, n: int) -> None:
 
 
 def branched(folder: Path, n: int) -> None:
-    """A graph of one row with n branches, each with a change. It is not copied: it works only at its first location."""
+    """A graph of one row with n branches, each with a change."""
     graph = _graph(folder, HISTORY)
     graph.mutate(ADD, params={"name": "ada"})
     for at in range(n):
         graph.branches.create(f"branch-{at}")
         graph.mutate(ADD, params={"name": "bob"}, branch=f"branch-{at}")
+    _note(folder)
+
+
+def tagged(folder: Path, n: int) -> None:
+    """A graph of one row with n tags."""
+    graph = _graph(folder, HISTORY)
+    graph.mutate(ADD, params={"name": "ada"})
+    for at in range(n):
+        graph.tags.create(f"tag-{at}")
     _note(folder)
 
 

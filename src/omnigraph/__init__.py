@@ -1,4 +1,4 @@
-"""OmniGraph: a typed property graph on plain Lance datasets that branches and travels in time."""
+"""OmniGraph: a typed property graph on plain Lance datasets that branches, merges and travels in time."""
 
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,9 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.embed import EmbeddingProvider
+    from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.conflicts import Conflict
+    from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         Result,
         Snapshot,
         TableState,
+        Tag,
         init,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
@@ -50,10 +54,12 @@ __version__ = "0.1.0"
 __all__ = [
     "AppliedSchema",
     "Cancellation",
+    "Conflict",
     "ConflictError",
     "EmbeddingError",
     "EmbeddingProvider",
     "Embeddings",
+    "EntityChange",
     "ExpectedVersionMismatch",
     "Explanation",
     "FormatError",
@@ -66,6 +72,7 @@ __all__ = [
     "LimitError",
     "LoadReceipt",
     "MergeConflicts",
+    "MergeResult",
     "NotFound",
     "OmniGraphError",
     "Outcome",
@@ -77,10 +84,12 @@ __all__ = [
     "RecoveryRequired",
     "ResourceLimitExceeded",
     "Result",
+    "RevertResult",
     "SchemaPlan",
     "Snapshot",
     "StorageError",
     "TableState",
+    "Tag",
     "Unsupported",
     "__version__",
     "init",
@@ -89,9 +98,13 @@ __all__ = [
 
 _ELSEWHERE = {
     "AppliedSchema": "exec.write.migrate",
+    "Conflict": "exec.history.conflicts",
     "EmbeddingProvider": "embed",
     "Embeddings": "exec.upkeep.embeddings",
+    "EntityChange": "exec.history.changes",
     "Indexes": "exec.upkeep.indices",
+    "MergeResult": "exec.history.merge",
+    "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",
 }
 

@@ -19,16 +19,19 @@ class Kind(StrEnum):
     INVALID_ARGUMENT = "invalid_argument"
     INVALID_BRANCH_NAME = "invalid_branch_name"
     BRANCH_NAME_OVERLAPS = "branch_name_overlaps"
+    INVALID_TAG_NAME = "invalid_tag_name"
     VALIDATION = "validation"
     BLOB_POLICY = "external_blob_policy"
     BLOB_RANGE = "blob_range_not_satisfiable"
     NOT_EMPTY = "folder_not_empty"
     NUMERIC_OVERFLOW = "numeric_overflow"
     AMBIGUOUS_UPDATE = "ambiguous_update"
+    AMBIGUOUS_COMMIT = "ambiguous_commit"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"
     COMMIT_NOT_FOUND = "commit_not_found"
+    TAG_NOT_FOUND = "tag_not_found"
     VERSION_NOT_FOUND = "version_not_found"
     TABLE_NOT_FOUND = "table_not_found"
     OBJECT_NOT_FOUND = "object_not_found"
@@ -45,6 +48,12 @@ class Kind(StrEnum):
     ALREADY_INITIALIZED = "already_initialized"
     BRANCH_EXISTS = "branch_exists"
     BRANCH_HAS_CHILDREN = "branch_has_children"
+    BRANCH_HAS_TAGS = "branch_has_tags"
+    TAG_EXISTS = "tag_exists"
+    TAG_REPLACED = "tag_replaced"
+    MERGE_CONFLICTS = "merge_conflicts"
+    PARENTLESS_COMMIT = "parentless_commit"
+    SCHEMA_BOUNDARY = "schema_boundary"
     # a limit was reached
     RESOURCE_LIMIT = "resource_limit_exceeded"
     LOCK_TIMEOUT = "lock_timeout"
@@ -73,7 +82,6 @@ class Kind(StrEnum):
     # format and location
     FORMAT_OLDER = "format_older"
     FORMAT_NEWER = "format_newer"
-    GRAPH_MOVED = "graph_moved"
     # not possible
     UNSUPPORTED = "unsupported"
     FORKED_PROCESS = "forked_process"
@@ -185,7 +193,7 @@ class ExpectedVersionMismatch(ConflictError):
 
 
 class MergeConflicts(ConflictError):
-    """Two branches changed the same objects differently: fact `conflicts`."""
+    """Two branches changed the same entities differently. Facts: `conflicts`, the first of them, and `count`, of all."""
 
 
 class PreconditionFailed(ConflictError):

@@ -57,6 +57,10 @@ class Fault(StrEnum):
     BRANCH_BEFORE_DELETE = "branch.before_delete"
     BRANCH_AFTER_DELETE = "branch.after_delete"
     BRANCH_BEFORE_DROP = "branch.before_drop"
+    TAG_BEFORE_CREATE = "tag.before_create"
+    TAG_AFTER_CREATE = "tag.after_create"
+    TAG_BEFORE_DELETE = "tag.before_delete"
+    TAG_AFTER_DELETE = "tag.after_delete"
     CACHE_BEFORE_RENAME = "cache.before_rename"
     SPARK_TASK_WRITTEN = "spark.task_written"
 

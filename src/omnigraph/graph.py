@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,20 +16,21 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
-from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import MAIN, BranchName, CommitId, new_hex16
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
 from omnigraph.store.root import Root, open_root
@@ -36,6 +38,8 @@ from omnigraph.store.root import Root, open_root
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
+    from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
@@ -57,6 +61,8 @@ __all__ = [
     "Result",
     "Snapshot",
     "TableState",
+    "Tag",
+    "Tags",
     "init",
     "open_",
 ]
@@ -123,6 +129,7 @@ class Graph:
         self.mode: Final = mode
         self.actor: Final = actor
         self.branches: Final = Branches(self)
+        self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, mode={self.mode!r})"
@@ -168,7 +175,7 @@ class Graph:
             actor=self.actor,
             message=message,
             token=token,
-            if_commit=CommitId(if_commit) if if_commit is not None else None,
+            if_commit=self._expected(if_commit, branch),
         )
         written = _check_kind(mutate(self.engine, _call(source, name, params), request), request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
@@ -234,8 +241,9 @@ class Graph:
     ) -> LoadReceipt:
         """Load data into a branch as one commit, or write nothing and raise an error that lists up to `report_errors` problems.
 
-        `data` is the path of an NDJSON file (gzip and zstd too), an open file, bytes, an iterable of lines or records, or a
-        mapping from type names to Arrow tables, Parquet or CSV files. `from_branch` creates the branch from that one if it does not exist.
+        `data` is the path of an NDJSON file (gzip and zstd too) or a list of paths, an open file, bytes, an iterable of lines or
+        records, or a mapping from type names to Arrow tables, frames (pandas, polars, DuckDB), Parquet or CSV files. `from_branch`
+        creates the branch from that one if it does not exist.
         """
         from omnigraph.exec.load.load import LocalIntake
 
@@ -357,7 +365,110 @@ class Graph:
         return self.engine.manifest.commits(BranchName(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
-        return self.engine.manifest.commit(CommitId(id_))
+        """Return a commit of any branch, by its id or by the beginning of its id."""
+        if not isinstance(id_, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
+        return self.engine.manifest.commit(id_)
+
+    def diff(
+        self,
+        a: str | int | datetime,
+        b: str | int | datetime,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes that lead from `a` to `b`: nodes before edges, then by type and id. Rows that both share are not read.
+
+        Each side is a branch, a commit, or main at a manifest version or a time. `kinds` ("node", "edge"), `types` and `ops`
+        ("insert", "update", "delete") select some of the changes.
+        """
+        from omnigraph.exec.history.diff import change_filter, diff
+
+        before, after = self.engine.point(a), self.engine.point(b)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def commit_changes(
+        self,
+        id_: str,
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Iterator[EntityChange]:
+        """Yield the changes of one commit, compared with its first parent, as `diff` does."""
+        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+
+        commit = self.commit(id_)
+        after = self.engine.snapshot(at=commit.id)
+        before = parent_of(self.engine, commit, after)
+        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+
+    def _stream(self, changes: Iterator[EntityChange], *read: read.BranchSnapshot) -> Iterator[EntityChange]:
+        def steps() -> Iterator[EntityChange]:
+            with ExitStack() as scopes:
+                for snapshot in read:
+                    scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
+                yield from changes
+
+        return waited_for_steps(steps())
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Bring what `source` changed since the last common commit into `into`, as one commit with two parents, or raise `MergeConflicts`.
+
+        `strategy="property"` also merges entities of which both sides changed different properties. `on_conflict` ("ours" is the
+        target, "theirs" the source) settles all conflicts between entities, and `resolve` single ones, by type and id. A dry run
+        writes nothing and returns the conflicts.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import delete_merged, merge, plan_merge
+        from omnigraph.exec.write.protocol import Request
+
+        settled = settlement(strategy, on_conflict, resolve)
+        theirs, ours = BranchName(source), BranchName(into)
+        if dry_run:
+            return plan_merge(self.engine, theirs, ours, settled)
+        self._require_writable()
+        request = Request(CommitKind.MERGE, branch=ours, actor=self.actor, message=message)
+        result = merge(self.engine, theirs, request, settled)
+        return delete_merged(self.engine, theirs, result) if delete_source else result
+
+    def revert(
+        self,
+        commit: str,
+        branch: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+    ) -> RevertResult:
+        """Undo one commit on a branch, in a new commit, or raise `MergeConflicts` if later commits changed the same entities.
+
+        "ours" is the branch, "theirs" the state before the commit.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import revert
+        from omnigraph.exec.write.protocol import Request
+
+        self._require_writable()
+        settled = settlement(strategy, on_conflict, resolve)
+        found = self.commit(commit)
+        text = message if message is not None else f"revert {found.id}" + (f": {found.message}" if found.message else "")
+        request = Request(CommitKind.REVERT, branch=BranchName(branch), actor=self.actor, message=text)
+        return revert(self.engine, found, request, settled)
 
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""
@@ -399,6 +510,15 @@ class Graph:
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+    def _expected(self, commit: str | None, branch: str) -> CommitId | None:
+        """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
+        if commit is None or len(commit) == COMMIT_ID_LENGTH:
+            return None if commit is None else CommitId(commit)
+        try:
+            return self.engine.manifest.commit(commit, first=BranchName(branch)).id
+        except NotFound:
+            return CommitId(commit)
 
     def _require_writable(self) -> None:
         if self.mode == "r":
@@ -473,12 +593,39 @@ class Branches:
         """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
 
-    def create(self, name: str, *, from_: str = MAIN) -> str:
-        """Create a branch with the current contents of `from_`. No data is copied."""
+    def create(self, name: str, *, from_: str = MAIN, at: str | int | datetime | None = None) -> str:
+        """Create a branch with the contents of `from_`: now, or at a manifest version or a time; or of a commit of any branch.
+
+        No data is copied.
+        """
         from omnigraph.manifest.branches import create_branch
 
         self._graph._require_writable()
-        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_)).name
+        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+        message: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Merge a branch into another, as `Graph.merge` does."""
+        return self._graph.merge(
+            source,
+            into,
+            strategy=strategy,
+            on_conflict=on_conflict,
+            resolve=resolve,
+            message=message,
+            delete_source=delete_source,
+            dry_run=dry_run,
+        )
 
     def delete(self, name: str) -> None:
         """Delete a branch and the table forks that only it uses."""
@@ -486,3 +633,30 @@ class Branches:
 
         self._graph._require_writable()
         delete_branch(self._graph.engine.manifest, check_name(name))
+
+
+@waited_for_methods
+class Tags:
+    """The tags of a graph: names of commits. A tag keeps what its commit shows, and stands wherever a commit id does."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[Tag]:
+        """Return all tags, sorted by name."""
+        return living_tags(self._graph.engine.manifest.root.objects)
+
+    def create(self, name: str, *, branch: str = MAIN, at: str | int | datetime | None = None, message: str | None = None) -> Tag:
+        """Name a commit: the newest of `branch`, or at a manifest version or a time of it; or a commit of any branch by its id."""
+        from omnigraph.manifest.tagging import create_tag
+
+        self._graph._require_writable()
+        manifest, actor = self._graph.engine.manifest, self._graph.actor
+        return create_tag(manifest, name, branch=BranchName(branch), at=check_at(at), actor=actor, message=message)
+
+    def delete(self, name: str) -> None:
+        """Delete a tag. Its commit stays in the history."""
+        from omnigraph.manifest.tagging import delete_tag
+
+        self._graph._require_writable()
+        delete_tag(self._graph.engine.manifest, name)

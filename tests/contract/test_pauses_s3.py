@@ -14,6 +14,8 @@ from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import list_branches
+from omnigraph.manifest.tagging import create_tag
+from omnigraph.manifest.tags import list_tags
 from omnigraph.store.refs import has_ref
 from tests.crash.matrix import ALIASES, WRITERS, Writer, content, images, prepare, whole
 from tests.crasher import TTL_SECONDS, Sleeper, asleep
@@ -96,6 +98,37 @@ def test_a_deleter_that_slept_after_the_visible_step_leaves_the_rest_to_cleanup(
     assert has_ref(work.root, PATH, native), "what it could not be sure of is still there"
     assert ids_in(work, branch=WORK) == {"old", "new"}
     upsert(work, "next", branch=WORK)
+
+
+# -- tags
+
+
+def test_a_deleter_that_slept_does_not_take_a_branch_that_has_a_tag_by_then(work: Manifest) -> None:
+    """G-25: Of a tag that is created and a branch that is deleted at the same time one is refused, also where a process sleeps."""
+    with sleeping(work, "delete work", Fault.BRANCH_BEFORE_DELETE) as sleeper:
+        head = create_tag(work, "v1", branch=WORK).commit_id
+        assert sleeper.wake() == "fenced"
+    assert work.snapshot(at="v1").commit == head
+    with pytest.raises(ConflictError) as caught:
+        delete_branch(work, WORK)
+    assert caught.value.kind is Kind.BRANCH_HAS_TAGS
+
+
+TAGGED = 4
+"""The put that makes a tag visible: after the root lease, the reservation and the branch's object."""
+
+
+@pytest.mark.parametrize("nth", range(TAGGED, 1, -1))
+@pytest.mark.parametrize("point", [Fault.OBJECT_AFTER_LINK, Fault.OBJECT_BEFORE_LINK])
+def test_a_tagger_asleep_between_any_two_requests_tags_no_branch_that_is_gone(work: Manifest, point: Fault, nth: int) -> None:
+    with sleeping(work, "tag v1 of work", point, nth=nth) as sleeper:
+        is_there = (point, nth) == (Fault.OBJECT_AFTER_LINK, TAGGED)
+        with pytest.raises(ConflictError) if is_there else nullcontext():
+            delete_branch(work, WORK)
+        assert sleeper.wake() in (("done",) if is_there else ("fenced", "branch_not_found", "historical_version_reclaimed"))
+    assert list_tags(work.root.objects) == (["v1"] if is_there else [])
+    assert list_branches(work.root.objects) == (["work"] if is_there else [])
+    create_tag(work, "v2")
 
 
 # -- creators

@@ -16,7 +16,7 @@ TOOLS = ("mkfs.ext4", "mount", "umount", "cp")
 
 
 class Disk:
-    """A disk is a file; `at` is where it is mounted, always the same place: native branches hold absolute paths."""
+    """A disk is a file; `at` is where it is mounted."""
 
     def __init__(self, at: Path, image: Path) -> None:
         self.at = at

@@ -14,6 +14,8 @@ from omnigraph.faults import Fault
 from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.registry import list_branches
+from omnigraph.manifest.tagging import create_tag, delete_tag
+from omnigraph.manifest.tags import list_tags, living_tags
 from omnigraph.store.tables import TableRef, open_newest
 from tests.crash.matrix import WRITERS, points, prepare, run
 from tests.crasher import crash
@@ -27,6 +29,8 @@ STAGE = (Fault.STAGE_BEFORE_COMMIT, Fault.STAGE_AFTER_COMMIT)
 PUBLISH = (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT, Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC)
 CREATE = (Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE)
 DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE, Fault.BRANCH_BEFORE_DROP)
+TAG = (Fault.TAG_BEFORE_CREATE, Fault.TAG_AFTER_CREATE)
+UNTAG = (Fault.TAG_BEFORE_DELETE, Fault.TAG_AFTER_DELETE)
 RECOVER = (
     Fault.RECOVER_FOUND,
     Fault.RECOVER_BEFORE_RESTORE,
@@ -49,7 +53,7 @@ def killed(doing: str, uri: str, point: Fault, *, nth: int = 1) -> None:
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:
     """F-13: Every fault point has a test that kills a process there; a mistyped name is an error."""
     in_the_matrix = {point.fault for writer in WRITERS for point in points(writer)}
-    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *OBJECT, *RECLAIM, *RECOVER, *ELSEWHERE, *in_the_matrix} == set(Fault)
+    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *TAG, *UNTAG, *OBJECT, *RECLAIM, *RECOVER, *ELSEWHERE, *in_the_matrix} == set(Fault)
 
 
 @pytest.mark.parametrize("point", INIT)
@@ -116,6 +120,34 @@ def test_delete_branch(tmp_path: Path, point: Fault) -> None:
     assert list_branches(manifest.root.objects) == []
     create_branch(manifest, "work")
     assert len(manifest.commits(WORK)) == 1, "the old branch's commit does not come back"
+
+
+@pytest.mark.parametrize(("point", "nth"), [*((point, 1) for point in TAG), *((point, nth) for point in OBJECT for nth in (1, 2))])
+def test_create_tag(tmp_path: Path, point: Fault, nth: int) -> None:
+    """G-20: A process that dies while it creates a tag leaves the tag or none; the name can be used."""
+    manifest = make(tmp_path / "g")
+    head = note(manifest, "hello").commit.id
+    killed("tag v1", manifest.root.uri, point, nth=nth)
+    visible = point is Fault.TAG_AFTER_CREATE or (point is Fault.OBJECT_AFTER_LINK and nth == 2)
+    assert list_tags(manifest.root.objects) == (["v1"] if visible else [])
+    if not visible:
+        create_tag(manifest, "v1")
+    assert reopen(manifest.root.uri).commit("v1").id == head
+    note(manifest, "on")
+    assert manifest.snapshot(at="v1").commit == head
+
+
+@pytest.mark.parametrize("point", [*UNTAG, *OBJECT])
+def test_delete_tag(tmp_path: Path, point: Fault) -> None:
+    """G-26: A process that dies while it deletes a tag leaves the tag or none."""
+    manifest = make(tmp_path / "g")
+    tag = create_tag(manifest, "v1")
+    killed("untag v1", manifest.root.uri, point)
+    left = [] if point in (Fault.TAG_AFTER_DELETE, Fault.OBJECT_AFTER_LINK) else [tag]
+    assert living_tags(manifest.root.objects) == left
+    if left:
+        delete_tag(manifest, "v1")
+    assert create_tag(manifest, "v1").commit_id == tag.commit_id
 
 
 @pytest.mark.parametrize("nth", [1, 2], ids=["reserved", "settled"])

@@ -112,7 +112,7 @@ class Twin:
 
     def __init__(self, child: Child, writer: Writer, place: Path) -> None:
         self.place = place / str(WRITERS.index(writer))
-        """Where its worlds stand, one after the other: a graph with branches cannot be moved."""
+        """Where its worlds stand, one after the other."""
         self.place.mkdir(exist_ok=True)
         child.ask(writer, self.fresh(), world_only=True)
         self.before = images(self.place / CASE)

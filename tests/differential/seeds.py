@@ -11,7 +11,5 @@ LEAST: Final = 100
 """How often every construct and every operator must come, over all graphs."""
 WITH_ROWS: Final = 0.6
 CHANGES: Final = range(sample(24, whole=400))
-MUTATIONS: Final = 25
-"""How many a graph of its own is changed by."""
 FACTS: Final = "omnigraph-differential"
 """The property of a test report that carries what a graph was asked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 from lance import LanceDataset, LanceOperation
 from lance.fragment import DataFile, LanceFragment
 
+from omnigraph.store.bases import rebased
 from tests.guard.substrate import append, born, commit, delete, ids, part, upsert
 
 
@@ -331,7 +333,7 @@ def test_upserts_deletes_and_restores_work_on_a_branch(tmp_path: Path) -> None:
 
 
 def test_a_moved_tables_branch_breaks_and_its_main_does_not(tmp_path: Path) -> None:
-    """Native forks hold the absolute path of their parent: a graph with forks is refused at another place."""
+    """Native forks hold the absolute path of their parent. So every handle is opened with the paths of the present place."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
     shutil.move(tmp_path / "t", tmp_path / "moved")
@@ -342,12 +344,71 @@ def test_a_moved_tables_branch_breaks_and_its_main_does_not(tmp_path: Path) -> N
 
 
 def test_a_copied_tables_branch_reads_the_originals_files(tmp_path: Path) -> None:
-    """A copied folder seems to work until the original is cleaned: this is why the birth place is stamped."""
+    """A copied folder seems to work until the original is cleaned: this is why recorded paths are never used."""
     table = born(tmp_path / "t", "a")
     table.create_branch("x")
     shutil.copytree(tmp_path / "t", tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy/data")
     assert ids(lance.dataset(str(tmp_path / "copy")).checkout_version(("x", None))) == ["a"]
+
+
+def _moved(tmp_path: Path) -> Any:
+    """A branch of a branch in a moved table, opened with the paths of the new place."""
+    table = born(tmp_path / "t", "a", "b")
+    table.create_scalar_index("id", "BTREE")
+    child = lance.dataset(table.uri).create_branch("x", ("main", 2))
+    commit(child, append(child, "c"))
+    lance.dataset(f"{table.uri}/tree/x").create_branch("y", ("x", None))
+    there = str(shutil.move(tmp_path / "t", tmp_path / "moved"))
+    stale = lance.dataset(f"{there}/tree/y")
+    message = rebased(stale._ds.serialized_manifest(), lambda name: there if name is None else f"{there}/tree/{name}")
+    return lance.LanceDataset(stale.uri, serialized_manifest=message)
+
+
+def _bases(dataset: Any) -> dict[str | None, str]:
+    return {base.name: base.path for base in dataset.base_paths().values()}
+
+
+def test_a_branch_names_each_line_it_inherits_from_and_its_absolute_path(tmp_path: Path) -> None:
+    """The main line has no name, also if the branch was made from it by name."""
+    table = born(tmp_path / "t", "a")
+    child = table.create_branch("x", ("main", 1)).create_branch("y", ("x", None))
+    assert _bases(lance.dataset(child.uri)) == {None: table.uri, "x": f"{table.uri}/tree/x"}
+    assert _bases(table) == {}
+
+
+def test_a_handle_with_other_paths_reads_and_searches_there(tmp_path: Path) -> None:
+    moved = _moved(tmp_path)
+    assert set(_bases(moved).values()) == {str(tmp_path / "moved"), str(tmp_path / "moved/tree/x")}
+    assert ids(moved) == ["a", "b", "c"]
+    assert "ScalarIndexQuery" in moved.scanner(filter="id = 'a'").explain_plan()
+    assert moved.to_table(filter="id = 'a'").num_rows == 1
+
+
+def test_a_commit_on_a_handle_with_other_paths_records_them(tmp_path: Path) -> None:
+    moved = _moved(tmp_path)
+    after = commit(moved, append(moved, "d"))
+    assert ids(lance.dataset(after.uri)) == ["a", "b", "c", "d"]
+    assert _bases(lance.dataset(after.uri)) == _bases(moved)
+    assert set(_bases(lance.dataset(after.uri, version=moved.version)).values()).isdisjoint(_bases(moved).values())
+
+
+def test_a_restored_version_brings_its_paths_back(tmp_path: Path) -> None:
+    """So the handle that a commit returns is looked at as well."""
+    moved = _moved(tmp_path)
+    after = commit(moved, append(moved, "d"))
+    restored = lance.LanceDataset.commit(after, lance.LanceOperation.Restore(moved.version))
+    assert _bases(restored) != _bases(moved)
+
+
+def test_a_cleanup_of_a_moved_table_removes_what_its_branches_need(tmp_path: Path) -> None:
+    """Lance recognizes what a branch inherits by the recorded path. So versions that branches were made from are never passed to it."""
+    table = born(tmp_path / "t", "a")
+    table.create_branch("x")
+    lance.write_dataset(table.to_table(), table.uri, mode="overwrite")
+    there = shutil.move(tmp_path / "t", tmp_path / "moved")
+    lance.dataset(str(there)).cleanup_old_versions(versions=[1])
+    assert not [name for name in os.listdir(tmp_path / "moved/_versions") if name.endswith(f"{2**64 - 2}.manifest")]
 
 
 def test_indexes_of_the_parent_serve_branches_of_branches(tmp_path: Path) -> None:

@@ -257,6 +257,13 @@ def test_text_scores_are_the_same_with_no_index_and_with_a_full_one(tmp_path: Pa
     assert plain == pytest.approx(indexed)
 
 
+@pytest.mark.parametrize(("indexed", "found"), [(False, 0), (True, 64)])
+def test_without_an_index_the_words_of_a_query_are_not_stemmed(tmp_path: Path, indexed: bool, found: int) -> None:
+    """A scan of Lance would find other rows than an index, so our scans analyse texts themselves."""
+    table = library(tmp_path / "t", indexed=indexed)
+    assert table.to_table(full_text_query=MatchQuery("commons", "text"), columns=["id", "_score"]).num_rows == found
+
+
 def filtered(table: LanceDataset, search: dict[str, Any], **how: Any) -> int:
     found: int = table.to_table(filter="id = 'd7'", columns=["id"], disable_scoring_autoprojection=True, **search, **how).num_rows
     return found

@@ -26,6 +26,7 @@ LANCE_ONLY: Final = frozenset(
         *("cleanup_old_versions", "checkout_version", "checkout_latest", "checkout_branch", "shallow_clone", "deep_clone"),
         *("add_columns", "drop_columns", "alter_columns", "replace_schema_metadata", "update_config", "delete_config_keys"),
         *("migrate_manifest_paths_v2", "enable_auto_cleanup", "read_transaction", "list_transactions", "get_transactions"),
+        "serialized_manifest",
     }
 )
 # Names that others have, too: primitives only when the receiver is a dataset of Lance's.
@@ -33,7 +34,9 @@ OF_A_DATASET: Final = frozenset({"commit", "insert", "delete", "update", "merge"
 # Parts of a dataset all of whose calls are primitives.
 PARTS: Final = frozenset({"branches", "tags", "optimize"})
 # Where datasets come from, and what we call them.
-MAKERS: Final = frozenset({"open_dataset", "open_newest", "_lance", "dataset", "checkout_version", "create_branch", "write_dataset"})
+MAKERS: Final = frozenset(
+    {"open_dataset", "open_newest", "_lance", "at_home", "LanceDataset", "dataset", "checkout_version", "create_branch", "write_dataset"}
+)
 NAMES: Final = frozenset({"dataset", "_dataset", "ds", "_ds", "LanceDataset", "Compaction"})
 # Our own ways to a raw handle: outside the storage layer they are raw opens.
 RAW_OPENS: Final = frozenset({"open_dataset", "open_newest"})
@@ -65,6 +68,9 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
         "LanceDataset.commit", reason="the birth of an empty table, at a path that nobody knows yet: the one commit without a base"
     ),
     ("store.tables", "_lance"): reviewed("lance.dataset", reason="the one raw open; always at a named place"),
+    ("store.tables", "at_home"): reviewed(
+        "LanceDataset", ".serialized_manifest", reason="the same version, with inherited files at the present place; writes nothing"
+    ),
     ("store.tables", "Table.head"): reviewed(".latest_version", reason="a probe: whether somebody committed around us"),
     ("store.tables", "committed_uuid"): reviewed(
         ".read_transaction", ".list_transactions", reason="whose version is it: the proof that recovery rests on"
@@ -146,7 +152,7 @@ def _primitive_name(call: ast.Call, tainted: set[str]) -> str | None:
     """How a call of a Lance primitive is written in the registry, or None for any other call."""
     func = call.func
     if isinstance(func, ast.Name):
-        return f".{func.id}" if func.id in LANCE_ONLY else None
+        return func.id if func.id == "LanceDataset" else f".{func.id}" if func.id in LANCE_ONLY else None
     if not isinstance(func, ast.Attribute):
         return None
     receiver, name = func.value, func.attr
@@ -279,6 +285,7 @@ BAD: Final[Mapping[str, tuple[str, str, str]]] = {
     "write": ("store.extra", "def f(rows):\n    lance.write_dataset(rows, 'x')", ".write_dataset"),
     "bare write": ("store.extra", "def f(rows):\n    write_dataset(rows, 'x')", ".write_dataset"),
     "raw open": ("store.extra", "def f():\n    lance.dataset('x')", "lance.dataset"),
+    "open by class": ("store.extra", "def f():\n    LanceDataset('x')", "LanceDataset"),
     "raw open outside": ("exec.write", "def f(root, ref):\n    open_dataset(root, ref)", "open_dataset"),
     "newest outside": ("graph", "def f(root):\n    return tables.open_newest(root, 'x', branch=None)", "open_newest"),
     "handle outside": ("exec.read", "def f(table):\n    return table.dataset.to_table()", ".dataset"),

@@ -39,8 +39,10 @@ from tests.harness.random.kinds import kinds_of
 from tests.harness.random.queries import RandomQuery, random_query
 from tests.harness.shrink import Case, catalog_of, shrunk
 
-QUERIES: Final = 100
+QUERIES: Final = 120
 """How many a graph is asked."""
+WITHOUT_SEARCH: Final = 100
+"""The first of them have no search, the others have."""
 ROUTES: Final = (None, *Route)
 """None is the planner's own choice, through the front door."""
 NOW_MS: Final = 1_790_000_000_000
@@ -94,7 +96,8 @@ def check_seed(seed: int, folder: Path, *, only: int | None = None) -> Report:
         for number in numbers:
             if STAGES[number % len(STAGES)] != stage.name:
                 continue
-            query = random_query(Random(f"query {seed} {number}"), graph.catalog, stage.data, now_ms=NOW_MS)
+            searching = number >= WITHOUT_SEARCH
+            query = random_query(Random(f"query {seed} {number}"), graph.catalog, stage.data, now_ms=NOW_MS, searching=searching)
             kinds.update(kinds_of(query.text, query.params, graph.catalog, now_ms=NOW_MS))
             with_rows += bool(query.expected.rows)
             for route in ROUTES:

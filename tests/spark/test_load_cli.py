@@ -136,7 +136,7 @@ def test_large_tables_go_to_spark(spark: SparkSession, graph: Graph, tmp_path: P
         (["--data", "Person=x.csv", "--data", "Person=y.csv"], "no type twice"),
         (["--data", "a.ndjson", "--engine", "spark", "--dry-run"], "leave out --engine spark"),
         (["--data", "a.ndjson", "--engine", "local", "--master", "local[1]"], "--engine local does not use it"),
-        (["--data", "a.ndjson", "--data", "b.ndjson"], "only --engine spark takes several NDJSON files"),
+        (["--data", "a.ndjson", "--data", "-"], "stdin (-) cannot be loaded together with files"),
     ],
 )
 def test_what_does_not_go_together(graph: Graph, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

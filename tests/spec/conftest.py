@@ -15,12 +15,7 @@ FOLDER: Final = Path(__file__).parent
 EXAMPLES: Final = FOLDER / "examples"
 
 AWAITED: Final = {
-    **dict.fromkeys(
-        ("E65", "E66", "E67", "E68", "E69", "E70", "distance", "text-reached", "text-false", "text-both", "misspelt"), "search"
-    ),
     **dict.fromkeys(("L2-30-unique", "L2-31-keeps", "L2-31-null", "L2-31-required"), "loads that keep what they do not name"),
-    **dict.fromkeys(("L2-32-integer", "L2-32-missing", "reading-composite"), "keys as they are in loads"),
-    **dict.fromkeys(("L2-33-type", "L2-33-field"), "hints of loads"),
     "L2-24-mixed": "transactions",
 }
 """Cases that the engine cannot pass yet, and what they wait for. One that passes fails until it is taken off this list."""

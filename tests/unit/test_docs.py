@@ -29,7 +29,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 INDEX = ROOT / "docs" / "index.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
-BEHAVIOUR = re.compile(r"\b(?:REC|RT|[ABCDFGKLOPSTVWXYZ])-\d\d\b")
+BEHAVIOUR = re.compile(r"\b(?:FF|MR|NZ|REC|RT|[ABCDFGKLMOPSTVWXYZ])-\d\d\b")
 PROMISE = re.compile(r"\bINV-\d+\b")
 ABSENT = ("optimize", "cleanup", "repair")
 """Commands that are planned. A page may name one when `omnigraph` has it."""

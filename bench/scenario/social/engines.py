@@ -63,10 +63,12 @@ REPORT = f"""query q() {{
 class Ours:
     """omnigraph, through the public API."""
 
-    def __init__(self, folder: Path) -> None:
+    key = "ours"
+
+    def __init__(self, folder: Path, *, writes: bool = False) -> None:
         import omnigraph as og
 
-        self._graph = og.open(folder)
+        self._graph = og.open(folder, mode="rw" if writes else "r")
 
     @staticmethod
     def load(folder: str, people: str, knows: str) -> None:
@@ -79,6 +81,15 @@ class Ours:
         import omnigraph as og
 
         og.open(folder).ensure_indices()
+
+    def table(self, text: str, parameters: dict[str, Any] | None = None) -> pa.Table:
+        return self._graph.query(text, params=parameters).to_arrow()
+
+    def change(self, text: str) -> None:
+        self._graph.mutate(text)
+
+    def close(self) -> None:
+        """A graph holds nothing open that keeps others away."""
 
     def one_hop(self, name: str) -> set[str]:
         return set(self._graph.query(ONE_HOP, params={"n": name}).to_arrow().column("name").to_pylist())
@@ -99,10 +110,14 @@ class Ours:
 class Kuzu:
     """kuzu with a primary key, through prepared statements."""
 
-    def __init__(self, folder: Path) -> None:
+    key = "kuzu"
+
+    def __init__(self, folder: Path, *, writes: bool = False) -> None:
         import kuzu
 
-        self._connection = kuzu.Connection(kuzu.Database(str(folder), read_only=True))
+        self._database = kuzu.Database(str(folder), read_only=not writes)
+        self._connection = kuzu.Connection(self._database)
+        self._texts: dict[str, Any] = {}
         # A recursive pattern takes twice as long.
         two_hops = (
             "MATCH (p:Person {name: $n})-[:Knows]->(q:Person) RETURN q.name AS name UNION "
@@ -136,6 +151,19 @@ class Kuzu:
         connection.execute(f'COPY Person FROM "{people}"')
         connection.execute(f'COPY Knows FROM "{knows}"')
 
+    def table(self, text: str, parameters: dict[str, Any] | None = None) -> pa.Table:
+        if text not in self._texts:
+            self._texts[text] = self._connection.prepare(text)
+        result: Any = self._connection.execute(self._texts[text], parameters or {})
+        return result.get_as_arrow()
+
+    def change(self, text: str) -> None:
+        self._connection.execute(text)
+
+    def close(self) -> None:
+        self._connection.close()
+        self._database.close()
+
     def _rows(self, key: str, parameters: dict[str, Any] | None = None) -> list[Any]:
         result: Any = self._connection.execute(self._prepared[key], parameters or {})  # one statement gives one result
         return list(result.get_all())
@@ -159,10 +187,12 @@ class Kuzu:
 class Duck:
     """duckdb: a primary key on people, an index on both ends of edges."""
 
-    def __init__(self, folder: Path) -> None:
+    key = "duck"
+
+    def __init__(self, folder: Path, *, writes: bool = False) -> None:
         import duckdb
 
-        self._connection = duckdb.connect(str(folder), read_only=True)
+        self._connection = duckdb.connect(str(folder), read_only=not writes)
 
     @staticmethod
     def load(folder: str, people: str, knows: str) -> None:
@@ -182,6 +212,15 @@ class Duck:
         connection.execute("CREATE INDEX knows_src ON knows(src)")
         connection.execute("CREATE INDEX knows_dst ON knows(dst)")
         connection.close()
+
+    def table(self, text: str, parameters: dict[str, Any] | None = None) -> pa.Table:
+        return self._connection.sql(text, params=parameters).to_arrow_table()
+
+    def change(self, text: str) -> None:
+        self._connection.execute(text)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def _rows(self, text: str, parameters: list[Any] | None = None) -> list[Any]:
         found: list[Any] = self._connection.execute(text, parameters or []).fetchall()

@@ -36,7 +36,7 @@ def constraints_of(declared: DeclaredType) -> Constraints:
     if len(keys) > 1:
         message = f"{declared.kind} type {declared.name} has multiple @key constraints; only one is supported"
         raise refuse(SchemaCode.MANY_KEYS, message, span=keys[1].span)
-    key = Key(_columns(keys[0].columns)) if keys else None
+    key = ordered_key(_columns(keys[0].columns), (name.text for name in keys[0].columns)) if keys else None
     indexes = {_columns(index.columns) for index in written if isinstance(index, tree.Index)}
     if key is not None:
         indexes.discard(key.columns)  # the key implies this index
@@ -77,6 +77,12 @@ def _body(declaration: tree.Declaration) -> tuple[tree.Constraint, ...]:
             return ()
         case _:
             assert_never(declaration)
+
+
+def ordered_key(columns: tuple[str, ...], declared: Iterable[str]) -> Key:
+    """The key over these columns, with the order of its declaration if that differs."""
+    order = tuple(dict.fromkeys(declared))
+    return Key(columns) if order == columns else Key(columns, order)
 
 
 def _columns(names: Iterable[Name]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from omnigraph.catalog.constraints import ordered_key
 from omnigraph.catalog.model import AnyType, Catalog, EdgeType, InterfaceType, Key, NodeType, Property, TypeKind
 from omnigraph.catalog.resolution import RenameHint, RenameHints, ResolvedSchema, resolve
 from omnigraph.catalog.schema_codes import SchemaCode, refuse
@@ -116,7 +117,8 @@ def _key_in_order(type_: InterfaceType | NodeType, before: InterfaceType | NodeT
     now = {property_.id: property_.name for property_ in type_.properties}
     ordered = [now.get(property_.id) for name in before.key.columns if (property_ := before.property(name)) is not None]
     columns = tuple(name for name in ordered if name is not None)
-    return Key(columns) if sorted(columns) == sorted(type_.key.columns) else type_.key
+    same = sorted(columns) == sorted(type_.key.columns)
+    return ordered_key(columns, type_.key.in_declared_order) if same else type_.key
 
 
 def _match_properties(type_: AnyType, before: AnyType | None, matching: _Matching) -> Mapping[str, Property]:

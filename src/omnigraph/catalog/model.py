@@ -64,6 +64,12 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     columns: tuple[str, ...]
+    declared: tuple[str, ...] = ()
+    """The columns in the order inside the declaration, where that is another one. A load accepts key values in this order."""
+
+    @property
+    def in_declared_order(self) -> tuple[str, ...]:
+        return self.declared or self.columns
 
 
 class Unique(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,14 +1,15 @@
-"""`omnigraph branch`, `commit` and `snapshot`: a graph -> its branches, commits and table versions; branches created and deleted."""
+"""`omnigraph branch`, `tag`, `commit` and `snapshot`: a graph -> its branches, tags, commits and table versions."""
 
 from __future__ import annotations
 
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.queries import parse_moment
 from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
-from omnigraph.cli.shapes import commit_document, snapshot_document
+from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
 
-_graph = click.option("--uri", metavar="URI", help="The graph.")
+graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
 
 @click.group()
@@ -20,22 +21,24 @@ def branch() -> None:
 @branch.command("create")
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
-@_graph
+@click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
+@graph_option
 @command_flags
-def branch_create(flags: Flags, *, name: str, from_: str, uri: str | None, as_json: bool) -> None:
+def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
     target = _target(flags, uri)
     echo_write(target, "branch create")
     with open_graph(target, mode="rw") as graph:
-        made = graph.branches.create(name, from_=from_)
+        made = graph.branches.create(name, from_=from_, at=parse_moment(at))
+        shown = {} if at is None else {"graph_commit_id": graph.snapshot(made).commit_id}
     if as_json:
-        output.document({"uri": target.uri, "from": from_, "name": made, "actor_id": flags.actor})
+        output.document({"uri": target.uri, "from": from_, "name": made, **shown, "actor_id": flags.actor})
     else:
-        output.line(f"created branch {made} from {from_}")
+        output.line(f"created branch {made} from {' '.join(shown.values()) or from_}")
 
 
 @branch.command("list")
-@_graph
+@graph_option
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
@@ -50,7 +53,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @branch.command("delete")
 @click.argument("name")
-@_graph
+@graph_option
 @command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
@@ -67,6 +70,63 @@ def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) ->
 
 def _target(flags: Flags, uri: str | None) -> GraphTarget:
     return resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
+
+
+@click.group()
+@global_flags
+def tag() -> None:
+    """Create, list and delete tags: names of commits."""
+
+
+@tag.command("create")
+@click.argument("name")
+@click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
+@click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
+@click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
+@graph_option
+@command_flags
+def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message: str | None, uri: str | None, as_json: bool) -> None:
+    """Give a commit a name. As long as the tag exists, what the commit shows is kept."""
+    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    echo_write(target, "tag create")
+    with open_graph(target, mode="rw") as graph:
+        made = graph.tags.create(name, branch=branch, at=parse_moment(at), message=message)
+    if as_json:
+        output.document({"uri": target.uri, **tag_document(made)})
+    else:
+        output.line(f"tagged commit {made.commit_id} as {made.name}")
+
+
+@tag.command("list")
+@graph_option
+@command_flags
+def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
+    """Print all tags, sorted by name."""
+    with open_graph(resolve(flags, "tag", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+        tags = graph.tags.list()
+    if as_json:
+        output.document({"tags": [tag_document(found) for found in tags]})
+        return
+    for found in tags:
+        message = f" {found.message}" if found.message is not None else ""
+        output.line(f"{found.name} {found.commit_id} graph_branch={found.branch}{message}")
+
+
+@tag.command("delete")
+@click.argument("name")
+@graph_option
+@command_flags
+def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
+    """Delete a tag. Its commit stays in the history."""
+    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    echo_write(target, "tag delete")
+    confirm(target, "tag delete", as_json=as_json)
+    with open_graph(target, mode="rw") as graph:
+        graph.tags.delete(name)
+    if as_json:
+        output.document({"uri": target.uri, "name": name, "actor_id": flags.actor})
+    else:
+        output.line(f"deleted tag {name}")
 
 
 @click.group()
@@ -93,10 +153,10 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 
 @commit.command("show")
 @click.argument("commit_id")
-@_graph
+@graph_option
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
-    """Print one commit, of any branch."""
+    """Print one commit, of any branch. The beginning of its id is enough."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
         found = graph.commit(commit_id)
     if as_json:

@@ -44,7 +44,7 @@ _FLAGS: Final = (
     click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="The number of problems to report."),
 )
 
-_DATA_SYNTAX: Final = "--data is one NDJSON file, or TYPE=FILE once for each type"
+_DATA_SYNTAX: Final = "--data is NDJSON files, or TYPE=FILE once for each type"
 
 
 class LoadRequest(NamedTuple):
@@ -192,12 +192,14 @@ def _missing_requirement() -> str | None:
 
 
 def _source(data: tuple[str, ...]) -> Data:
-    """Return the argument of `Graph.load`: one path, stdin, or a mapping of types to files."""
+    """Return the argument of `Graph.load`: paths, stdin, or a mapping of types to files."""
     if tables := _tables(data):
         return tables
-    if len(data) > 1:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{_DATA_SYNTAX}; only --engine spark takes several NDJSON files", data=list(data))
-    return sys.stdin.buffer if data[0] == "-" else data[0]
+    if data == ("-",):
+        return sys.stdin.buffer
+    if "-" in data:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "stdin (-) cannot be loaded together with files", data=list(data))
+    return [Path(part) for part in data] if len(data) > 1 else data[0]
 
 
 def _tables(data: tuple[str, ...]) -> dict[str, str]:
@@ -279,7 +281,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
     required=True,
     multiple=True,
     metavar="FILE",
-    help="NDJSON (plain, gzip or zstd; - is stdin), or TYPE=FILE for Parquet or CSV of one type. TYPE=FILE may be repeated.",
+    help="NDJSON (plain, gzip or zstd; - is stdin), or TYPE=FILE for Parquet or CSV of one type. May be repeated.",
 )
 @loading_flags
 @click.option("--dry-run", is_flag=True, help="Read and check the input. Write nothing.")

@@ -13,10 +13,12 @@ from typing import NoReturn
 import click
 
 from omnigraph import __version__
+from omnigraph.cli import changes as _changes  # noqa: F401  # adds commands to `commit`
+from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
-from omnigraph.cli.history import branch, commit, snapshot
+from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
@@ -30,8 +32,8 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, commit, snapshot, ensure-indices,
-                                    ensure-embeddings, spark
+                                    branch, tag, commit, snapshot,
+                                    ensure-indices, ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, embed, version"""
 
@@ -42,12 +44,12 @@ log = logging.getLogger(__name__)
 @click.version_option(__version__, "-v", "--version", prog_name="omnigraph", message="%(prog)s %(version)s")
 @global_flags
 def cli() -> None:
-    """A typed property graph on plain Lance datasets that branches and travels in time like Git."""
+    """A typed property graph on plain Lance datasets that branches, merges and travels in time like Git."""
 
 
 _COMMANDS = (
     *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
-    *(schema, snapshot, spark, verify, version),
+    *(schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -11,7 +11,17 @@ from typing import Final
 
 from omnigraph.errors import Kind, LanguageError, OmniGraphError
 
-_ENCODE: Final = json.JSONEncoder(default=str).encode
+
+def _plain(value: object) -> object:
+    """Return a struct as its members, and anything else that JSON does not know as text."""
+    if hasattr(value, "__struct_fields__"):
+        import msgspec
+
+        return msgspec.to_builtins(value)
+    return str(value)
+
+
+_ENCODE: Final = json.JSONEncoder(default=_plain).encode
 _SCALAR: Final = (str, int, float, bool)
 
 
@@ -60,7 +70,7 @@ def _indented(value: object, *, by: int) -> str:
         pad = "\n" + " " * by
         cells = ",".join(f"{pad}  {_ENCODE(str(key))}: {_ENCODE(item)}" for key, item in value.items())
         return f"{{{cells}{pad}}}"
-    return json.dumps(value, indent=2, default=str).replace("\n", "\n" + " " * by)  # a text holds no plain newline
+    return json.dumps(value, indent=2, default=_plain).replace("\n", "\n" + " " * by)  # a text holds no plain newline
 
 
 def raw(data: bytes) -> None:
@@ -150,7 +160,7 @@ def _wrap_output_errors() -> Iterator[None]:
 
 
 def _machine_error(message: str, kind: Kind, facts: Mapping[str, object], place: Mapping[str, object]) -> None:
-    print(json.dumps({"error": message, "kind": kind.value, "facts": facts, **place}, default=str), file=sys.stderr)
+    print(json.dumps({"error": message, "kind": kind.value, "facts": facts, **place}, default=_plain), file=sys.stderr)
 
 
 def _place(failed: OmniGraphError) -> dict[str, object]:

@@ -6,6 +6,7 @@ The compiler and the engine are imported inside functions: `--help` must not loa
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.lang import Source
     from omnigraph.plan.lint import LintReport
 
+_DATE: Final = re.compile(r"\d{4}-\d\d")
 _TEXT_OPTIONS: Final = (
     click.argument("name", required=False),
     click.option("--query", "query_file", type=PATH, metavar="FILE", help="A file of queries (.gq). NAME selects one if it has several."),
@@ -95,7 +97,7 @@ def query(
 
 
 def parse_moment(text: str | None) -> str | int | datetime | None:
-    """Parse `--snapshot`: digits are a manifest version, a date or time is a time (UTC by default), any other text is a commit id."""
+    """Parse a moment of the past: digits are a manifest version, a date or a time is a time (UTC by default), the rest a commit or tag."""
     if text is None:
         return None
     if text.isascii() and text.isdigit():
@@ -103,10 +105,8 @@ def parse_moment(text: str | None) -> str | int | datetime | None:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        if "-" in text or ":" in text:
-            raise InvalidInput(
-                Kind.INVALID_ARGUMENT, f"--snapshot {text!r} is no commit id, manifest version or time such as 2026-01-31T12:00:00Z"
-            ) from None
+        if _DATE.match(text):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{text!r} is no time such as 2026-01-31T12:00:00Z") from None
         return text
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.exec.history.changes import EntityChange, EntityImage
+    from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
-    from omnigraph.graph import Recovery, Snapshot, TableState
+    from omnigraph.graph import Recovery, Snapshot, TableState, Tag
     from omnigraph.manifest.model import Commit
 
 Document = dict[str, object]
@@ -34,6 +36,58 @@ def commit_document(commit: Commit) -> Document:
         "merged_parent_commit_id": merged,
         "actor_id": commit.actor,
         "created_at": microseconds(commit.created_at),
+    }
+
+
+def tag_document(tag: Tag) -> Document:
+    """Return the document of a tag. `graph_branch` is the branch that made the commit, null for main."""
+    return {
+        "name": tag.name,
+        "graph_commit_id": tag.commit_id,
+        "graph_branch": None if tag.branch == MAIN else tag.branch,
+        "actor_id": tag.actor,
+        "created_at": microseconds(tag.created_at),
+        "message": tag.message,
+    }
+
+
+def cause_document(commit: Commit) -> Document:
+    """Return the document of a commit as the cause of changes. Members that do not apply are left out."""
+    first, merged = (*commit.parents, None, None)[:2]
+    cause: Document = {
+        "graph_commit_id": commit.id,
+        "parent_commit_id": first,
+        "merged_parent_commit_id": merged,
+        "authored_branch": commit.branch,
+        "actor_id": commit.actor,
+        "authored_at": microseconds(commit.created_at),
+    }
+    return {name: value for name, value in cause.items() if value is not None}
+
+
+def change_document(change: EntityChange) -> Document:
+    """Return the document of one change: an insert has only `after`, a delete only `before`."""
+    images = {name: image_document(image) for name, image in (("before", change.before), ("after", change.after)) if image is not None}
+    type_ = {"id": change.type_id, "name": change.type_name}
+    return {"kind": str(change.kind), "type": type_, "id": change.id, "op": str(change.op), **images}
+
+
+def image_document(image: EntityImage) -> Document:
+    ends = image.endpoints
+    return {"properties": dict(image.properties), **({"endpoints": {"from": ends.from_, "to": ends.to}} if ends is not None else {})}
+
+
+def conflict_document(conflict: Conflict) -> Document:
+    """Return the document of a conflict. Sides on which the entity does not exist are null."""
+    images = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}
+    return {
+        "kind": str(conflict.kind),
+        "entity_kind": str(conflict.entity_kind),
+        "type_name": conflict.type_name,
+        "id": conflict.id,
+        "properties": list(conflict.properties),
+        "message": conflict.message,
+        **{name: image_document(image) if image is not None else None for name, image in images.items()},
     }
 
 

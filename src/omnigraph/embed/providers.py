@@ -27,7 +27,7 @@ DEADLINE: Final = "OMNIGRAPH_EMBED_DEADLINE_MS"
 ATTEMPTS: Final = "OMNIGRAPH_EMBED_RETRY_ATTEMPTS"
 BACKOFF: Final = "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS"
 
-_KEY: Final = re.compile(r"[!-~]+", re.ASCII)
+_PRINTABLE: Final = re.compile(r"[!-~]+", re.ASCII)
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -156,7 +156,7 @@ def _checked_url(url: str) -> str:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         usable = False
-    if not usable or any(character.isspace() for character in url):
+    if not usable or _PRINTABLE.fullmatch(url) is None:
         raise _configuration(f"the base URL of an embedding provider must begin with http:// or https://, not '{redacted(url)}'")
     return url.rstrip("/")
 
@@ -171,7 +171,7 @@ def _checked_key(given: str | None, kind: ProviderKind, environment: Mapping[str
         if not needed:  # a server in one's own network may need none
             return None
         raise _configuration(f"the embedding provider '{kind}' needs a key; set {' or '.join(names)}", provider=kind.value)
-    if _KEY.fullmatch(key.strip()) is None:
+    if _PRINTABLE.fullmatch(key.strip()) is None:
         raise _configuration(f"the key of the embedding provider '{kind}' ({name}) has characters that no key has", provider=kind.value)
     return key.strip()
 

@@ -175,14 +175,17 @@ def with_vectors(vectors: TextVectors, write: Callable[[], P]) -> P:
 
 def with_query_vectors(plan: ops.ReadPlan, catalog: Catalog, embedder: Callable[[], Embedder | None]) -> ops.ReadPlan:
     """The plan with a vector in place of each text that `nearest` compares with."""
+    known: dict[ir.Nearest, tuple[float, ...]] = {}
 
     def nearest(ranking: ir.Nearest) -> ir.Nearest:
         if not isinstance(ranking.query, str):
             return ranking
-        type_ = plan.bindings[ranking.field.binding].type
-        assert type_ is not None
-        vector = _query_vector(ranking.query, ranking.field, _properties(type_, ranking.field.column, catalog), embedder())
-        return msgspec.structs.replace(ranking, query=vector)
+        if ranking not in known:  # a column and a key of the order are often the same ranking
+            type_ = plan.bindings[ranking.field.binding].type
+            assert type_ is not None
+            properties = _properties(type_, ranking.field.column, catalog)
+            known[ranking] = _query_vector(ranking.query, ranking.field, properties, embedder())
+        return msgspec.structs.replace(ranking, query=known[ranking])
 
     def ranked(ranking: ir.Ranking) -> ir.Ranking:
         match ranking:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 from omnigraph.catalog import Catalog, decode
 from omnigraph.embed import Embedder, EmbeddingProvider, resolve_embedder
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
 from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
-from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash
+from omnigraph.ids import MAIN, BranchName, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
 from omnigraph.lru import Lru
@@ -32,8 +32,15 @@ VIEWS: Final = 4
 """The number of snapshots whose open tables are kept. Most reads use the newest snapshot."""
 
 At = str | int | datetime | None
-"""A commit id, a manifest version, a time, or None for the newest commit."""
+"""A commit id or its beginning, a manifest version, a time, or None for the newest commit."""
 _Key = tuple[str, str | None, SchemaHash]
+
+
+def check_at(at: At) -> At:
+    """Return `at` if it has one of its types, else raise InvalidInput."""
+    if not isinstance(at, str | int | datetime | None):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
+    return at
 
 
 class Engine:
@@ -63,9 +70,17 @@ class Engine:
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
-        if not isinstance(at, str | int | datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-        return self.manifest.snapshot(BranchName(branch), at=CommitId(at) if isinstance(at, str) else at)
+        return self.manifest.snapshot(BranchName(branch), at=check_at(at))
+
+    def point(self, at: str | int | datetime) -> BranchSnapshot:
+        """Return the snapshot of a branch, or else of a commit or tag; or of main at a manifest version or a time."""
+        if not isinstance(at, str):
+            return self.snapshot(at=at)
+        with suppress(NotFound, InvalidInput):  # not the name of a branch
+            return self.snapshot(at)
+        with suppress(NotFound):
+            return self.snapshot(at=self.manifest.commit(at).id)
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

@@ -16,6 +16,7 @@ from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import VectorOf, scalar_of
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.lang.tree import Scalar
+from omnigraph.plan.type_codes import nearest_name
 
 REPORTED: Final = 100
 """The default number of problems that an error lists."""
@@ -112,6 +113,12 @@ def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
         more=more,
         **place,
     )
+
+
+def with_hint(message: str, word: str, names: Iterable[str]) -> str:
+    """The message about an unknown word, with the name that it may be a misspelling of."""
+    hint = nearest_name(word, names)
+    return message if hint is None else f"{message}; {hint}"
 
 
 def shifted(problems: Iterable[Problem], *, by: int) -> list[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from omnigraph.errors import ResourceLimitExceeded
-from omnigraph.exec.compiled import CompiledRead, QueryCall, refuse_search
+from omnigraph.exec.compiled import CompiledRead, QueryCall
 from omnigraph.exec.embedding import with_query_vectors
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.measure import Recorder
@@ -83,7 +83,6 @@ def _run(
     memory_bytes: int = MEMORY_BYTES,
     recorder: Recorder | None = None,
 ) -> pa.Table:
-    refuse_search(compiled, call.source)
     try:
         return run(plan, view, watch=watch, route=route, memory_bytes=memory_bytes, recorder=recorder)
     except ResourceLimitExceeded as error:

@@ -17,7 +17,7 @@ from omnigraph.ids import MAIN, GraphId, TableId, new_commit_id, new_hex16, new_
 from omnigraph.manifest.model import FORMAT, Commit, CommitKind, Head, SchemaText, State, TableChange, TableRow, fact_rows, now, state_rows
 from omnigraph.manifest.read import PATH, Manifest, newest_ledger
 from omnigraph.manifest.registry import DIRECTORY as BRANCHES
-from omnigraph.manifest.registry import Branch, list_branches
+from omnigraph.manifest.registry import Branch
 from omnigraph.store.durable import sync_directory
 from omnigraph.store.ledger import Ledger, SwapLost, create_ledger
 from omnigraph.store.objects import probe_local
@@ -108,9 +108,7 @@ def open_graph(root: Root, *, writable: bool = True) -> Manifest:
     _refuse_unfinished(root)
     if writable and root.is_local:
         probe_local(root.objects)
-    manifest = Manifest(root, graph_id=graph_id, main=ledger)
-    _refuse_moved(manifest)
-    return manifest
+    return Manifest(root, graph_id=graph_id, main=ledger)
 
 
 def write_schema_copy(root: Root, schema: SchemaText) -> None:
@@ -191,7 +189,7 @@ def _create_manifest(
         message=message,
         tables=tuple(TableChange(row.id, row.alias, None, row.version) for row in rows),
     )
-    head = Head(genesis.id, schema.hash, genesis.created_at, epoch=0, home=root.uri)
+    head = Head(genesis.id, schema.hash, genesis.created_at, epoch=0)
     return create_ledger(
         root,
         PATH,
@@ -275,17 +273,3 @@ def _check_stamps(root: Root, ledger: Ledger) -> GraphId:
             supported=FORMAT,
         )
     return GraphId(graph_id.decode())
-
-
-def _refuse_moved(manifest: Manifest) -> None:
-    """Native branches contain absolute paths. After a move they break; after a copy of the files they silently read the original."""
-    root = manifest.root
-    home = manifest.look(MAIN)[2].head.home
-    if home != root.uri and (branches := list_branches(root.objects)):
-        raise FormatError(
-            Kind.GRAPH_MOVED,
-            f"the graph at {root.uri} has branches ({', '.join(branches[:3])}) that were created at {home} and work only there. "
-            "Open it there, or copy it from there with `omnigraph copy` or `Graph.copy_to`",
-            path=root.uri,
-            home=home,
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome, StorageError
@@ -11,7 +12,7 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import State, now
-from omnigraph.manifest.publish import LOCK_SECONDS, set_home
+from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import (
     DIRECTORY,
@@ -28,8 +29,9 @@ from omnigraph.manifest.registry import (
     settle,
     touch,
     withdraw,
-    withdraw_all,
 )
+from omnigraph.manifest.tagging import tagged_states
+from omnigraph.manifest.tags import living_tags, read_tag, withdraw_all
 from omnigraph.store.durable import sync_directory
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
@@ -38,29 +40,40 @@ from omnigraph.store.tables import Table, table_at_head
 log = logging.getLogger(__name__)
 
 
-def create_branch(manifest: Manifest, name: str, *, from_: BranchName = MAIN, timeout_seconds: float = LOCK_SECONDS) -> Branch:
-    """Create a branch that shows what `from_` shows now. Copies no data, writes no commit, and changes no table (B-01)."""
+def create_branch(
+    manifest: Manifest,
+    name: str,
+    *,
+    from_: BranchName = MAIN,
+    at: str | int | datetime | None = None,
+    timeout_seconds: float = LOCK_SECONDS,
+) -> Branch:
+    """Create a branch that shows what `from_` shows now, or what a commit of any branch or a version or time of `from_` showed.
+
+    Copies no data, writes no commit, and changes no table (B-01).
+    """
     wanted = check_name(name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        live = list_branches(objects)
-        check_free(wanted, live)
-        if not live and manifest.look(MAIN)[2].head.home != manifest.root.uri:
-            set_home(manifest)  # a graph that has only main may be moved; branches bind it to this URI
+        check_free(wanted, list_branches(objects))
+        if read_tag(objects, wanted) is not None:
+            raise ConflictError(Kind.TAG_EXISTS, f"there is a tag {wanted!r}; a branch needs another name", tag=wanted)
         reservation = reserve(objects, wanted)
         if reservation is None:
             raise _branch_exists(wanted)
         try:
-            return _make(manifest, wanted, from_, reservation, grant)
+            return _make(manifest, wanted, from_, at, reservation, grant)
         except OmniGraphError:
             withdraw(objects, wanted, reservation)
             raise
 
 
-def _make(manifest: Manifest, name: BranchName, from_: BranchName, reservation: str, grant: Grant) -> Branch:
+def _make(
+    manifest: Manifest, name: BranchName, from_: BranchName, at: str | int | datetime | None, reservation: str, grant: Grant
+) -> Branch:
     """Turn a reserved name into a branch. The parent is read after the reservation, from which on nothing that it shows is removed."""
     objects = manifest.root.objects
-    parent, ledger, state = manifest.look(from_)
+    parent, ledger, state = manifest.look(from_) if at is None else manifest.past(from_, at)
     branch = Branch(name, fresh_ref(name), parent.name, parent.native, ledger.version, now())
     reach(Fault.BRANCH_BEFORE_CREATE)
     grant.check()
@@ -105,6 +118,13 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
                 branch=name,
                 children=children,
             )
+        if tags := [tag.name for tag in living_tags(objects) if tag.native == branch.native]:
+            raise ConflictError(
+                Kind.BRANCH_HAS_TAGS,
+                f"branch {name!r} has tags that name its commits; delete them first: {', '.join(tags)}",
+                branch=name,
+                tags=tags,
+            )
         _, ledger, state = manifest.look(branch.name)
         reach(Fault.BRANCH_BEFORE_DELETE)
         grant.check()
@@ -139,7 +159,7 @@ def _others(manifest: Manifest, branch: Branch) -> list[Branch]:
 def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State) -> Iterator[Callable[[], None]]:
     """Yield the steps that remove the files of a deleted branch. The other branches are read now: they may have changed since."""
     yield partial(_drop, ledger.as_table(), str(branch.native))
-    shown = [manifest.look(other.name)[2] for other in [Branch.main(), *_others(manifest, branch)]]
+    shown = [*(manifest.look(other.name)[2] for other in [Branch.main(), *_others(manifest, branch)]), *tagged_states(manifest)]
     for fork in _unshared_forks(manifest, branch, state, shown):
         yield partial(_drop, fork, str(fork.ref.branch))
     for path in _unshared_births(branch, state, shown):

@@ -10,13 +10,15 @@ import msgspec
 
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import CommitId, OperationId, SchemaHash
-from omnigraph.manifest.model import CommitKind, Resolution, SchemaText, TableRow
+from omnigraph.manifest.model import Commit, CommitKind, Resolution, SchemaText, TableRow
 from omnigraph.manifest.registry import Branch
 from omnigraph.store.objects import First, Objects
 from omnigraph.store.tables import TableRef
 
 DIRECTORY: Final = "__recovery"
-FORMAT: Final = 1
+FORMAT: Final = 2
+_READ: Final = (1, 2)
+"""Format 2 adds `merged` and `copied`. A release that knows only format 1 would finish a merge without them, so it must refuse."""
 
 
 class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +78,10 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     restated: tuple[TableRow, ...] = ()
     """Rows that change although their table does not: it was renamed, or dropped."""
     new_schema: SchemaText | None = None
+    merged: CommitId | None = None
+    """The head of the merged branch, which is the second parent of the commit."""
+    copied: tuple[Commit, ...] = ()
+    """The commits of the merged branch that the target does not have."""
     way: Resolution | None = None
     """The recorded decision to roll forward or back. On an object store the process that decided may be paused until after its lease has
     expired. On a disk a failed flush leaves only the rollback, because the committed files may not survive a power cut.
@@ -132,7 +138,7 @@ def read_intent(objects: Objects, path: str) -> Intent | None:
 def _decode(body: bytes, where: str) -> Intent:
     try:
         found = msgspec.json.decode(body, type=_Stamp).format
-        if found == FORMAT:
+        if found in _READ:
             return msgspec.json.decode(body, type=Intent)
     except msgspec.DecodeError as error:
         unreadable = f"the intent {where} cannot be decoded ({error}), and its write may be incomplete; restore the file from a backup"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from omnigraph.errors import FormatError, Kind, NotFound
 from omnigraph.ids import CommitId
@@ -26,18 +26,30 @@ def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
     return found
 
 
-def merge_base(commits: Commits, ours: CommitId, theirs: CommitId) -> CommitId | None:
-    """Return the common ancestor nearest to both, or None.
+def merge_base(
+    commits: Commits, ours: CommitId, theirs: CommitId, *, readable: Callable[[Commit], bool] = lambda _: True
+) -> CommitId | None:
+    """Return the common ancestor nearest to both, or None. Only a `readable` commit is considered.
 
     Candidates are the common ancestors that no other common ancestor descends from. Of these it is the one with the smallest
     sum of steps, and of equals the one with the newest manifest version. Steps alone are not enough: a merge with an old
     commit makes that commit near, although a later one is common too.
     """
     left, right = distances(commits, ours), distances(commits, theirs)
-    common = left.keys() & right.keys()
-    # All ancestors of a common ancestor are common, so it is enough to exclude the parents.
-    last = common - {parent for commit in common for parent in commits[commit].parents}
+    common = {commit for commit in left.keys() & right.keys() if readable(commits[commit])}
+    last = common - _ancestors(commits, {parent for commit in common for parent in commits[commit].parents})
     return min(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c), default=None)
+
+
+def _ancestors(commits: Commits, starts: set[CommitId]) -> set[CommitId]:
+    """Return these commits and all their ancestors."""
+    found, queue = set(starts), deque(starts)
+    while queue:
+        for parent in _known(commits, queue.popleft()).parents:
+            if parent not in found:
+                found.add(parent)
+                queue.append(parent)
+    return found
 
 
 def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:

@@ -33,6 +33,7 @@ class CommitKind(StrEnum):
     MUTATE = "mutate"
     LOAD = "load"
     MERGE = "merge"
+    REVERT = "revert"
     SCHEMA = "schema"
     INDEX = "index"
     COPY = "copy"
@@ -69,8 +70,6 @@ class Head(msgspec.Struct, frozen=True):
     schema: SchemaHash
     committed_at: datetime
     epoch: int
-    home: str
-    """The URI at which native branches were created. They contain absolute paths, so a graph with branches cannot be moved."""
 
 
 class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):

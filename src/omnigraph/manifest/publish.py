@@ -180,11 +180,6 @@ def _catch_up(manifest: Manifest, branch: BranchName, grant: Grant) -> None:
         _fence_former(manifest, branch, grant)
 
 
-def set_home(manifest: Manifest) -> None:
-    """Record this URI in main's head as the place of native branches. Call it only while there are none."""
-    _rewrite_head(manifest, MAIN, lambda head: msgspec.structs.replace(head, home=manifest.root.uri))
-
-
 def _raise_epoch(manifest: Manifest, branch: BranchName, epoch: int) -> None:
     def raised(head: Head) -> Head:
         return msgspec.structs.replace(head, epoch=max(head.epoch, epoch))

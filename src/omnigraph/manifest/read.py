@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -18,13 +18,16 @@ from omnigraph.manifest import intents, lineage
 from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
+from omnigraph.manifest.tags import read_tag
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
-from omnigraph.store.tables import TableRef, TornHead, discard_torn_head
+from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
 """How many versions a short listing reads before it reads the whole history."""
+LISTED: Final = 10
+"""How many commits the error of an ambiguous prefix lists."""
 SCHEMAS: Final = 256
 """How many schema texts stay in memory."""
 
@@ -153,8 +156,8 @@ class Manifest:
             if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
                 self._cache[branch.name] = _CachedBranch(branch, ledger, state)
 
-    def snapshot(self, branch: BranchName = MAIN, *, at: CommitId | int | datetime | None = None) -> BranchSnapshot:
-        """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that the commit names."""
+    def snapshot(self, branch: BranchName = MAIN, *, at: str | int | datetime | None = None) -> BranchSnapshot:
+        """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that made the commit."""
         match at:
             case None:
                 found, ledger, state = self.look(branch)
@@ -169,6 +172,17 @@ class Manifest:
                 return self._at_commit(self.commit(at, first=branch))
 
     # -- the past
+
+    def past(self, branch: BranchName, at: str | int | datetime) -> tuple[Branch, Ledger, State]:
+        """Return what `look` returned when a commit was the newest: the branch that made it, its ledger, its state.
+
+        Raises NotFound if a table version that the commit shows was removed.
+        """
+        snapshot = self.snapshot(branch, at=at)
+        for row in snapshot.state.tables.values():
+            if not row.dropped:
+                require_version(self.root, row.ref)
+        return snapshot.branch, self.look(snapshot.branch.name)[1].at(snapshot.version), snapshot.state
 
     def _at_version(self, branch: BranchName, version: int) -> BranchSnapshot:
         found = find_branch(self.root.objects, branch)
@@ -206,20 +220,41 @@ class Manifest:
 
     # -- history
 
-    def commit(self, commit: CommitId, *, first: BranchName = MAIN) -> Commit:
-        """Return a commit of any branch. Searches `first`, then the other branches."""
-        if len(commit) == COMMIT_ID_LENGTH:
-            if (found := self._commit_of(first, commit)) is not None:
+    def commit(self, name: str, *, first: BranchName = MAIN) -> Commit:
+        """Return a commit of any branch: by its id, by the name of a tag, or by the beginning of its id, in this order.
+
+        Searches `first`, then the other branches. Letters of an id may be small. Raises InvalidInput if several ids begin like that.
+        """
+        wanted = name.upper()
+        if len(wanted) == COMMIT_ID_LENGTH:
+            if (found := self._commit_of(first, CommitId(wanted))) is not None:
                 return found
-            for name in (MAIN, *list_branches(self.root.objects)):
+            for branch in (MAIN, *list_branches(self.root.objects)):
                 with suppress(NotFound):  # the branch may have been deleted since it was listed
-                    if name != first and (found := self._commit_of(name, commit)) is not None:
+                    if branch != first and (found := self._commit_of(branch, CommitId(wanted))) is not None:
                         return found
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {commit!r} in the history of any branch", commit=commit)
+        elif (tag := read_tag(self.root.objects, name)) is not None:
+            return self.commit(tag.commit_id, first=tag.branch)
+        elif wanted and wanted.isascii() and wanted.isalnum():
+            fitting = self._commits_like(wanted)
+            if len(fitting) > 1:
+                raise _ambiguous(name, fitting)
+            if fitting:
+                return fitting[0]
+        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {name!r} in the history of any branch, and no such tag", commit=name)
 
     def _commit_of(self, branch: BranchName, commit: CommitId) -> Commit | None:
         _, ledger, _ = self.look(branch)
         return next(iter(read_commits(ledger.find(COMMIT + commit))), None)
+
+    def _commits_like(self, prefix: str) -> list[Commit]:
+        """Return the commits of all branches whose ids begin with `prefix`, the oldest first."""
+        found: dict[CommitId, Commit] = {}
+        for branch in (MAIN, *list_branches(self.root.objects)):
+            with suppress(NotFound):
+                _, ledger, _ = self.look(branch)
+                found.update({commit.id: commit for commit in read_commits(ledger.facts(COMMIT + prefix))})
+        return [found[commit] for commit in sorted(found)]
 
     def commits(self, branch: BranchName = MAIN, *, limit: int | None = None) -> list[Commit]:
         """Return the history of a branch, newest first. A short listing reads the newest part only."""
@@ -253,6 +288,18 @@ def _deleted_with_branch(commit: CommitId, branch: BranchName) -> NotFound:
         f"commit {commit} was made on a branch {branch!r} that was deleted; its rows can no longer be read",
         commit=commit,
         branch=branch,
+    )
+
+
+def _ambiguous(prefix: str, commits: Sequence[Commit]) -> InvalidInput:
+    ids = [commit.id for commit in commits]
+    listed = ", ".join(ids[:LISTED]) + (", ..." if len(ids) > LISTED else "")
+    return InvalidInput(
+        Kind.AMBIGUOUS_COMMIT,
+        f"{len(ids)} commits begin with {prefix!r}: {listed}; give more characters",
+        prefix=prefix,
+        commits=ids[:LISTED],
+        count=len(ids),
     )
 
 

@@ -333,6 +333,8 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
         message=intent.message,
         token=intent.token,
         at=intent.at,
+        merged=intent.merged,
+        copied=intent.copied,
         counts=intent.counts,
         audit=audit,
         expect=Preconditions(

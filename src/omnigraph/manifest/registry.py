@@ -4,39 +4,26 @@
 A writer that was paused while its branch was deleted and created again writes into an unused directory, never into the new
 branch.
 
-A process that creates or deletes a branch may be paused beyond its lease between any two requests, and an object store has
-no conditional delete. So an object is only rewritten, on the condition that it is unchanged: reserved, then the branch, then
-removed. A creation and a deletion that conflict detect each other there. A creation reserves its name before it reads the
-parent, and rewrites the parent's object before it makes the branch visible. A deletion withdraws all reservations before it
-looks for children, and then removes exactly the object that it read first. The second of the two finds a changed object.
+An object is reserved, settled and removed as in `names.py`. A creation and a deletion that conflict detect each other: a creation reserves
+its name before it reads the parent, and rewrites the parent's object before it makes the branch visible; a deletion withdraws all
+reservations before it looks for children, and then removes exactly the object that it read first.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 
 import msgspec
 
 from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, NotFound
 from omnigraph.ids import MAIN, BranchName, new_hex16
+from omnigraph.manifest import names
 from omnigraph.store.objects import Objects
 
 DIRECTORY: Final = "__branches"
-LONGEST_NAME: Final = 120
-_LONGEST_FILE_NAME: Final = 255
-"""In bytes, on every common file system. The object name of a branch escapes most punctuation as %XX."""
-_REMOVED: Final = b"{}"
-_RESERVED_BYTES: Final = len('{"reserved":"0123456789abcdef"}')
-_LOST: Final = 0
-"""The size of a reservation after a power cut: its bytes are not flushed, but its name may be durable."""
-NOT_BRANCHES: Final = (len(_REMOVED), _RESERVED_BYTES, _LOST)
-"""The sizes of removed and reserved objects. A branch object is larger, so a listing can distinguish them by size."""
-_SEGMENT: Final = re.compile(r"[A-Za-z0-9_.@+:=-]+")
 
 
 class Branch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,29 +44,10 @@ class Branch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def check_name(name: str) -> BranchName:
     """Return the name if it is valid for a branch. Raises InvalidInput with the rule that it breaks (B-17)."""
-    broken = _broken_rule(name)
+    broken = names.broken_rule(name)
     if broken is not None:
         raise InvalidInput(Kind.INVALID_BRANCH_NAME, f"{name!r} is not a valid branch name: {broken}", name=name)
     return BranchName(name)
-
-
-def _broken_rule(name: str) -> str | None:
-    if not isinstance(name, str):
-        return "it is not a string"
-    if not name:
-        return "it is empty"
-    if len(name) > LONGEST_NAME:
-        return f"it has {len(name)} characters, and at most {LONGEST_NAME} are allowed"
-    for segment in name.split("/"):
-        if not segment:
-            return "it starts or ends with '/', or contains '//'"
-        if segment in (".", ".."):
-            return f"{segment!r} is not allowed as a part"
-        if not _SEGMENT.fullmatch(segment):
-            return "only letters, digits and _ . @ + : = - are allowed, with '/' between parts"
-    if (size := len(_file_name(name))) > _LONGEST_FILE_NAME:
-        return f"its file name would have {size} bytes ('/', '@', '+', ':' and '=' take three each), and at most 255 are allowed"
-    return None
 
 
 def check_free(name: BranchName, live: Iterable[BranchName]) -> None:
@@ -98,11 +66,7 @@ def check_free(name: BranchName, live: Iterable[BranchName]) -> None:
 
 def list_branches(objects: Objects) -> list[BranchName]:
     """Return the names of all branches except main, sorted. Costs one listing."""
-    return sorted(
-        BranchName(unquote(entry.removeprefix(f"{DIRECTORY}/").removesuffix(".json")))
-        for entry, size in objects.sizes(DIRECTORY).items()
-        if entry.endswith(".json") and size not in NOT_BRANCHES
-    )
+    return list(map(BranchName, names.taken(objects, DIRECTORY)))
 
 
 def living_branches(objects: Objects) -> list[Branch]:
@@ -140,7 +104,7 @@ def read_versioned(objects: Objects, name: BranchName) -> VersionedBranch | None
 
 
 def _decode(objects: Objects, name: BranchName, body: bytes | None) -> Branch | None:
-    if body is None or len(body) in NOT_BRANCHES:
+    if body is None or not names.is_settled(body):
         return None
     try:
         return msgspec.json.decode(body, type=Branch)
@@ -152,13 +116,6 @@ def _decode(objects: Objects, name: BranchName, body: bytes | None) -> Branch | 
 # -- reserve, settle, remove
 
 
-class _Reservation(msgspec.Struct, frozen=True):
-    """The body of the object of a branch that is being created."""
-
-    reserved: str
-    """Unique for each attempt, so that no two reservations have the same token."""
-
-
 class _TouchedBranch(Branch, frozen=True):
     """A branch after a child was created from it. Readers decode the same branch; the bytes differ."""
 
@@ -167,11 +124,7 @@ class _TouchedBranch(Branch, frozen=True):
 
 def reserve(objects: Objects, name: BranchName) -> str | None:
     """Reserve a name under the exclusive lock. Returns the token for `settle` and `withdraw`, or None if a branch has the name."""
-    path, body = object_of(name), msgspec.json.encode(_Reservation(new_hex16()))
-    if (token := objects.put_if_absent(path, body)) is not None:
-        return token
-    left = objects.get_versioned(path)
-    return objects.put_if_match(path, body, left[1]) if left is not None and len(left[0]) in NOT_BRANCHES else None
+    return names.reserve(objects, object_of(name))
 
 
 def settle(objects: Objects, branch: Branch, reservation: str) -> bool:
@@ -195,34 +148,13 @@ def touch(objects: Objects, branch: Branch) -> bool:
 
 def remove(objects: Objects, seen: VersionedBranch) -> bool:
     """Make a branch invisible. Returns False if its object changed since it was read."""
-    return _discard(objects, object_of(seen.branch.name), seen.token)
+    return names.discard(objects, object_of(seen.branch.name), seen.token)
 
 
 def withdraw(objects: Objects, name: BranchName, reservation: str) -> None:
     """Withdraw a reservation, if it still exists."""
-    _discard(objects, object_of(name), reservation)
-
-
-def withdraw_all(objects: Objects) -> None:
-    """Withdraw all reservations under the exclusive lock. Their processes are dead or paused, and must not settle later.
-
-    A reservation that is settled at the same time is a branch, which the next listing shows.
-    """
-    for path, size in objects.sizes(DIRECTORY).items():
-        if size == _RESERVED_BYTES and (left := objects.get_versioned(path)) is not None and len(left[0]) == _RESERVED_BYTES:
-            _discard(objects, path, left[1])
-
-
-def _discard(objects: Objects, path: str, token: str) -> bool:
-    discarded = objects.put_if_match(path, _REMOVED, token, sync=True) is not None
-    if discarded and objects.is_local:  # the exclusive lock cannot be lost on a disk, so no other process has reserved the name
-        objects.delete(path)
-    return discarded
+    names.discard(objects, object_of(name), reservation)
 
 
 def object_of(name: BranchName) -> str:
-    return f"{DIRECTORY}/{_file_name(name)}"
-
-
-def _file_name(name: str) -> str:
-    return f"{quote(name, safe='')}.json"
+    return f"{DIRECTORY}/{names.file_name(name)}"

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.plan.ir import Compare, Link, LogicalScan, OneOf, Predicate, Prefix
+from omnigraph.plan.ir import AllOf, AnyOf, Compare, Link, LogicalScan, OneOf, Predicate, Prefix, computes
 from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
 from omnigraph.plan.statistics import (
     MOST_HOPS,
@@ -20,7 +20,7 @@ from omnigraph.plan.statistics import (
     EdgeStatistics,
     NodeStatistics,
     Statistics,
-    fan_out,
+    degree,
     scanned_rows,
     selectivity,
 )
@@ -60,7 +60,7 @@ def choose_route(link: Link, rows: float, statistics: Statistics, *, from_left: 
     have already spent without it. `far` is the scan of the nodes at the other end, or None if both ends are bound.
     """
     edge = _edge(link, statistics)
-    costs = _costs(link, statistics, from_left=from_left, far=far)
+    costs = _costs(link, edge, statistics, from_left=from_left, far=far)
     hops = min(link.high, MOST_HOPS)
     asked_ms = lookup_ms(costs, rows, hops=hops)
     walked_ms = max(costs.ready_ms - edge.spent_ms, _MEMORY_MS) + walk_ms(costs, rows, hops=hops)
@@ -119,8 +119,8 @@ def _found_ms(keys: float, key_ms: float | None, pass_ms: float) -> float:
     return _CALL_MS + (scanned if key_ms is None else min(key_ms * keys, scanned))
 
 
-def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
-    edge = _edge(link, statistics)
+def _costs(link: Link, edge: EdgeStatistics, statistics: Statistics, *, from_left: bool, far: LogicalScan | None) -> LinkCosts:
+    """`edge` are the statistics of the link's edges."""
     reached = None if far is None else statistics.node(far.type.id)
     far_rows = edge.ends / 2 if reached is None else reached.rows
     return LinkCosts(
@@ -128,7 +128,7 @@ def _costs(link: Link, statistics: Statistics, *, from_left: bool, far: LogicalS
         pass_ms=_SCAN_ROW_MS * edge.rows,
         far_key_ms=_KEY_MS if (reached is None and edge.indexed) or (reached is not None and ID in reached.indexed) else None,
         far_pass_ms=_SCAN_ROW_MS * far_rows,
-        degree=fan_out(_one_hop(link), statistics, from_left=from_left),
+        degree=degree(link, statistics, from_left=from_left),
         directions=2 if link.direction is Direction.BOTH else 1,
         most=float(max(edge.rows, 1)),
         ready_ms=_ready_ms(edge),
@@ -154,9 +154,9 @@ def _ready_ms(edge: EdgeStatistics) -> float:
 
 def _edge(link: Link, statistics: Statistics) -> EdgeStatistics:
     """The statistics of all edges that a link follows, as if they were one type. Only together do they have what each must have."""
+    if len(link.edges) == 1:
+        return statistics.edge(link.edges[0].id)
     edges = [statistics.edge(edge.id) for edge in link.edges]
-    if len(edges) == 1:
-        return edges[0]
     order = list(Availability)
     return EdgeStatistics(
         rows=sum(edge.rows for edge in edges),
@@ -170,43 +170,48 @@ def _edge(link: Link, statistics: Statistics) -> EdgeStatistics:
     )
 
 
-def _one_hop(link: Link) -> Link:
-    return Link(link.edges, link.left, link.right, link.direction)
-
-
 def choose_restriction(target: LogicalScan, reached: float, statistics: Statistics) -> Restrict:
-    """Whether it is cheaper to find the nodes that satisfy the predicates first, or to test the nodes that were reached."""
+    """Whether it is cheaper to find the nodes that satisfy the predicates first, or to test the nodes that were reached.
+
+    What a predicate computes may overflow, which is an error only for a node that is reached.
+    """
     if not target.where:
         return Restrict.NONE
+    if any(computes(predicate) for predicate in target.where):
+        return Restrict.AFTER
     known = statistics.node(target.type.id)
-    if index_for(target.where, known) is None:
-        before_ms = _CALL_MS + _SCAN_ROW_MS * known.rows
-    else:
+    if choose_indexes(target.where, known):
         before_ms = _CALL_MS + _KEY_MS * scanned_rows(target, statistics)
+    else:
+        before_ms = _CALL_MS + _SCAN_ROW_MS * known.rows
     after_ms = _CALL_MS + _ID_MS * reached
     return Restrict.BEFORE if before_ms <= after_ms else Restrict.AFTER
 
 
-def index_for(where: tuple[Predicate, ...], known: NodeStatistics) -> str | None:
-    """The column of the most selective predicate that an index answers."""
-    best: tuple[float, str] | None = None
+def choose_indexes(where: tuple[Predicate, ...], known: NodeStatistics) -> tuple[str, ...]:
+    """The columns whose indexes answer the most selective predicate that indexes can answer; none for a full scan."""
+    best: tuple[float, tuple[str, ...]] | None = None
     for predicate in where:
-        column = _indexable(predicate)
-        if column is None or column not in known.indexed:
+        columns = indexes_of(predicate, known.indexed)
+        if not columns:
             continue
         share = selectivity(predicate, known)
         if best is None or share < best[0]:
-            best = share, column
-    return None if best is None else best[1]
+            best = share, columns
+    return () if best is None else best[1]
 
 
-def _indexable(predicate: Predicate) -> str | None:
+def indexes_of(predicate: Predicate, indexed: frozenset[str]) -> tuple[str, ...]:
+    """The columns whose indexes lead to the rows of a predicate. Of `or` every term needs one, of `and` one is enough."""
     match predicate:
-        case Compare(Field(column=column), operator, Constant()) if operator is not Comparison.NE:
-            return column
-        case OneOf(Field(column=column)):
-            return column
-        case Prefix(Field(column=column), Constant()):
-            return column
+        case Compare(Field(column=column), operator, Constant()) if operator is not Comparison.NE and column in indexed:
+            return (column,)
+        case OneOf(Field(column=column)) | Prefix(Field(column=column), Constant()) if column in indexed:
+            return (column,)
+        case AllOf(terms):
+            return next(filter(None, (indexes_of(term, indexed) for term in terms)), ())
+        case AnyOf(terms):
+            found = [indexes_of(term, indexed) for term in terms]
+            return tuple(dict.fromkeys(column for columns in found for column in columns)) if all(found) else ()
         case _:
-            return None
+            return ()

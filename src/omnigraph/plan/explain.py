@@ -150,9 +150,14 @@ def _above(
     match op:
         case ops.Filter(_, where):
             return "filter", {"where": [spell.predicate(predicate) for predicate in where]}
-        case ops.Rank(_, slot, ranking, only_candidates, top):
+        case ops.Rank(_, slot, ranking, only_candidates, top, index):
             facts: dict[str, object] = {"score": f"#{slot}", "by": spell.ranking(ranking), "drops_others": only_candidates}
-            return "rank", facts if top is None else {**facts, "pushed_down": f"top {top}"}
+            if top is not None:
+                facts["pushed_down"] = f"top {top}"
+            if index is not None:
+                facts["access"] = f"vector index on {index.column}, approximate"
+                facts["recall_settings"] = f"{index.probes} probes, best {index.refine} x {top} compared exactly"
+            return "rank", facts
         case ops.Fetch(_, reads):
             return "fetch", {"columns": [f"{spell.variable(read.binding)}.{column}" for read in reads for column in read.columns]}
         case ops.Aggregate(_, outputs):
@@ -180,7 +185,7 @@ def _scan_facts(scan: ops.Scan, spell: Speller) -> dict[str, object]:
     facts: dict[str, object] = {"of": f"{spell.variable(scan.binding)}: {scan.type.name}"}
     if scan.where:
         facts["pushed_down"] = [spell.predicate(predicate) for predicate in scan.where]
-    facts["access"] = "full scan" if scan.index is None else f"index on {scan.index}"
+    facts["access"] = f"index on {', '.join(scan.indexes)}" if scan.indexes else "full scan"
     if scan.columns:
         facts["columns"] = list(scan.columns)
     return facts

@@ -23,6 +23,7 @@ TYPE: Final = "(type)"
 
 STRING: Final = Plain(Scalar.STRING)
 BOOL: Final = Plain(Scalar.BOOL)
+BLOB: Final = Plain(Scalar.BLOB)
 I64: Final = Plain(Scalar.I64)
 U64: Final = Plain(Scalar.U64)
 F64: Final = Plain(Scalar.F64)

@@ -448,24 +448,27 @@ NEVER: Final = Known(truth=False)
 UNKNOWN: Final = Known(truth=None)
 
 
+_ONE_INPUT: Final = (
+    LogicalExpand,
+    LogicalConnect,
+    LogicalFilter,
+    LogicalPaths,
+    LogicalRank,
+    LogicalFetch,
+    LogicalAggregate,
+    LogicalProject,
+    LogicalDistinct,
+    LogicalOrder,
+    LogicalLimit,
+)
+
+
 def map_inputs(plan: LogicalPlan, change: Callable[[LogicalPlan], LogicalPlan]) -> LogicalPlan:
     """The operator with `change` applied to its inputs. Returns the same object if no input changed."""
-    match plan:  # most operators have one input, so they are matched first
-        case (
-            LogicalExpand()
-            | LogicalConnect()
-            | LogicalFilter()
-            | LogicalPaths()
-            | LogicalRank()
-            | LogicalFetch()
-            | LogicalAggregate()
-            | LogicalProject()
-            | LogicalDistinct()
-            | LogicalOrder()
-            | LogicalLimit()
-        ):
-            new = change(plan.input)
-            return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
+    if isinstance(plan, _ONE_INPUT):  # most operators, and every rule asks for each: one test of a tuple is faster than many patterns
+        new = change(plan.input)
+        return plan if new is plan.input else msgspec.structs.replace(plan, input=new)
+    match plan:
         case LogicalPattern(input=input_) if input_ is not None:
             new = change(input_)
             return plan if new is input_ else msgspec.structs.replace(plan, input=new)
@@ -577,6 +580,32 @@ def output_fields(output: Expr | Call) -> tuple[Field, ...]:
     if isinstance(output, Call):
         return () if output.argument is None else expr_fields(output.argument)
     return expr_fields(output)
+
+
+def computes(predicate: Predicate) -> bool:
+    """Whether evaluating a predicate may fail with an overflow."""
+    return any(isinstance(expr, Arithmetic | FunctionCall) for expr in _exprs(predicate))
+
+
+def _exprs(predicate: Predicate) -> tuple[Expr, ...]:
+    """The expressions that a predicate compares."""
+    match predicate:
+        case Compare(left, _, right):
+            return (left, right)
+        case Includes(left, right) | Substring(left, right) | Prefix(left, right) | Suffix(left, right):
+            return (left, right)
+        case OneOf(value=value) | IsNull(value):
+            return (value,)
+        case Decided(field):
+            return (field,)
+        case AllOf(terms) | AnyOf(terms):
+            return tuple(expr for term in terms for expr in _exprs(term))
+        case Not(term):
+            return _exprs(term)
+        case Matches() | Known():
+            return ()
+        case _:
+            assert_never(predicate)
 
 
 def reads_bindings(predicate: Predicate) -> frozenset[int]:

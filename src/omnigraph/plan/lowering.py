@@ -7,6 +7,7 @@ optimize it later.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import assert_never
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError
@@ -17,6 +18,7 @@ from omnigraph.plan.coercion import listed
 from omnigraph.plan.expr import BOOL, DATETIME, Constant, Field, TypeRef, type_ref
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.typed import Parameter, TextMode
+from omnigraph.plan.values import narrowed
 
 DEFAULT_RRF_K = 60
 DEFAULT_MAX_EDITS = 2
@@ -116,7 +118,9 @@ class Filler:
             return ir.Nearest(ranking.field, query)
         if not isinstance(query, tuple):
             raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a query, and its parameter is null")
-        vector = tuple(float(element) for element in query)
+        vector = tuple(narrowed(float(element)) for element in query)  # as vectors are stored
+        if not all(map(isfinite, vector)):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a query of finite numbers")
         if not any(vector):
             raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a direction, and the query vector is all zeros")
         return ir.Nearest(ranking.field, vector)
@@ -135,10 +139,12 @@ def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.Log
             raise LanguageError(Kind.TYPE, key.key.message, span=key.key.span)
     counting = Filler(parameters, now_ms)
     limit, skip = counting.count(read.limit, "limit"), counting.count(read.skip, "skip") or 0
-    filler = Filler(parameters, now_ms, leading=_leading(read), depth=None if limit is None else limit + skip)
+    # Groups and distinct rows are formed of the best `limit` rows, and skipped afterwards.
+    cells = bool(read.aggregates) or read.distinct
+    filler = Filler(parameters, now_ms, leading=_leading(read), depth=None if limit is None else limit if cells else limit + skip)
     matched = match_plan(read.block, read.variables, filler)
     shape = _Shape(read, limit, skip)
-    root = shape.cells(matched, filler) if read.aggregates or read.distinct else shape.rows(matched, filler)
+    root = shape.cells(matched, filler) if cells else shape.rows(matched, filler)
     columns = tuple(ir.Column(output.name, output.type, output.nullable) for output in read.outputs)
     return ir.LogicalRead(read.name, root, bindings_of(read.variables), columns)
 
@@ -292,11 +298,13 @@ class _Shape:
         make = _grouped if read.aggregates else _projected
         leading = self._ranking(filler)
         outputs = make(read, filler)  # before the rankings are collected: an output may hold one
-        score = leading.key if leading is not None and isinstance(leading.key, ir.Score) else None
+        first = _leading(read)
+        score = filler.score(first) if isinstance(first, typed.NearestScore | typed.Bm25Score | typed.RrfScore) else None
         plan = _ranked(matched, filler, score)
-        if leading is not None and self._limit is not None:
-            # The groups are formed of the best rows only.
-            plan = self._limited(ir.LogicalOrder(plan, (leading,), _ties(read)))
+        if leading is not None:
+            # The groups are formed of the best rows only, in the order of the ranking.
+            plan = ir.LogicalOrder(plan, (leading,), _ties(read))
+            plan = plan if self._limit is None else ir.LogicalLimit(plan, self._limit)
         plan = outputs(plan)
         if read.distinct:
             plan = ir.LogicalDistinct(plan)
@@ -382,7 +390,8 @@ def _grouped(read: typed.TypedRead, filler: Filler) -> Outputs:
 
     outputs = tuple(cells(output.expr) if typed.has_aggregate(output.expr) else column(filler.expr(output.expr)) for output in read.outputs)
     collects = any(isinstance(output, ir.Call) and output.function is AggregateFunction.COLLECT for output in columns)
-    ties = _ties(read) if collects else ()
+    ranked = bool(read.order) and isinstance(read.order[0].key, typed.NearestScore | typed.Bm25Score | typed.RrfScore)
+    ties = _ties(read) if collects and not ranked else ()
     if outputs == tuple(ir.Cell(index) for index in range(len(columns))):
         return lambda plan: ir.LogicalAggregate(plan, tuple(columns), ties)
     return lambda plan: ir.LogicalProject(ir.LogicalAggregate(plan, tuple(columns), ties), outputs)

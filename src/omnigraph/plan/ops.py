@@ -75,13 +75,13 @@ class RouteChoice(_Op, frozen=True):
 
 
 class Scan(_Op, frozen=True):
-    """Bind the entities of a type for which `where` holds; `index` is the column whose index is used, or None."""
+    """Bind the entities of a type for which `where` holds; `indexes` are the columns whose indexes are used."""
 
     binding: int
     type: TypeRef
     where: tuple[ir.Predicate, ...]
     columns: tuple[str, ...]
-    index: str | None
+    indexes: tuple[str, ...]
     rows: float
 
 
@@ -170,14 +170,24 @@ class Paths(_Op, frozen=True):
     rows: float
 
 
+class IndexSearch(_Op, frozen=True):
+    """How an index is searched for the nearest vectors: `probes` parts of it at least, and `refine` times as many rows as wanted are
+    then compared exactly. It finds most of the nearest rows, not always all."""
+
+    column: str
+    probes: int
+    refine: int
+
+
 class Rank(_Op, frozen=True):
-    """Score the ranked entity of every row; with `top`, the `top` best of the scan below, by an index if there is one."""
+    """Score the ranked entity of every row; with `top`, the `top` best of the scan below, by `index` if there is one."""
 
     input: Op
     slot: int
     ranking: ir.Ranking
     only_candidates: bool
     top: int | None
+    index: IndexSearch | None
     rows: float
 
 

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 import msgspec
 
 from omnigraph.plan import ir, ops
-from omnigraph.plan.cost import choose_restriction, choose_route, index_for, only_existence
+from omnigraph.plan.cost import choose_indexes, choose_restriction, choose_route, only_existence
 from omnigraph.plan.lowering import lower
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.rules import optimize
@@ -21,6 +21,13 @@ _GROUPS: Final = 0.1
 _MATCHED_TEXTS: Final = 0.05
 _EQUAL_PAIRS: Final = 0.01
 
+FLAT_NUMBERS: Final = 1_000_000
+"""Comparing this many numbers (vectors times their dimension) one by one takes about 10 ms: an index would gain nothing."""
+PROBES: Final = 20
+REFINE: Final = 5
+"""What finds at least 95 of 100 of the ten nearest among 100,000 vectors of 128 numbers (docs/design/search.md)."""
+_MOST_BY_INDEX: Final = 1_000
+"""More rows than this are found by a scan."""
 _MOST_ROWS: Final = 1e18
 """The upper bound of estimates, so that a chain of products stays finite."""
 
@@ -117,7 +124,7 @@ class _Choices:
                     rows *= selectivity(predicate, UNKNOWN_NODE)
                 return ops.Filter(below, where, rows)
             case ir.LogicalRank(_, slot, ranking, only_candidates, top):
-                return ops.Rank(below, slot, ranking, only_candidates, top, _ranked_rows(plan, rows))
+                return ops.Rank(below, slot, ranking, only_candidates, top, self._index_search(plan, below), _ranked_rows(plan, rows))
             case ir.LogicalFetch(_, reads):
                 return ops.Fetch(below, reads, rows)
             case ir.LogicalPaths(_, link, columns):
@@ -136,9 +143,19 @@ class _Choices:
             case _:
                 assert_never(plan)
 
+    def _index_search(self, plan: ir.LogicalRank, below: ops.Op) -> ops.IndexSearch | None:
+        """An index answers for the best rows of a scan. Where a filter leaves few rows, comparing all of them costs less."""
+        ranking = plan.ranking
+        if plan.top is None or not isinstance(below, ops.Scan) or not isinstance(ranking, ir.Nearest) or isinstance(ranking.query, str):
+            return None
+        flat = FLAT_NUMBERS // len(ranking.query)
+        if plan.top > _MOST_BY_INDEX or ranking.field.column not in self._statistics.node(below.type.id).vectors or below.rows < flat:
+            return None
+        return ops.IndexSearch(ranking.field.column, PROBES, REFINE)
+
     def _scan(self, plan: ir.LogicalScan) -> ops.Scan:
-        index = index_for(plan.where, self._statistics.node(plan.type.id))
-        return ops.Scan(plan.binding, plan.type, plan.where, plan.columns, index, scanned_rows(plan, self._statistics))
+        indexes = choose_indexes(plan.where, self._statistics.node(plan.type.id))
+        return ops.Scan(plan.binding, plan.type, plan.where, plan.columns, indexes, scanned_rows(plan, self._statistics))
 
     def _expand(self, plan: ir.LogicalExpand) -> ops.Expand:
         below = self.op(plan.input)

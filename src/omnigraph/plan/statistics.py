@@ -37,11 +37,15 @@ from omnigraph.plan.typed import Direction
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """`indexed` are columns whose equality and order an index answers; no two rows share a value of a `unique` one."""
+    """`indexed` are columns whose equality and order an index answers; no two rows share a value of a `unique` one.
+
+    `vectors` are columns whose nearest vectors an index finds.
+    """
 
     rows: int = 1000
     indexed: frozenset[str] = frozenset()
     unique: frozenset[str] = frozenset()
+    vectors: frozenset[str] = frozenset()
 
 
 class Availability(StrEnum):
@@ -102,6 +106,7 @@ def statistics_of(
     rows: Mapping[TypeId, int],
     *,
     indexed: Mapping[TypeId, frozenset[str]],
+    vectors: Mapping[TypeId, frozenset[str]] = {},
     adjacency: Mapping[TypeId, Availability] = {},
     spent_ms: Mapping[TypeId, float] = {},
     known: Mapping[TypeId, int] = {},
@@ -110,7 +115,8 @@ def statistics_of(
     nodes: dict[TypeId, NodeStatistics] = {}
     for node in catalog.nodes:
         single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
-        nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)))
+        near = vectors.get(node.id, frozenset())
+        nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)), near)
     for interface in catalog.interfaces:
         nodes[interface.id] = _together([nodes[node.id] for node in catalog.implementing(interface)])
     ids = {node.name: node.id for node in catalog.nodes}
@@ -191,9 +197,18 @@ def _equal(field: Field, known: NodeStatistics) -> float:
 
 def fan_out(link: Link, statistics: Statistics, *, from_left: bool) -> float:
     """How many rows one row becomes when a link is followed from that end, before the predicates of the target."""
-    degree = sum(_degree(statistics.edge(edge.id), link.direction, from_left=from_left) for edge in link.edges)
-    reached = sum(degree**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
+    reached = degree(link, statistics, from_left=from_left)
+    if link.high > 1:
+        reached = sum(reached**hop for hop in range(min(link.low, MOST_HOPS), min(link.high, MOST_HOPS) + 1))
     return reached * (_EQUAL if link.where else 1.0)
+
+
+def degree(link: Link, statistics: Statistics, *, from_left: bool) -> float:
+    """How many nodes one hop of a link leads to from a node at that end, before any predicate."""
+    total = 0.0
+    for edge in link.edges:
+        total += _degree(statistics.edge(edge.id), link.direction, from_left=from_left)
+    return total
 
 
 def _degree(edge: EdgeStatistics, direction: Direction, *, from_left: bool) -> float:

@@ -386,6 +386,8 @@ def nullable(expr: Expr) -> bool:
 def parts_of(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside an expression."""
     match expr:
+        case Field() | Constant() | Parameter() | NowCall():  # first, because most expressions are one of these
+            return ()
         case Arithmetic(left, _, right):
             return (left, right)
         case FunctionCall(arguments=arguments):
@@ -396,21 +398,36 @@ def parts_of(expr: Expr) -> tuple[Expr, ...]:
             return (field,)
         case RrfScore(first, second):
             return (first, second)
-        case Constant() | Parameter() | NowCall() | Field():
-            return ()
         case _:
             assert_never(expr)
 
 
+def holds(expr: Expr, *kinds: type) -> bool:
+    """Whether an expression, or one inside it, is of one of these kinds."""
+    if isinstance(expr, kinds):
+        return True
+    parts = parts_of(expr)
+    return bool(parts) and any(holds(part, *kinds) for part in parts)
+
+
 def has_aggregate(expr: Expr) -> bool:
-    return isinstance(expr, AggregateCall) or any(has_aggregate(part) for part in parts_of(expr))
+    return holds(expr, AggregateCall)
+
+
+def is_late(expr: Expr) -> bool:
+    """Whether an expression has a score or an aggregate, which exist only after the match."""
+    return holds(expr, AggregateCall, NearestScore, Bm25Score, RrfScore)
+
+
+_NO_SLOTS: Final[frozenset[int]] = frozenset()
 
 
 def slots_of(expr: Expr) -> frozenset[int]:
     """The variables that an expression reads."""
     if isinstance(expr, Field):
         return frozenset((expr.binding,))
-    return frozenset[int]().union(*(slots_of(part) for part in parts_of(expr)))
+    parts = parts_of(expr)
+    return _NO_SLOTS.union(*map(slots_of, parts)) if parts else _NO_SLOTS
 
 
 def exprs_of(test: Test) -> tuple[Expr, ...]:

@@ -18,6 +18,7 @@ from omnigraph.catalog.model import EntityType
 from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
+from omnigraph.exec.load.sources import refuse_tables
 from omnigraph.exec.load.staging import Origin, Staging
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, table_parts
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
@@ -62,6 +63,7 @@ class FilesIntake:
         self._part_bytes = part_bytes
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
+        refuse_tables(self._paths, catalog)
         parts = [part for path in self._paths for part in parts_of(path, part_bytes=self._part_bytes)]
         total = sum(part.size for part in parts if part.start == 0)
         advance(0, total, 0)
@@ -271,7 +273,7 @@ class TablesIntake:
         entity = entity_named(name, catalog)
         parts = table_parts(path, part_bytes=self._part_bytes, slice_rows=self._slice_rows)
         opened = open_table(parts[0])
-        problems = wrong_columns(entity, opened.schema, text=opened.text)
+        problems = wrong_columns(entity, catalog, opened.schema, text=opened.text)
         wrong = tuple(msgspec.structs.replace(problem, source=opened.source) for problem in problems)
         return _Table(entity, path, parts[0].size or 0, () if wrong else tuple(parts), wrong)
 

@@ -110,7 +110,7 @@ def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
     snapshot = graph.engine.snapshot(options.branch)
     catalog = graph.engine.catalog(snapshot)
     entity = entity_named(options.type, catalog)
-    if problems := list(wrong_columns(entity, to_arrow_schema(schema, timezone="UTC"), text=False)):
+    if problems := list(wrong_columns(entity, catalog, to_arrow_schema(schema, timezone="UTC"), text=False)):
         raise error(problems)
     job = Job(Place(graph.uri, options.place.storage_options), encode(catalog), {entity.id: target_of(snapshot, entity)})
     return TypeWriter(options, job, entity)

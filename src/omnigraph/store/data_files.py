@@ -10,10 +10,11 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata
 
+from omnigraph.store.bases import home
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.refs import write_before_ref
 from omnigraph.store.stage import write_files
-from omnigraph.store.tables import Table, home
+from omnigraph.store.tables import Table
 
 BATCH_ROWS = 65_536
 

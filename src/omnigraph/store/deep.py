@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.store.bases import home
 from omnigraph.store.blobs import blob_names
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.failure import raised_by_lance
@@ -47,17 +48,16 @@ def named_files(table: Table) -> dict[int, list[NamedFile]]:
     """The data and deletion files of an open version, by fragment id. Includes files inherited from other native branches."""
     bases = table.dataset.base_paths()
 
-    def home(base: int | None) -> str:
+    def directory(base: int | None) -> str:
         if base is None:
             return table.ref.home
-        path = str(bases[base].path)
-        return path[path.rindex(table.ref.path) :]
+        return home(table.ref.path, bases[base].name)
 
     found: dict[int, list[NamedFile]] = {}
     for fragment in (part.metadata for part in table.dataset.get_fragments()):
-        files = [NamedFile(f"{home(file.base_id)}/data/{file.path}", file.file_size_bytes) for file in fragment.files]
+        files = [NamedFile(f"{directory(file.base_id)}/data/{file.path}", file.file_size_bytes) for file in fragment.files]
         if (deletions := fragment.deletion_file) is not None:
-            files.append(NamedFile(f"{home(deletions.base_id)}/{deletions.path(fragment.id)}", None))
+            files.append(NamedFile(f"{directory(deletions.base_id)}/{deletions.path(fragment.id)}", None))
         found[fragment.id] = files
     return found
 

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.store.bases import home
 from omnigraph.store.damage import IndexDamage, IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.root import Root
@@ -39,18 +40,17 @@ class Indexed(Protocol):
     def indexes(self) -> tuple[IndexFiles, ...]: ...
 
 
-def index_files(dataset: Any, *, path: str, home: str) -> tuple[IndexFiles, ...]:
+def index_files(dataset: Any, *, path: str, branch: str | None) -> tuple[IndexFiles, ...]:
     """The files of every index of an open version. They come from the version file; no storage is read."""
     bases: dict[int, Any] = {}
     found = []
     for index in dataset.describe_indices():
         for segment in index.segments:
-            place = home
+            owner = branch
             if segment.base_id is not None:  # inherited from the native branch that this one was made from
                 bases = bases or dataset.base_paths()
-                base = str(bases[segment.base_id].path)
-                place = base[base.rindex(path) :]
-            directory = f"{place}/_indices/{segment.uuid}"
+                owner = bases[segment.base_id].name
+            directory = f"{home(path, owner)}/_indices/{segment.uuid}"
             about = index.name, index.field_names[0], index.index_type
             found.append(IndexFiles(*about, str(segment.uuid), directory, segment.size_bytes, frozenset(segment.fragment_ids)))
     return tuple(found)
@@ -105,6 +105,22 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
         return ask(Access.BY_INDEX)
     except raised_by_lance() as error:
         return without_index(table, ask, on=on, error=error)
+
+
+def by_vector_index(table: Indexed, column: str, ask: Callable[[], T]) -> T | None:
+    """Calls `ask`, which searches the vector index on a column. Returns None if there is none, or if it is damaged or fails."""
+    files = [index for index in table.indexes if index.is_vector and index.column == column]
+    if not files or any(_damages(table.root, files)):
+        return None
+    try:
+        return ask()
+    except raised_by_lance() as error:
+        if "KeyboardInterrupt" in str(error):
+            raise
+        if not list(_damages(table.root, files, anew=True)):
+            for index in files:
+                record(table.root, IndexDamage(index, f"a search in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
+        return None
 
 
 def without_index(table: Indexed, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:

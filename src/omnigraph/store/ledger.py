@@ -25,7 +25,7 @@ from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import SMALL_ROWS, fold
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
-from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, open_dataset, open_newest, uuid_in_doubt
+from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, at_home, open_dataset, open_newest, uuid_in_doubt
 
 ROWS: Final = pa.schema(
     [
@@ -153,7 +153,7 @@ class Ledger:
     def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:
         try:
             # No retries by Lance (C-03): it would rebase the commit past our checks.
-            moved = LanceDataset.commit(self._dataset, transaction, max_retries=0)
+            moved = at_home(self._root, self.ref.path, LanceDataset.commit(self._dataset, transaction, max_retries=0))
         except CommitConflictError as error:
             raise self._lost(written) from error
         except raised_by_lance() as error:

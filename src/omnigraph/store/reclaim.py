@@ -7,6 +7,7 @@ from typing import Final
 
 from omnigraph.store.durable import version_file
 from omnigraph.store.failure import raised_by_lance
+from omnigraph.store.refs import fork_points
 from omnigraph.store.tables import Table
 
 _NUMBERED: Final = len(version_file(0).rpartition("/")[2])
@@ -23,12 +24,14 @@ def versions_below(table: Table, floor: int) -> list[int]:
 def remove_versions(table: Table, versions: Sequence[int]) -> None:
     """Removes exactly these versions and the files that only they need. Ignores versions that are already removed.
 
-    Lance keeps a version that a native branch was made from. Files of a writer that has not committed are never removed, because its
-    later commit would be unreadable.
+    Keeps a version that a native branch was made from, and with it the files that the branch inherits. Lance would keep them as well,
+    but recognizes them by absolute paths, which are those of another place in a graph that was moved. Files of a writer that has not
+    committed are never removed, because its later commit would be unreadable.
     """
-    if not versions:
+    spent = sorted(set(versions) - fork_points(table)) if versions else []
+    if not spent:
         return
     try:
-        table.dataset.cleanup_old_versions(versions=list(versions), error_if_tagged_old_versions=False)
+        table.dataset.cleanup_old_versions(versions=spent, error_if_tagged_old_versions=False)
     except raised_by_lance() as error:
         raise table.failed(error, doing="remove old versions of") from error

@@ -92,13 +92,25 @@ class _Reference(msgspec.Struct, rename="camel"):
     """The part that we use of Lance's reference to a native branch."""
 
     parent_branch: str | None = None
+    parent_version: int = 0
+
+
+def fork_points(table: Table) -> frozenset[int]:
+    """The versions of this line from which native branches were made. Each names all files that those branches inherit from it."""
+    found = (_reference(table.root, table.ref.path, name) for name in native_refs(table.root, table.ref.path))
+    return frozenset(ref.parent_version for ref in found if ref is not None and ref.parent_branch == table.ref.branch)
 
 
 def _parent(root: Root, path: str, name: str) -> str | None:
-    """The native branch that this one was made from. A branch with an incomplete reference was never used, so it has no parent."""
+    found = _reference(root, path, name)
+    return None if found is None else found.parent_branch
+
+
+def _reference(root: Root, path: str, name: str) -> _Reference | None:
+    """The reference of a native branch. None if it is missing or incomplete: such a branch was never used."""
     body = root.objects.get_if_exists(f"{path}/{ref_file(name)}")
     try:
-        return None if body is None else msgspec.json.decode(body, type=_Reference).parent_branch
+        return None if body is None else msgspec.json.decode(body, type=_Reference)
     except msgspec.DecodeError:
         return None
 

@@ -34,7 +34,7 @@ from omnigraph.store.keys import addresses_of, remember
 from omnigraph.store.membership import LIMIT_BYTES, KeySet, matching
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
-from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, one_of, open_dataset, uuid_in_doubt
+from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, at_home, one_of, open_dataset, uuid_in_doubt
 from omnigraph.store.take import blob_files
 
 IN_LIST = 1_000
@@ -154,6 +154,30 @@ def upsert(table: Table, rows: pa.Table, *, uuid: str | None = None) -> Staged |
     return _staged(table, _taking_along(table, operation), counts, uuid)
 
 
+def patch(
+    table: Table, removed: Any, *, rows: pa.Table | None = None, fragments: Sequence[Any] = (), uuid: str | None = None
+) -> Staged | None:
+    """Stages the removal of the rows at these addresses and the addition of rows, or of data files written earlier, in one transaction.
+
+    Returns None if nothing would change.
+    """
+    if rows is not None and len(rows):
+        counts = Counts(inserted=len(rows), deleted=len(removed))
+        return _staged(table, _adding(table, fitted(table, rows), without=removed), counts, uuid)
+    if not fragments:
+        return _delete(table, removed, uuid)
+    touched, gone = _without(table, removed)
+    operation = LanceOperation.Update(
+        removed_fragment_ids=gone,
+        updated_fragments=touched,
+        new_fragments=list(fragments),
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=_every_field(table),
+    )
+    counts = Counts(inserted=sum(fragment.physical_rows for fragment in fragments), deleted=len(removed))
+    return _staged(table, _taking_along(table, operation), counts, uuid)
+
+
 def delete_keys(table: Table, keys: Column, *, uuid: str | None = None) -> Staged | None:
     """Stages a delete of rows by key. Returns None if no key exists: an empty delete must not move HEAD (W-17)."""
     return _delete(table, _addresses_of(table, HeldKeys(keys)), uuid)
@@ -243,7 +267,7 @@ def advance(staged: Staged) -> Table:
     if isinstance(staged.transaction.operation, LanceOperation.CreateIndex) and table.head() != base:
         raise _lost(table)  # an index cannot be fenced: after a concurrent commit, it would move HEAD past the published version
     try:
-        moved = LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0)
+        moved = at_home(table.root, table.ref.path, LanceDataset.commit(table.dataset, fence(table, staged.transaction), max_retries=0))
     except CommitConflictError as error:
         raise _lost(table) from error
     except raised_by_lance() as error:

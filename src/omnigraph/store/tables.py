@@ -20,11 +20,12 @@ from omnigraph.errors import InvalidInput, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.lru import Lru
 from omnigraph.store.arrays import Column, joined
+from omnigraph.store.bases import home, rebased
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.durable import find_newest, is_newest, is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
-from omnigraph.store.intact import Access, by_index, index_files, without_index
+from omnigraph.store.intact import Access, by_index, by_vector_index, index_files, passed_by, without_index
 from omnigraph.store.membership import Members, others
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -91,7 +92,7 @@ class Table:
     def indexes(self) -> tuple[IndexFiles, ...]:
         """The files of its indexes, from the version file."""
         try:
-            return index_files(self.dataset, path=self.ref.path, home=self.ref.home)
+            return index_files(self.dataset, path=self.ref.path, branch=self.ref.branch)
         except raised_by_lance() as error:
             raise self.failed(error, doing="list the indexes of") from error
 
@@ -204,6 +205,27 @@ class Table:
         except (KeyError, OSError, ValueError, pa.ArrowException) as error:
             raise self.failed(error, doing="lay pending rows over") from error
 
+    def nearest(self, column: str, query: Sequence[float], count: int, *, where: str | None, probes: int, refine: int) -> pa.Table | None:
+        """Finds about the `count` rows whose vectors are nearest to the query, of those that match the filter, by the index on the column.
+
+        Returns the column and the addresses of the rows; rows that the index does not cover are included. Returns None if the index
+        cannot be used. The index is approximate: `probes` of its parts are searched at least, and `refine` times as many rows compared.
+        """
+
+        def ask() -> pa.Table:
+            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": count, "metric": "cosine"}
+            return self.dataset.scanner(
+                columns=[column],
+                nearest={**wanted, "minimum_nprobes": probes, "refine_factor": refine},
+                filter=where,
+                prefilter=True,
+                with_row_address=True,
+                use_scalar_index=not passed_by(self.root, self.indexes),
+                disable_scoring_autoprojection=True,
+            ).to_table()
+
+        return by_vector_index(self, column, ask)
+
     def addresses(self, where: Where) -> Any:
         """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""
         found = self._reader([], where=where, limit=None, addresses=True).read_all()
@@ -269,13 +291,19 @@ def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None =
 def open_dataset(root: Root, ref: TableRef) -> Any:
     """The Lance dataset at exactly that version."""
     try:
-        return _lance(root, home(ref.path, ref.branch), ref.version)
+        return _lance(root, ref.path, ref.branch, ref.version)
     except raised_by_lance() as error:
         if _is_reclaimed(root, ref):
             raise reclaimed(ref.path, branch=ref.branch, version=ref.version) from error
         if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
             raise missing_table(ref.path, branch=ref.branch, version=ref.version) from error
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
+
+
+def require_version(root: Root, ref: TableRef) -> None:
+    """Raises NotFound if a version does not exist. Opens nothing."""
+    if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
+        raise reclaimed(ref.path, branch=ref.branch, version=ref.version)
 
 
 def _is_reclaimed(root: Root, ref: TableRef) -> bool:
@@ -295,9 +323,9 @@ def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
     directory = home(path, branch)
     if (version := find_newest(root, directory)) is not None:
         with suppress(*raised_by_lance()):  # removed meanwhile, or incomplete: Lance finds the newest version in a listing
-            return _lance(root, directory, version)
+            return _lance(root, path, branch, version)
     try:
-        return _lance(root, directory, None)
+        return _lance(root, path, branch, None)
     except raised_by_lance() as error:
         if not root.objects.exists(f"{directory}/_versions"):
             raise missing_table(path, branch=branch, version=None) from error
@@ -331,8 +359,26 @@ def table_at_head(root: Root, path: str, *, branch: str | None) -> Table:
     return Table(root, TableRef(path, branch, dataset.version), dataset)
 
 
-def _lance(root: Root, directory: str, version: int | None) -> Any:
-    return lance.dataset(root.of(directory), version=version, session=root.session, storage_options=root.storage_options or None)
+def _lance(root: Root, path: str, branch: str | None, version: int | None) -> Any:
+    uri = root.of(home(path, branch))
+    dataset = lance.dataset(uri, version=version, session=root.session, storage_options=root.storage_options or None)
+    return at_home(root, path, dataset)
+
+
+def at_home(root: Root, path: str, dataset: Any) -> Any:
+    """The open dataset, reading the files that it inherits from other lines of the table where the graph is now.
+
+    Every handle comes through here: its version may have been written when the graph was elsewhere. Nothing is written; a commit on
+    the handle returned records the present paths.
+    """
+
+    def place(name: str | None) -> str:
+        return root.of(home(path, name))
+
+    if all(base.path == place(base.name) for base in dataset.base_paths().values()):
+        return dataset
+    message = rebased(dataset._ds.serialized_manifest(), place)
+    return LanceDataset(dataset.uri, session=root.session, storage_options=root.storage_options or None, serialized_manifest=message)
 
 
 def committed_uuid(root: Root, ref: TableRef) -> str | None:
@@ -356,11 +402,6 @@ def uuid_in_doubt(root: Root, ref: TableRef, error: BaseException) -> str | None
         return committed_uuid(root, ref)
     except StorageError as blind:
         raise lance_error(error, doing="commit to", path=root.of(ref.home), outcome=Outcome.UNKNOWN) from blind
-
-
-def home(path: str, branch: str | None) -> str:
-    """The directory of a native branch's own files."""
-    return path if branch is None else f"{path}/tree/{branch}"
 
 
 def key_annotated(schema: pa.Schema) -> pa.Schema:

@@ -33,7 +33,7 @@ from omnigraph.lang.tree import Scalar, Syntax
 from omnigraph.plan.check import check_read
 from omnigraph.plan.expr import F64, I64, U64
 from omnigraph.plan.params import bind_parameters
-from tests.harness.brute.bound import Bound, Entity
+from tests.harness.brute.bound import Bound, Entity, types_of
 from tests.harness.brute.calculate import calculated, list_of, negated, within
 from tests.harness.brute.data import Data, shown_value
 from tests.harness.brute.match import Matcher, apply, typed_parameters
@@ -45,6 +45,9 @@ Cells: TypeAlias = tuple[object, ...]
 Ranking: TypeAlias = Nearest | Bm25 | Rrf
 Line: TypeAlias = tuple[Typed, ...]
 """One result: a value for every output."""
+
+Key: TypeAlias = tuple[str, str]
+"""The id and the type of an entity."""
 
 DEFAULT_K: Final = 60
 
@@ -88,8 +91,8 @@ def answer(
         checked = check_read(query, catalog)
     parameters = typed_parameters(checked.parameters, bind_parameters(checked.parameters, params))
     assert isinstance(query.body, Read)
-    matcher = Matcher(catalog, data, parameters, now_ms=now_ms, steps=steps)
-    return _Tail(query.body, matcher, data).answer()
+    matcher = _ScoredMatcher(catalog, data, parameters, now_ms=now_ms, steps=steps)
+    return _Tail(query.body, matcher, catalog, data).answer()
 
 
 class _Key(NamedTuple):
@@ -100,17 +103,30 @@ class _Key(NamedTuple):
     nulls_first: bool
 
 
+class _ScoredMatcher(Matcher):
+    """A matcher that knows scores, once all rows are known."""
+
+    scores: dict[Ranking, dict[Key, float]]
+
+    def score(self, ranking: Ranking, bound: Bound) -> Typed:
+        entity = bound[_ranked(ranking).variable.name]
+        assert isinstance(entity, Entity)
+        return Typed(None if entity.id is None else self.scores[ranking].get((entity.id, entity.type.name)), F64)
+
+
 class _Tail:
     """What happens to the rows of a match: `return`, `order`, `skip`, `limit`."""
 
-    def __init__(self, read: Read, matcher: Matcher, data: Data) -> None:
+    def __init__(self, read: Read, matcher: _ScoredMatcher, catalog: Catalog, data: Data) -> None:
         self._read = read
+        self._catalog = catalog
         self._matcher = matcher
         self._data = data
         self._nothing = matcher.nothing(read.match)
         self._skip = self._count(read.skip) or 0
         self._limit = self._count(read.limit)
-        self._scores: dict[Ranking, dict[str, float]] = {}
+        self._scores: dict[Ranking, dict[Key, float]] = {}
+        matcher.scores = self._scores
 
     def answer(self) -> Answer:
         rows = sorted(self._matcher.rows(self._read.match, {}), key=_ids)
@@ -120,7 +136,8 @@ class _Tail:
         for projection in self._read.returns:
             self._score(projection.value, rows, leading)
         if leading is not None:
-            keys = keys[:1]  # what follows a ranking is ignored
+            if not isinstance(keys[0].by, int):
+                keys = keys[:1]  # what follows a ranking is ignored
             self._score(leading, rows, leading)
             rows = [row for row in rows if self._value(leading, row).value is not None]
         classes = self._groups(rows, keys) if grouped else self._distinct(rows, keys) if self._read.distinct else self._list(rows, keys)
@@ -174,22 +191,23 @@ class _Tail:
         return tuple(self._value(projection.value, row) for projection in self._read.returns)
 
     def _value(self, expr: Expr, row: Bound) -> Typed:
-        if isinstance(expr, Nearest | Bm25 | Rrf):
-            entity = row[_ranked(expr).variable.name]
-            assert isinstance(entity, Entity)
-            return Typed(None if entity.id is None else self._scores[expr].get(entity.id), F64)
         return self._matcher.value(expr, row)
 
     # distinct rows
 
     def _distinct(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Line]]:
+        if keys and not isinstance(keys[0].by, int):  # a ranking: the best rows, in its order
+            return [[line] for line in _once(map(self._line, self._best_rows(rows, keys)))]
         return _tied(_once(map(self._line, rows)), keys, _result)
+
+    def _best_rows(self, rows: list[Bound], keys: Sequence[_Key]) -> list[Bound]:
+        return [row for class_ in self._sorted(rows, keys) for row in class_][: self._limit]
 
     # groups
 
     def _groups(self, rows: list[Bound], keys: Sequence[_Key]) -> Iterable[Sequence[Line]]:
-        if keys and self._ranking(keys[0]) is not None:  # the groups are formed of the best rows only
-            rows, keys = [row for class_ in self._sorted(rows, keys) for row in class_][: self._limit], ()
+        if keys and not isinstance(keys[0].by, int):  # a ranking: the groups are formed of the best rows only
+            rows, keys = self._best_rows(rows, keys), ()
         grouping = [projection.value for projection in self._read.returns if not _holds_aggregate(projection.value)]
         groups: dict[tuple[object, ...], list[Bound]] = {} if grouping else {(): []}
         for row in rows:
@@ -227,26 +245,31 @@ class _Tail:
         for inner in _rankings(expr):
             self._scores[inner] = self._scored(inner, rows, leads=inner == leading)
 
-    def _scored(self, ranking: Ranking, rows: list[Bound], *, leads: bool) -> dict[str, float]:
+    def _scored(self, ranking: Ranking, rows: list[Bound], *, leads: bool) -> dict[Key, float]:
         """The scores of the ranked entities. A fusion that leads the order looks only as deep as the limit into its arms."""
         field = _ranked(ranking)
-        entities: dict[str, Entity] = {}
+        entities: dict[Key, Entity] = {}
         for row in rows:
             entity = row[field.variable.name]
             if isinstance(entity, Entity) and entity.id is not None:
-                entities[entity.id] = entity
+                entities[entity.id, entity.type.name] = entity
         match ranking:
             case Nearest(query=query):
-                vectors: dict[str, Any] = {id_: (entity.row or {})[field.property.text] for id_, entity in entities.items()}
+                vectors: dict[Key, Any] = {key: (entity.row or {})[field.property.text] for key, entity in entities.items()}
                 vector: Any = self._matcher.value(query, {}).value
                 return distances(vectors, vector)
             case Bm25(query=query):
-                type_name = next((entity.type.name for entity in entities.values()), None)
-                texts: dict[str, Any] = {str(row["id"]): row[field.property.text] for row in self._data.nodes.get(type_name or "", [])}
+                declared = self._nothing[field.variable.name]
+                assert isinstance(declared, Entity)
+                types = [node.name for node in types_of(self._catalog, declared.declared)]
+                texts: dict[Key, Any] = {
+                    (str(row["id"]), name): row[field.property.text] for name in types for row in self._data.nodes[name]
+                }
                 text: Any = self._matcher.value(query, {}).value
                 return bm25(texts, text, set(entities))
             case Rrf(first=first, second=second, k=k):
-                depth = self._limit if leads else None
+                grouped = self._read.distinct or any(_holds_aggregate(projection.value) for projection in self._read.returns)
+                depth = None if self._limit is None or not leads else self._limit + (0 if grouped else self._skip)
                 arms = [_best(self._scored(arm, rows, leads=False), smallest=isinstance(arm, Nearest)) for arm in (first, second)]
                 number: Any = DEFAULT_K if k is None else self._matcher.value(k, {}).value
                 return fused([arm[:depth] for arm in arms], number)
@@ -398,5 +421,5 @@ def _ranked(ranking: Ranking) -> PropertyRef:
     return field
 
 
-def _best(scores: Mapping[str, float], *, smallest: bool) -> list[str]:
+def _best(scores: Mapping[Key, float], *, smallest: bool) -> list[Key]:
     return sorted(scores, key=lambda id_: (scores[id_] if smallest else -scores[id_], id_))

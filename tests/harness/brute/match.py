@@ -276,10 +276,16 @@ class Matcher:
                 return negated(self.value(operand, bound))
             case FunctionCall():
                 return self._called(expr, bound)
-            case AliasRef() | Aggregate() | Nearest() | Bm25() | Rrf():
+            case Nearest() | Bm25() | Rrf():
+                return self.score(expr, bound)
+            case AliasRef() | Aggregate():
                 raise AssertionError("this has no meaning in a single row")
             case _:
                 return literal(expr)
+
+    def score(self, ranking: Nearest | Bm25 | Rrf, bound: Bound) -> Typed:
+        """A score depends on all rows. Whoever has them says what it is."""
+        raise AssertionError("this has no meaning in a single row")
 
     def _entity(self, variable: Variable, bound: Bound) -> Entity:
         entity = bound[variable.name]

@@ -1,15 +1,28 @@
-"""Texts, vectors and a query -> which texts match, and scores: the simplest analyser and the plain formulas."""
+"""Texts, vectors and a query -> which texts match, and scores: one text after another, by the plain formulas.
+
+The words of a text are what Lance says they are. All else is written here once more.
+"""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache
+from typing import Final, TypeVar
+
+import lance
+
+Id = TypeVar("Id", bound=Hashable)
+
+UNITS: Final = 2.0**40
+"""Scores are compared, and shown, as multiples of one part in this many."""
 
 
+@cache
 def tokens(text: str) -> list[str]:
-    """Words in lower case without a plural's `s`: enough of a stemmer for small examples."""
-    return [word.rstrip("s") for word in re.findall(r"\w+", text.lower())]
+    """The words of a text: in lower case, without accents, stop words and endings."""
+    return [token.text for token in lance.tokenize(text)]
 
 
 def text_matches(text: str, query: str, *, edits: int = 0) -> bool:
@@ -27,35 +40,39 @@ def distance(a: str, b: str) -> int:
     return row[-1]
 
 
-def distances(vectors: Mapping[str, Sequence[float] | None], query: Sequence[float]) -> dict[str, float]:
+def distances(vectors: Mapping[Id, Sequence[float] | None], query: Sequence[float]) -> dict[Id, float]:
     """The cosine distance of every id that has a vector with a direction."""
-    return {id_: 1 - _cosine(vector, query) for id_, vector in vectors.items() if vector is not None and any(vector)}
+    return {id_: _rounded(1 - _cosine(vector, query)) for id_, vector in vectors.items() if vector is not None and any(vector)}
+
+
+def _rounded(score: float) -> float:
+    return round(score * UNITS) / UNITS
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return math.fsum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
 
 
-def bm25(texts: Mapping[str, str | None], query: str, ids: set[str]) -> dict[str, float]:
+def bm25(texts: Mapping[Id, str | None], query: str, ids: AbstractSet[Id]) -> dict[Id, float]:
     """The score of every one of `ids` whose text has a word of the query; all texts count for how rare a word is."""
-    words = {id_: tokens(text) for id_, text in texts.items() if text}
+    words = {id_: tokens(text) for id_, text in texts.items() if text and tokens(text)}
     mean = sum(map(len, words.values())) / max(1, len(words))
-    scores: dict[str, float] = {}
+    scores: dict[Id, float] = {}
     for id_ in ids & set(words):
         found = words[id_]
-        score = 0.0
+        terms = []
         for token in set(tokens(query)) & set(found):
             holding = sum(token in other for other in words.values())
             weight = math.log(1 + (len(words) - holding + 0.5) / (holding + 0.5))
-            score += weight * found.count(token) * 2.2 / (found.count(token) + 1.2 * (0.25 + 0.75 * len(found) / mean))
-        if score:
-            scores[id_] = score
+            terms.append(weight * found.count(token) * 2.2 / (found.count(token) + 1.2 * (0.25 + 0.75 * len(found) / mean)))
+        if terms:
+            scores[id_] = _rounded(math.fsum(terms))
     return scores
 
 
-def fused(rankings: Sequence[Sequence[str]], k: int) -> dict[str, float]:
+def fused(rankings: Sequence[Sequence[Id]], k: int) -> dict[Id, float]:
     """Reciprocal rank fusion of lists of ids, best first."""
-    total: dict[str, float] = {}
+    total: dict[Id, float] = {}
     for ranking in rankings:
         for rank, id_ in enumerate(ranking, 1):
             total[id_] = total.get(id_, 0.0) + 1 / (k + rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -18,6 +18,7 @@ from omnigraph.lang.query import (
     Arithmetic,
     ArithmeticOperator,
     Binding,
+    Bm25,
     Clause,
     Comparison,
     Condition,
@@ -29,9 +30,12 @@ from omnigraph.lang.query import (
     Expr,
     Filter,
     FunctionCall,
+    Fuzzy,
     Inversion,
     ListLiteral,
     ListTest,
+    MatchText,
+    Nearest,
     Negation,
     Negative,
     Now,
@@ -44,6 +48,8 @@ from omnigraph.lang.query import (
     PropertyRef,
     Query,
     Read,
+    Rrf,
+    Search,
     Traversal,
     Truth,
     Variable,
@@ -55,10 +61,8 @@ from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
 from tests.harness.brute.bound import Declared, declared_type, edges_of, introduced, runs_forward
 
-_SEARCH: Final = ("Rank",)
-_OPERATORS: Final = tuple(op.__name__ for op in ops.Op.__args__ if op.__name__ not in _SEARCH)
-# `Matches` is search.
-_PREDICATES: Final = tuple(kind.__name__ for kind in ir.Predicate.__args__ if kind is not ir.Matches)
+_OPERATORS: Final = tuple(op.__name__ for op in ops.Op.__args__)
+_PREDICATES: Final = tuple(kind.__name__ for kind in ir.Predicate.__args__)
 _SCALARS: Final = tuple(scalar.value for scalar in Scalar if scalar is not Scalar.BLOB)
 FUNCTIONS: Final = (
     "lower", "upper", "trim", "length", "substring", "coalesce", "abs", "round", "floor", "ceil", "year", "month", "day", "hour", "date",
@@ -97,6 +101,8 @@ KINDS: Final = frozenset(
         *(f"arithmetic {operator.value}" for operator in ArithmeticOperator),
         "arithmetic negative",
         *(f"function {name}" for name in FUNCTIONS),
+        *("search", "match_text", "fuzzy", "search compared", "search in a block", "search of an interface"),
+        *("ranking nearest", "ranking bm25", "ranking rrf", "order by ranking", "order by score", "return score", "ranking of groups"),
         "now()",
         "query without a name",
     }
@@ -164,12 +170,15 @@ class _Walk:
                 yield from self._path(traversal, types)
             case Negation(clauses=inner):
                 yield f"negation{nested}"
+                yield from _searched(inner)
                 yield from self.clauses(inner, types, depth=depth + 1)
             case Exists(clauses=inner):
                 yield f"exists{nested}"
+                yield from _searched(inner)
                 yield from self.clauses(inner, types, depth=depth + 1)
             case Optional(clauses=inner):
                 yield f"optional{nested}"
+                yield from _searched(inner)
                 yield from self.clauses(inner, types, depth=depth + 1)
             case Either(blocks=blocks):
                 yield f"either{nested}"
@@ -248,8 +257,15 @@ class _Walk:
             case Inversion(term=term):
                 yield "not a condition"
                 yield from self._condition(term, types, depth=depth)
+            case Search() | MatchText() | Fuzzy():
+                yield from self._search(condition, types)
             case _:
-                raise AssertionError("search is no part of this")
+                assert_never(condition)
+
+    def _search(self, call: Search | MatchText | Fuzzy, types: dict[str, Declared]) -> Iterator[str]:
+        yield {Search: "search", MatchText: "match_text", Fuzzy: "fuzzy"}[type(call)]
+        assert isinstance(call.field, PropertyRef)
+        yield from ("search of an interface" for _ in [call] if isinstance(types[call.field.variable.name], InterfaceType))
 
     def _filter(self, clause: Filter, types: dict[str, Declared]) -> Iterator[str]:
         if clause.operator is Containment.CONTAINS:
@@ -257,6 +273,11 @@ class _Walk:
         else:
             yield f"filter {clause.operator.value}"
         sides = (clause.left, clause.right)
+        for side in sides:
+            if isinstance(side, Search | MatchText | Fuzzy):
+                yield "search compared"
+                yield from self._search(side, types)
+                return
         if any(isinstance(side, Arithmetic | Negative | FunctionCall) for side in sides):
             yield "filter of something calculated"
             return
@@ -295,6 +316,7 @@ class _Walk:
     # results
 
     def tail(self, read: Read) -> Iterator[str]:
+        self._returns = read.returns
         for projection in read.returns:
             yield from self._projection(projection)
         grouped = any(_holds_aggregate(projection.value) for projection in read.returns)
@@ -303,6 +325,7 @@ class _Walk:
             yield f"groups by {('nothing', 'one')[len(keys)] if len(keys) < 2 else 'several'}"
             yield from ("groups by something calculated" for key in keys if isinstance(key, Arithmetic | Negative | FunctionCall))
             yield from ("order of groups" for _ in read.order[:1])
+            yield from ("ranking of groups" for ordering in read.order[:1] if isinstance(ordering.key, Nearest | Bm25 | Rrf))
         if read.distinct:
             yield "groups distinct" if grouped else "return distinct"
             yield from ("order of distinct rows" for _ in read.order[:1])
@@ -317,8 +340,11 @@ class _Walk:
 
     def _ordering(self, ordering: Ordering) -> Iterator[str]:
         match ordering.key:
-            case AliasRef():
-                yield "order by alias"
+            case AliasRef(name=name):
+                scores = [shown for shown in self._returns if shown.alias is not None and shown.alias.text == name]
+                yield "order by score" if scores and isinstance(scores[0].value, Nearest | Bm25 | Rrf) else "order by alias"
+            case Nearest() | Bm25() | Rrf():
+                yield "order by ranking"
             case PropertyRef():
                 yield "order by property"
             case _:
@@ -347,10 +373,16 @@ class _Walk:
                 yield "something calculated of aggregates"
             case Arithmetic() | Negative() | FunctionCall():
                 yield "return something calculated"
+            case Nearest() | Bm25() | Rrf():
+                yield "return score"
             case ListLiteral() | Now():
                 raise AssertionError("nothing of the kind is made")
             case _:
                 yield "return literal"
+
+
+def _searched(clauses: tuple[Clause, ...]) -> Iterator[str]:
+    return ("search in a block" for _ in range(any(isinstance(part, Search | MatchText | Fuzzy) for part in _parts(clauses))))
 
 
 def _expressions(value: object) -> Iterator[str]:
@@ -365,6 +397,8 @@ def _expressions(value: object) -> Iterator[str]:
                 yield f"function {name}"
             case Now():
                 yield "now()"
+            case Nearest() | Bm25() | Rrf():
+                yield f"ranking {type(part).__name__.lower()}"
             case _:
                 pass
 

@@ -53,7 +53,7 @@ class Constants:
             case bool():
                 return self._given(not value, Scalar.BOOL)
             case str():
-                return self._given(self._rng.choice(WORDS), Scalar.STRING)
+                return self._given(self._rng.choice(type_.values if isinstance(type_, EnumOf) else WORDS), Scalar.STRING)
             case int() | float() if scalar in NUMBERS:
                 moved = value + self._rng.choice((-2, -1, 1, 2))
                 return self._given(_inside(moved, scalar), scalar)
@@ -99,13 +99,26 @@ class Constants:
 
     def count(self, value: int) -> str:
         """A number of rows as a parameter, which is never null."""
+        return self._required(self._rng.choice(("I32", "I64", "U32", "U64")), value)
+
+    def _required(self, type_: str, value: object) -> str:
         name = f"p{len(self.declared)}"
-        self.declared.append((name, self._rng.choice(("I32", "I64", "U32", "U64"))))
+        self.declared.append((name, type_))
         self.params[name] = value
         return f"${name}"
 
     def text(self, value: str) -> str:
         return self._given(value, Scalar.STRING)
+
+    def words(self, value: str) -> str:
+        """A text to search for, which is never null."""
+        return spelled(value, Scalar.STRING) if self._rng.random() >= _PARAMETERS else self._required("String", value)
+
+    def vector(self, value: tuple[float, ...]) -> str:
+        """A vector to be near to, which is never null."""
+        if self._rng.random() >= _PARAMETERS:
+            return f"[{', '.join(spelled(item, Scalar.F64) for item in value)}]"
+        return self._required(f"Vector({len(value)})", list(value))
 
     def to_return(self) -> str:
         """A parameter of any type, only to be shown."""

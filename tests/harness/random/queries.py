@@ -27,7 +27,9 @@ from tests.harness.random.expressions import Expressions, Made
 from tests.harness.random.literals import Constants
 from tests.harness.random.returns import random_returns
 from tests.harness.random.scope import Scope, Seen
+from tests.harness.random.searches import Searches
 
+_SEARCHES: Final = re.compile(r"\b(nearest|bm25|search|fuzzy|match_text)\(")
 _BOOL: Final = re.compile(r"(?s:.*\s|)\$\w+\.\w+")
 _LITERALS: Final = '"0123456789tf'
 _OTHER: Final = {"and": "or", "or": "and"}
@@ -49,24 +51,26 @@ class RandomQuery(msgspec.Struct, frozen=True):
     expected: Answer
 
 
-def random_query(rng: Random, catalog: Catalog, data: Data, *, now_ms: int) -> RandomQuery:
-    """A valid read. One that finds nothing is seldom kept, one that finds far too much never."""
+def random_query(rng: Random, catalog: Catalog, data: Data, *, now_ms: int, searching: bool = False) -> RandomQuery:
+    """A valid read; with `searching` one with searches. One that finds nothing is seldom kept, one that finds far too much never."""
     while True:
-        found = _try(rng, catalog, data, now_ms)
+        found = _try(rng, catalog, data, now_ms, searching=searching)
         if found is not None and (found.expected.rows or rng.random() < _EMPTY_KEPT):
             return found
 
 
-def _try(rng: Random, catalog: Catalog, data: Data, now_ms: int) -> RandomQuery | None:
+def _try(rng: Random, catalog: Catalog, data: Data, now_ms: int, *, searching: bool) -> RandomQuery | None:
     largest = max(map(len, (*data.nodes.values(), *data.edges.values())))
-    plain = rng.random() < _PLAIN
-    maker = Maker(rng, catalog, data, plain=plain)
+    plain = rng.random() < _PLAIN and not searching
+    maker = Maker(rng, catalog, data, plain=plain, searching=searching)
     clauses = maker.clauses(rng.choice((1, 2, 2, 3, 3, 4, 5, 6) if plain else (1, 2, 3, 3, 4, 5, 6, 7)))
-    tail = random_returns(rng, maker.scope, maker.constants, maker.expressions, plain=plain)
+    tail = random_returns(rng, maker.scope, maker.constants, maker.expressions, plain=plain, searches=maker.searches)
     parameters = ", ".join(f"${name}: {type_}" for name, type_ in maker.constants.declared)
     text = "match {\n    " + "\n    ".join(clauses) + f"\n  }}\n  {tail}"
     if parameters or rng.random() < 0.9:
         text = f"query q({parameters}) {{\n  {text}\n}}"
+    if searching and _SEARCHES.search(text) is None:
+        return None
     try:
         expected = answer(text, maker.constants.params, catalog=catalog, data=data, now_ms=now_ms, steps=max(MOST_STEPS, 8 * largest))
     except TooManyRows:
@@ -83,7 +87,7 @@ def _try(rng: Random, catalog: Catalog, data: Data, now_ms: int) -> RandomQuery 
 class Maker:
     """Makes the clauses of one query; `scope` knows its variables, `constants` its parameters."""
 
-    def __init__(self, rng: Random, catalog: Catalog, data: Data, *, plain: bool) -> None:
+    def __init__(self, rng: Random, catalog: Catalog, data: Data, *, plain: bool, searching: bool = False) -> None:
         self._rng = rng
         self._plain = plain
         self._catalog = catalog
@@ -91,6 +95,7 @@ class Maker:
         self.scope = Scope(rng)
         self.constants = Constants(rng)
         self.expressions = Expressions(rng, catalog, data, self.constants)
+        self.searches = Searches(rng, self.constants) if searching else None
 
     def clauses(self, size: int) -> list[str]:
         found = [*self._beginning()]
@@ -124,8 +129,13 @@ class Maker:
                 self._optional: 2.4,
                 self._path: 1.8,
             }
+        if self.searches is not None:
+            kinds |= {self._search: 6.0}
         made = self._rng.choices(list(kinds), list(kinds.values()))[0]()
         return [] if made is None else [made]
+
+    def _search(self) -> str | None:
+        return None if self.searches is None else self.searches.clause(self.scope)
 
     # bindings
 
@@ -507,6 +517,8 @@ class Maker:
 
     def test(self) -> str | None:
         """Any test by itself."""
+        if self.searches is not None and self._rng.random() < 0.4:
+            return self._search()
         return self._rng.choice((self._test, self._property_filter, self._property_filter, self._pair_filter, self._constant_filter))()
 
     # paths
@@ -567,6 +579,8 @@ class Maker:
         makers = [self.onward, self._property_filter, self._pair_filter, self._negation, self._negation, self._rebinding]
         if not self._plain:
             makers += [self._test, self.condition, self._exists, self._either, self._optional, self._optional, self._path]
+        if self.searches is not None:
+            makers += [self._search] * 6
         for _ in range(self._rng.choice((0, 0, 1, 1, 2))):
             more = self._rng.choice(makers)()
             clauses.extend([] if more is None else [more])

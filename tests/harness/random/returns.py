@@ -11,6 +11,7 @@ from omnigraph.lang.tree import Scalar
 from tests.harness.random.expressions import Expressions, Made
 from tests.harness.random.literals import Constants, spelled
 from tests.harness.random.scope import Scope
+from tests.harness.random.searches import Searches
 
 _AVERAGED: Final = NUMBERS - {Scalar.I64, Scalar.U64}
 """An average of very large numbers of both signs depends on their order."""
@@ -36,12 +37,17 @@ class _Column(NamedTuple):
     key: str | None
 
 
-def random_returns(rng: Random, scope: Scope, constants: Constants, expressions: Expressions, *, plain: bool) -> str:
-    """With `plain` only variables, properties, constants and simple aggregates."""
+def random_returns(
+    rng: Random, scope: Scope, constants: Constants, expressions: Expressions, *, plain: bool, searches: Searches | None = None
+) -> str:
+    """With `plain` only variables, properties, constants and simple aggregates; with `searches` rankings too."""
     maker = _Returns(rng, scope, constants, expressions, plain=plain)
     grouped = rng.random() < 0.35
     distinct = not plain and rng.random() < (0.15 if grouped else 0.2)
     columns, order = maker.groups() if grouped else maker.rows(distinct=distinct)
+    ranking = None if searches is None or rng.random() < 0.15 else searches.ranking(scope)
+    if ranking is not None:
+        return maker.ranked(ranking, columns, order, grouped=grouped, distinct=distinct)
     ordered = f" order {{ {', '.join(order)} }}" if order else ""
     word = "distinct " if distinct else ""
     return f"return {word}{{ {', '.join(columns)} }}{ordered}{maker.cut(ordered=bool(order))}"
@@ -77,6 +83,33 @@ class _Returns:
     def _count(self, word: str, counts: tuple[int, ...]) -> str:
         count = self._rng.choice(counts)
         return f" {word} {self._constants.count(count) if not self._plain and self._rng.random() < 0.35 else count}"
+
+    # rankings
+
+    def ranked(self, ranking: str, columns: list[str], order: list[str], *, grouped: bool, distinct: bool) -> str:
+        """Results with a ranking: the order is its own, or that of a column with its score, or has nothing to do with it."""
+        word = "distinct " if distinct else ""
+        limit = self._count("limit", (0, 1, 1, 2, 3, 5, 8, 100))
+        skip = self._count("skip", (0, 1, 1, 2, 3)) if self._rng.random() < 0.25 else ""
+        draw = self._rng.random()
+        if draw < 0.5:
+            bare = ranking.startswith("nearest") or self._rng.random() < 0.6
+            key = ranking if bare else f"{ranking} {self._rng.choice(('asc', 'desc'))}"
+            more = f", {self._rng.choice(order)}" if order and not ranking.startswith("nearest") and self._rng.random() < 0.3 else ""
+            free = ranking.startswith("bm25") and self._rng.random() < 0.3
+            return f"return {word}{{ {', '.join(columns)} }} order {{ {key}{more} }}{skip}{'' if free else limit}"
+        score = self._alias()
+        made = ranking
+        if grouped:
+            made = f"{self._rng.choice(('min', 'max', 'count'))}({ranking})"
+        elif draw > 0.9:
+            made = f"coalesce({ranking}, -1.0)"
+        shown = ", ".join([*columns, f"{made} as {score}"])
+        if draw < 0.8:
+            key = f"{score}{self._rng.choice(('', ' asc', ' desc', ' desc'))}{self._nulls()}"
+            return f"return {word}{{ {shown} }} order {{ {key} }}{skip}{limit}"
+        ordered = f" order {{ {', '.join(order)} }}" if order else ""
+        return f"return {word}{{ {shown} }}{ordered}{self.cut(ordered=bool(order))}"
 
     # rows as they are
 

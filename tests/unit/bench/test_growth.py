@@ -12,13 +12,14 @@ import pytest
 import omnigraph as og
 import omnigraph.spark
 from bench.growth import worlds
+from bench.growth.__main__ import settled
 from bench.growth.fit import Measured, exponent, grows_too_fast, memory_per_byte, memory_ratio
 from bench.growth.measure import copies_of, run_on
 from bench.growth.operation import Kind, Operation, Place
 from bench.growth.operations import OPERATIONS, WITHOUT_GROWTH
 from omnigraph.cli.main import cli
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
-from omnigraph.graph import Branches, Graph
+from omnigraph.graph import Branches, Graph, Tags
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 
 COVERED = {name for operation in OPERATIONS for name in operation.covers}
@@ -37,6 +38,7 @@ def public_names() -> set[str]:
         "open",
         *public("Graph", Graph),
         *public("branches", Branches),
+        *public("tags", Tags),
         *(f"spark.{name}" for name in omnigraph.spark.__all__),
         *(f"omnigraph {verb}" for verb in cli.commands),
     }
@@ -127,3 +129,23 @@ def test_memory_is_a_multiple_of_the_data() -> None:
 def test_data_has_a_size(tmp_path: Path) -> None:
     worlds.new_people(tmp_path, FEW)
     assert int((tmp_path / worlds.SIZE).read_text()) == worlds.people_rows(FEW).nbytes
+
+
+def costs(*seconds: float) -> list[Measured]:
+    return [Measured(10_000 * 3**at, cost, cost, 0.0, 0, 1) for at, cost in enumerate(seconds)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "measured", "too_fast"),
+    [
+        pytest.param([costs(0.1, 0.3, 0.9, 2.7)], 1, False, id="a linear operation is measured once"),
+        pytest.param([costs(0.1, 0.2, 0.4, 0.9), costs(0.05, 0.2, 0.5, 0.8)], 1, False, id="one below linear too"),
+        pytest.param([costs(0.01, 0.02, 0.05, 0.6), costs(0.01, 0.02, 0.06, 0.16)], 2, False, id="a quick one may be noise"),
+        pytest.param([costs(0.1, 0.9, 8.1, 73.0)], 1, True, id="a square of seconds is no noise"),
+    ],
+)
+def test_what_noise_explains_is_measured_again(runs: list[list[Measured]], measured: int, too_fast: bool) -> None:
+    given = iter(runs)
+    found = settled(lambda: next(given), Kind.LINEAR)
+    assert len(runs) - len(list(given)) == measured
+    assert grows_too_fast(Kind.LINEAR, found) is too_fast

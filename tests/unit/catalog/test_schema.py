@@ -55,7 +55,7 @@ def test_annotations_and_body_constraints_mean_the_same() -> None:
 
 def test_columns_are_sorted_and_stand_once() -> None:
     node = node_of("node F { b: I32 a: I32 @unique(b, a, b) @unique(a, b) @index(b, a) @key(b, a) }")
-    assert node.key == Key(("a", "b"))
+    assert node.key == Key(("a", "b"), declared=("b", "a"))
     assert node.uniques == (Unique(("a", "b")),)
     assert node.indexes == ()  # the key implies it
 

@@ -138,11 +138,61 @@ def test_branches_come_and_go(graph: str, call: Call) -> None:
     )
     made = call("branch", "create", "again", "--from", "review", "--uri", graph, "--json", "--quiet", "--as", "me")
     assert made.json() == {"uri": graph, "from": "review", "name": "again", "actor_id": "me"}
+    old = call("commit", "list", graph, "--json").json()["commits"][-1]["graph_commit_id"]
+    past = call("branch", "create", "past", "--at", old.lower(), "--uri", graph, "--json", "--quiet")
+    assert past.json() == {"uri": graph, "from": "main", "name": "past", "graph_commit_id": old, "actor_id": None}
+    assert call("branch", "create", "then", "--at", "1", "--uri", graph, "--quiet").out == f"created branch then from {old}\n"
+    for name in ("past", "then"):
+        call("branch", "delete", name, "--uri", graph)
     assert made.err == ""
     assert call("branch", "list", "--uri", graph) == (0, "again\nmain\nreview\n", "")
     assert call("branch", "list", "--store", graph, "--json").json() == {"branches": ["again", "main", "review"]}
     assert call("branch", "delete", "again", "--store", graph, "--json").json() == {"uri": graph, "name": "again", "actor_id": None}
     assert call("branch", "delete", "review", "--store", graph, "--quiet") == (0, "deleted branch review\n", "")
+
+
+def test_tags_come_and_go(graph: str, call: Call) -> None:
+    head = call("commit", "list", graph, "--json").json()["commits"][0]["graph_commit_id"]
+    assert call("tag", "create", "v1", "--uri", graph) == (
+        0,
+        f"tagged commit {head} as v1\n",
+        f"omnigraph tag create → {graph} (direct, local)\n",
+    )
+    made = call("tag", "create", "first-load", "--at", "1", "--message", "so it began", "--uri", graph, "--json", "--quiet", "--as", "me")
+    document = made.json()
+    first = call("commit", "list", graph, "--json").json()["commits"][-1]["graph_commit_id"]
+    assert {**document, "created_at": 0} == {
+        "uri": graph,
+        "name": "first-load",
+        "graph_commit_id": first,
+        "graph_branch": None,
+        "actor_id": "me",
+        "created_at": 0,
+        "message": "so it began",
+    }
+    assert call("tag", "list", "--uri", graph).out.splitlines() == [
+        f"first-load {first} graph_branch=main so it began",
+        f"v1 {head} graph_branch=main",
+    ]
+    listed = call("tag", "list", "--store", graph, "--json").json()["tags"]
+    assert [tag["name"] for tag in listed] == ["first-load", "v1"]
+    assert {"uri": graph, **listed[0]} == document
+    assert call("commit", "show", "v1", "--uri", graph, "--json").json()["graph_commit_id"] == head
+    everyone = ("query", "-e", "query q() { match { $p: Person } return { $p.name } }", "--store", graph, "--json")
+    assert call(*everyone, "--at", "first-load").json()["row_count"] == 0
+    assert call(*everyone, "--at", "v1").json()["row_count"] == 1
+    assert call("export", graph, "--at", "first-load").out == ""
+    assert call("branch", "create", "retry", "--at", "first-load", "--uri", graph, "--quiet").out == f"created branch retry from {first}\n"
+    assert call("tag", "delete", "v1", "--uri", graph, "--json").json() == {"uri": graph, "name": "v1", "actor_id": None}
+    assert call("tag", "delete", "first-load", "--store", graph, "--quiet") == (0, "deleted tag first-load\n", "")
+    assert call("tag", "list", "--uri", graph) == (0, "", "")
+
+
+def test_a_tag_that_is_not_there_or_was_never_meant_is_named(graph: str, call: Call) -> None:
+    assert '"kind": "tag_not_found"' in call("tag", "delete", "v1", "--uri", graph, "--json").err
+    assert '"kind": "invalid_tag_name"' in call("tag", "create", "2026-01-31", "--uri", graph, "--json").err
+    assert '"kind": "ambiguous_commit"' in call("commit", "show", "01", "--uri", graph, "--json").err
+    assert '"kind": "invalid_argument"' in call("tag", "create", "v1", "--at", "2026-13-31", "--uri", graph, "--json").err
 
 
 def test_deleting_elsewhere_without_consent_touches_nothing(call: Call) -> None:

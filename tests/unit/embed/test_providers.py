@@ -294,6 +294,8 @@ def test_mock_can_be_forced_and_says_so(caplog: pytest.LogCaptureFixture) -> Non
         ({"OMNIGRAPH_EMBED_BASE_URL": "ftp://here"}, "http:// or https://"),
         ({"OMNIGRAPH_EMBED_BASE_URL": f"ftp://user:{KEY}@here"}, "***@here"),
         ({"OMNIGRAPH_EMBED_BASE_URL": "http://here:port"}, "http:// or https://"),
+        ({"OMNIGRAPH_EMBED_BASE_URL": "http://here/ünï"}, "http:// or https://"),
+        ({"OMNIGRAPH_EMBED_BASE_URL": "http://here/v1\n"}, "http:// or https://"),
         ({"OMNIGRAPH_EMBED_PROVIDER": "openai", "OPENAI_API_KEY": f"{KEY}\nX-Other: 1"}, "OPENAI_API_KEY"),
         ({"OMNIGRAPH_EMBED_PROVIDER": "openai", "OPENAI_API_KEY": f"{KEY}ü"}, "OPENAI_API_KEY"),
         ({"OMNIGRAPH_EMBED_PROVIDER": "openai", "OMNIGRAPH_EMBED_TIMEOUT_MS": "soon"}, "OMNIGRAPH_EMBED_TIMEOUT_MS"),

@@ -12,18 +12,13 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.catalog.model import TypeKind
-from omnigraph.catalog.types import VectorOf
 from omnigraph.embed import EmbeddingProvider, Purpose
-from omnigraph.errors import EmbeddingError, InvalidInput, Kind, OmniGraphError, ResourceLimitExceeded
+from omnigraph.errors import EmbeddingError, InvalidInput, Kind, LimitError, OmniGraphError, ResourceLimitExceeded
 from omnigraph.exec import embedding
-from omnigraph.exec.embedding import with_query_vectors
 from omnigraph.exec.problems import Problem, ProblemCode
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN
 from omnigraph.manifest.locks import Locks
-from omnigraph.plan import ir, ops
-from omnigraph.plan.expr import STRING, Field, TypeRef
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.embedders import Recording, unit
 from tests.embedding_server import EmbeddingServer, answer, embedding_server, failing, saying
@@ -302,31 +297,26 @@ def test_a_load_of_another_model_is_refused(tmp_path: Path) -> None:
 # -- texts in `nearest`
 
 
-def nearest(graph: Graph, query: str | tuple[float, ...], type_: str = "Doc", dimension: int = 4) -> ops.ReadPlan:
-    """A plan that ranks by both arms of a fusion, under a limit."""
-    found = graph.catalog.node(type_)
-    assert found is not None
-    ref = TypeRef(TypeKind.NODE, type_, found.id)
-    arm = ir.Nearest(Field(0, "vec", VectorOf(dimension)), query)
-    scan = ops.Scan(0, ref, (), (), None, 1.0)
-    text = ir.Bm25(Field(0, "text", STRING), "word")
-    ranked = ops.Rank(ops.Rank(scan, 0, arm, True, None, 1.0), 1, ir.Fusion(text, arm, 60, 10), False, None, 1.0)
-    return ops.ReadPlan("q", ops.Limit(ranked, 10, 0, 1.0), (ir.Binding("d", ref),), ())
+NEAREST = (
+    "query q($q: String) { match { $d: Doc } return { $d.slug as slug, nearest($d.vec, $q) as d } order { nearest($d.vec, $q) } limit 2 }"
+)
 
 
-def with_vectors(graph: Graph, plan: ops.ReadPlan) -> ops.ReadPlan:
-    return with_query_vectors(plan, graph.catalog, lambda: graph.engine.embedder)
+def test_a_query_by_text_finds_the_nearest_texts(graph: Graph, embedder: Recording) -> None:
+    run(graph, " ".join(f'insert Doc {{ slug: "{slug}", text: "{slug}" }}' for slug in ("ash", "birch", "cedar")))
+    embedder.calls.clear()
+    found = graph.query(NEAREST, params={"q": "birch"})
+    assert found.rows[0]["slug"] == "birch"
+    assert found.rows[0]["d"] == pytest.approx(0, abs=1e-6)
+    assert {(tuple(texts), purpose) for texts, _, purpose in embedder.calls} == {(("birch",), Purpose.QUERY)}
+    literal = graph.query('query q() { match { $d: Doc } return { $d.slug as slug } order { nearest($d.vec, "cedar") } limit 1 }')
+    assert literal.rows == [{"slug": "cedar"}]
 
 
-def test_a_text_in_nearest_becomes_the_vector_of_a_query(graph: Graph, embedder: Recording) -> None:
-    made = with_vectors(graph, nearest(graph, "a question"))
-    assert made == nearest(graph, tuple(unit("a question", 4) or ()))
-    assert {(tuple(texts), dimension, purpose) for texts, dimension, purpose in embedder.calls} == {(("a question",), 4, Purpose.QUERY)}
-
-
-def test_a_vector_in_nearest_stays_and_asks_no_provider(bare: Graph) -> None:
-    plan = nearest(bare, (1.0, 2.0, 3.0, 4.0))
-    assert with_vectors(bare, plan) == plan
+def test_a_query_by_text_fuses_with_words(graph: Graph) -> None:
+    run(graph, " ".join(f'insert Doc {{ slug: "{slug}", text: "{slug}" }}' for slug in ("ash", "birch", "cedar")))
+    text = "query q($q: String) { match { $d: Doc } return { $d.slug as s } order { rrf(nearest($d.vec, $q), bm25($d.text, $q)) } limit 1 }"
+    assert graph.query(text, params={"q": "cedar"}).rows == [{"s": "cedar"}]
 
 
 @pytest.mark.parametrize(
@@ -337,15 +327,42 @@ def test_a_vector_in_nearest_stays_and_asks_no_provider(bare: Graph) -> None:
         ("other", "x", Kind.EMBEDDING_MODEL, "nearest() on 'vec': its stored vectors were embedded with model 'm', but the query embedder"),
     ],
 )
-def test_a_text_in_nearest_is_refused(tmp_path: Path, model: str | None, text: str, kind: Kind, part: str) -> None:
+def test_a_query_by_text_is_refused(tmp_path: Path, model: str | None, text: str, kind: Kind, part: str) -> None:
     graph = og.init(tmp_path / "g", schema=SCHEMA, embedding=None if model is None else Recording(model))
     with pytest.raises(InvalidInput) as caught:
-        with_vectors(graph, nearest(graph, text))
+        graph.query(NEAREST, params={"q": text})
     assert caught.value.kind is kind
     assert part in caught.value.message
 
 
+def test_a_query_by_vector_asks_no_provider(graph: Graph, embedder: Recording) -> None:
+    run(graph, 'insert Doc { slug: "a", vec: [1, 2, 3, 4] }')
+    text = "query q($q: Vector(4)) { match { $d: Doc } return { $d.slug as s } order { nearest($d.vec, $q) } limit 1 }"
+    assert graph.query(text, params={"q": [1, 2, 3, 4]}).rows == [{"s": "a"}]
+    assert embedder.calls == []
+
+
 def test_a_property_without_a_recorded_model_takes_any(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g", schema=SCHEMA, embedding=Recording("other"))
-    made = with_vectors(graph, nearest(graph, "x", "Must", 2))
-    assert made == nearest(graph, tuple(unit("x", 2) or ()), "Must", 2)
+    run(graph, 'insert Must { slug: "a", text: "one" }')
+    text = 'query q() { match { $d: Must } return { $d.slug as s } order { nearest($d.vec, "x") } limit 1 }'
+    assert graph.query(text).rows == [{"s": "a"}]
+
+
+def test_a_plan_is_explained_without_a_provider_and_run_only_with_one(bare: Graph, graph: Graph) -> None:
+    assert '"a question"' in str(bare.explain(NEAREST, params={"q": "a question"}))
+    with pytest.raises(InvalidInput) as caught:
+        bare.explain(NEAREST, params={"q": "a question"}, analyze=True)
+    assert caught.value.kind is Kind.EMBEDDING_MISSING
+    run(graph, 'insert Doc { slug: "a", text: "one" }')
+    assert '"one"' not in str(graph.explain(NEAREST, params={"q": "one"}, analyze=True))
+
+
+def test_a_slow_provider_does_not_outlast_the_limit_of_a_query(tmp_path: Path, server: EmbeddingServer) -> None:
+    graph = og.init(
+        tmp_path / "g", schema=SCHEMA, embedding=EmbeddingProvider(base_url=server.url, model="m", timeout_seconds=2.0, attempts=1)
+    )
+    server.otherwise = lambda sent: answer(sent)._replace(delay_seconds=1.5)
+    with pytest.raises(LimitError) as caught:
+        graph.query(NEAREST, params={"q": "x"}, timeout=0.2)
+    assert caught.value.kind is Kind.TIMEOUT

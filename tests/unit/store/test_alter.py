@@ -16,7 +16,8 @@ from omnigraph.store.alter import COLUMN_MARK, alter, rewrite
 from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.reclaim import remove_versions, versions_below
 from omnigraph.store.refs import create_ref, fresh_ref, write_before_ref
-from omnigraph.store.tables import PRIMARY_KEY, Table, create_table
+from omnigraph.store.root import open_root
+from omnigraph.store.tables import PRIMARY_KEY, Table, create_table, table_at_head
 from tests.unit.store.tables import (
     AFTER,
     BEFORE,
@@ -317,6 +318,21 @@ def test_a_version_that_a_native_branch_was_made_from_is_kept(tmp_path: Path) ->
     remove_versions(table, versions_below(table, table.ref.version))
     assert versions_below(table, table.ref.version) == [fork.ref.version]
     assert reopened(fork, fork.ref.version).count() == 4
+
+
+def test_a_version_that_a_native_branch_was_made_from_is_kept_after_a_move(tmp_path: Path) -> None:
+    """Lance alone would remove it: it looks for the absolute path that the branch recorded."""
+    table = secret_table(tmp_path)
+    fork = create_ref(table, "fork")
+    nested = create_ref(fork, "nested")
+    there = open_root(Path(table.root.uri).rename(tmp_path / "there"))
+    moved = stage.commit(rewrite(table_at_head(there, table.ref.path, branch=None), None))
+    remove_versions(moved, versions_below(moved, moved.ref.version))
+    assert versions_below(moved, moved.ref.version) == [fork.ref.version]
+    emptied = stage.commit(rewrite(table_at_head(there, table.ref.path, branch="fork"), None))
+    remove_versions(emptied, versions_below(emptied, emptied.ref.version))
+    assert [table_at_head(there, table.ref.path, branch=name).count() for name in (None, "fork", "nested")] == [0, 0, 4]
+    assert nested.ref.version == fork.ref.version
 
 
 def test_a_reader_that_stood_on_a_removed_version_is_told_so(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Exports and copies of whole snapshots."""
+"""Exports, copies, comparisons and merges of whole snapshots."""

@@ -15,9 +15,10 @@ from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.exec.load.blocks import LineBlock, blocks
 from omnigraph.exec.load.ndjson import Reader
+from omnigraph.exec.load.parts import existing_file
 from omnigraph.exec.load.pieces import Piece
 from omnigraph.exec.load.row_ids import identify
-from omnigraph.exec.load.sources import Records, Stream, open_stream, rereadable
+from omnigraph.exec.load.sources import Records, Stream, open_stream, paths_of, refuse_tables, rereadable
 from omnigraph.exec.load.tabular import TableInput, read_tables
 from omnigraph.exec.problems import Problem, ProblemCode, Report
 from omnigraph.store.arrays import whole
@@ -103,7 +104,7 @@ def read_batches(
     `check` checks the values of every batch. Rows that it refuses stay in the batch. Raises `NotFound` or `InvalidInput` for input
     that cannot be read at all.
     """
-    read = _from_tables if isinstance(data, Mapping) else _from_stream
+    read = _from_tables if isinstance(data, Mapping) else _from_records
     rows = 0
     for part in read(data, catalog, report.limit, check):  # type: ignore[arg-type]  # each reader gets the kind of data it was chosen for
         report.add(part.problems, more=part.more)
@@ -122,9 +123,24 @@ def _from_tables(tables: Mapping[str, TableInput], catalog: Catalog, most: int, 
         yield msgspec.structs.replace(read, more=read.more + part.more)
 
 
-def _from_stream(data: Records, catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
+def _from_records(data: Records, catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
+    """Read one stream, or several files one after the other. All of them are looked for before the first is read."""
+    if (paths := paths_of(data)) is None:
+        yield from _from_stream(open_stream(data), catalog, most, check)
+        return
+    refuse_tables(paths, catalog)
+    found = [existing_file(path) for path in paths]
+    total_bytes = sum(path.stat().st_size for path in found) if all(path.is_file() for path in found) else None
+    before = 0
+    for path in paths:
+        stream = open_stream(path)
+        for part in _from_stream(stream, catalog, most, check):
+            yield msgspec.structs.replace(part, position=before + part.position, total_bytes=total_bytes)
+        before += stream.position
+
+
+def _from_stream(stream: Stream, catalog: Catalog, most: int, check: RowCheck | None) -> Iterator[_ReadResult]:
     """Parse blocks on a few threads and return them in order. pyarrow releases the GIL while it parses."""
-    stream = open_stream(data)
     reader = Reader(catalog, most=most)
     waiting: deque[Future[_ReadResult]] = deque()
 

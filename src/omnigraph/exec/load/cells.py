@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
 from omnigraph.exec.load.json_columns import NeedsExactParser, column
-from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, stored
-from omnigraph.exec.load.strict import loads, plain_type
+from omnigraph.exec.load.json_text import loads
+from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, plain_type, stored
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.values import ARROW_NAMES
@@ -48,12 +48,12 @@ def suits(type_: ValueType, found: pa.DataType) -> bool:
         case Plain(scalar):
             return _suits(scalar, found)
         case EnumOf():
-            return _is_text(found)
+            return is_text(found)
         case ListOf(item):
-            return _is_list(found) and suits(Plain(item), found.value_type)
+            return is_list(found) and suits(Plain(item), found.value_type)
         case VectorOf(dimension):
             width = found.list_size if pa.types.is_fixed_size_list(found) else dimension
-            return _is_list(found) and width == dimension and suits(Plain(Scalar.F32), found.value_type)
+            return is_list(found) and width == dimension and suits(Plain(Scalar.F32), found.value_type)
         case _:
             assert_never(type_)
 
@@ -68,7 +68,7 @@ def from_arrow(property_: Property, values: pa.Array) -> ConvertedColumn:
     read = _decoded(values)
     if pa.types.is_timestamp(read.type):
         return _from_timestamps(property_, read)
-    if _is_list(read.type) and pa.types.is_timestamp(read.type.value_type):
+    if is_list(read.type) and pa.types.is_timestamp(read.type.value_type):
         return _from_lists_of_timestamps(property_, read)
     try:
         read = _as_read(property_.type, read)
@@ -96,9 +96,9 @@ def texts(values: pa.Array) -> pa.Array:
 def _suits(scalar: Scalar, found: pa.DataType) -> bool:
     match scalar:
         case Scalar.STRING:
-            return _is_text(found)
+            return is_text(found)
         case Scalar.BLOB:
-            return _is_text(found) or bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
+            return is_text(found) or bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
         case Scalar.BOOL:
             return bool(pa.types.is_boolean(found))
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
@@ -106,14 +106,15 @@ def _suits(scalar: Scalar, found: pa.DataType) -> bool:
         case Scalar.F32 | Scalar.F64:
             return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
         case Scalar.DATE:
-            return _is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date32(found))
+            return is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date32(found))
         case Scalar.DATETIME:
-            return _is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date(found) or pa.types.is_timestamp(found))
+            return is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date(found) or pa.types.is_timestamp(found))
         case _:
             assert_never(scalar)
 
 
-def _is_text(found: pa.DataType) -> bool:
+def is_text(found: pa.DataType) -> bool:
+    """True for strings of every layout."""
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
 
 
@@ -122,7 +123,8 @@ def _is_whole_decimal(found: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(found)) and found.scale == 0
 
 
-def _is_list(found: pa.DataType) -> bool:
+def is_list(found: pa.DataType) -> bool:
+    """True for lists of every layout."""
     return bool(pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found))
 
 
@@ -151,7 +153,7 @@ def _as_read(type_: ValueType, values: pa.Array) -> pa.Array:
 def _scalar_as_read(scalar: Scalar, values: pa.Array) -> pa.Array:
     match scalar:
         case Scalar.DATE | Scalar.DATETIME:
-            if _is_text(values.type):
+            if is_text(values.type):
                 return pc.cast(values, pa.string())
             days = pa.types.is_date32(values.type)
             numbers = pc.cast(pc.cast(values, pa.int32()) if days else values, pa.int64())
@@ -159,7 +161,7 @@ def _scalar_as_read(scalar: Scalar, values: pa.Array) -> pa.Array:
         case Scalar.F32:
             return pc.cast(values, pa.float64())
         case Scalar.BLOB:
-            return pc.cast(values, pa.string() if _is_text(values.type) else pa.large_binary())
+            return pc.cast(values, pa.string() if is_text(values.type) else pa.large_binary())
         case _:
             return pc.cast(values, arrow_type(Plain(scalar)))
 

@@ -30,14 +30,15 @@ class NeedsExactParser(Exception):
 
 
 class Form(StrEnum):
-    """The form of dates and times in a file."""
+    """The form of dates and times, and of the ends of edges, in a file."""
 
     TEXT = "text"
     NUMBER = "number"
+    OBJECT = "object"
 
 
 Forms = Mapping[str, Form]
-"""The forms by property. A missing property has the form TEXT."""
+"""The forms by property, and by `from` and `to`. What is missing has the form TEXT."""
 
 
 def temporal_properties(entity: EntityType) -> tuple[str, ...]:

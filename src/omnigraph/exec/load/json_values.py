@@ -10,6 +10,8 @@ import json
 import math
 from typing import Final, NoReturn, assert_never
 
+import pyarrow as pa
+
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, VectorOf
 from omnigraph.exec.blobs import BASE64, URI_LIMIT_BYTES, decode_base64
@@ -59,6 +61,17 @@ def stored(property_: Property, value: object) -> object:
             return _vector(property_.name, dimension, value)
         case _:
             assert_never(property_.type)
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type with dates and times replaced by integers, which are days and milliseconds."""
+    if pa.types.is_date32(type_):
+        return pa.int32()
+    if pa.types.is_date64(type_):
+        return pa.int64()
+    if pa.types.is_list(type_):
+        return pa.list_(pa.field("item", plain_type(type_.value_type)))
+    return type_
 
 
 def shown(value: object) -> str:

@@ -8,7 +8,7 @@ which the exact parser reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.exec.load.blocks import LineBlock, long_lines
+from omnigraph.exec.load.ends import FROM, TO, end_column, end_type, end_types
 from omnigraph.exec.load.json_columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
 from omnigraph.exec.load.pieces import Piece, joined, piece_schema
 from omnigraph.exec.load.sorting import Group, LineShape, Sorter
-from omnigraph.exec.load.strict import parse_exactly, written_as_numbers
+from omnigraph.exec.load.strict import forms_of, parse_exactly
 from omnigraph.exec.problems import Problem
 from omnigraph.ids import TypeId
 from omnigraph.store.arrays import Places, whole
@@ -31,6 +32,7 @@ from omnigraph.store.arrays import Places, whole
 _EXACT_LINES: Final = 64
 """Up to this many lines are not split again: the exact parser is as fast."""
 _PARTS: Final = 8
+_COLUMNS: Final = {FROM: SOURCE, TO: TARGET}
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -86,13 +88,12 @@ class Reader:
                 todo.extend((at, min(size, first + count - at)) for at in reversed(range(first, first + count, size)))
 
     def _attempt(self, group: Group, texts: pa.Array) -> pa.Table | None:
-        """The rows of some lines of a group. Dates are tried in the form seen last, then in the form of the first line."""
+        """The rows of some lines of a group. Dates and ends are tried in the form seen last, then in the form of the first line."""
         entity = group.entity
         forms = self._forms.get(entity.id, {})
-        if (rows := self._rows(group, texts, forms)) is not None or not (names := temporal_properties(entity)):
+        if (rows := self._rows(group, texts, forms)) is not None or not (isinstance(entity, EdgeType) or temporal_properties(entity)):
             return rows
-        numbers = written_as_numbers(texts[0].as_py(), enveloped=group.shape is not LineShape.DATA)
-        other = {name: Form.NUMBER for name in names if name in numbers}
+        other = forms_of(entity, texts[0].as_py(), enveloped=group.shape is not LineShape.DATA)
         if other == forms:
             return None
         self._forms[entity.id] = other
@@ -100,10 +101,11 @@ class Reader:
 
     def _rows(self, group: Group, texts: pa.Array, forms: Forms) -> pa.Table | None:
         try:
-            record = _parse(_text(texts), _schema(group.entity, group.shape, forms))
+            ends = end_types(group.entity, self._catalog) if isinstance(group.entity, EdgeType) else {}
+            record = _parse(_text(texts), _schema(group.entity, group.shape, forms, ends))
             if record.num_rows != len(texts) or not self._is_of(group, record):
                 return None
-            columns = _identity(group, record) | _properties(group, record, texts)
+            columns = _identity(ends, record) | _properties(group, record, texts)
         except NeedsExactParser:
             return None
         schema = piece_schema(group.entity)
@@ -119,14 +121,14 @@ class Reader:
         return all(name is not None and named(name) is group.entity for name in said)
 
 
-def _schema(entity: EntityType, shape: LineShape, forms: Forms) -> pa.Schema:
+def _schema(entity: EntityType, shape: LineShape, forms: Forms, ends: Mapping[str, NodeType]) -> pa.Schema:
     """The schema that each text must have. The parser fails on any other member."""
     data = [pa.field(ID, pa.string()), *(pa.field(item.name, read_type(item, forms)) for item in entity.properties)]
     if shape is LineShape.DATA:
         return pa.schema(data)
-    names = ("edge", "from", "to") if isinstance(entity, EdgeType) else ("type",)
-    kept = names[1:] if shape is LineShape.REST else names
-    return pa.schema([*(pa.field(name, pa.string()) for name in kept), pa.field("data", pa.struct(data))])
+    kind = () if shape is LineShape.REST else (pa.field("edge" if ends else "type", pa.string()),)
+    written = (pa.field(name, end_type(node, forms.get(name, Form.TEXT))) for name, node in ends.items())
+    return pa.schema([*kind, *written, pa.field("data", pa.struct(data))])
 
 
 def _parse(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
@@ -139,13 +141,11 @@ def _parse(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
         raise NeedsExactParser from error
 
 
-def _identity(group: Group, record: pa.Table) -> dict[str, pa.Array]:
-    if not isinstance(group.entity, EdgeType):
-        return {}
-    ends = {SOURCE: whole(record.column("from")), TARGET: whole(record.column("to"))}
-    if any(end.null_count for end in ends.values()):
+def _identity(ends: Mapping[str, NodeType], record: pa.Table) -> dict[str, pa.Array]:
+    found = {_COLUMNS[name]: end_column(node, whole(record.column(name))) for name, node in ends.items()}
+    if any(ids.null_count for ids in found.values()):
         raise NeedsExactParser
-    return ends
+    return found
 
 
 def _properties(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:

@@ -1,22 +1,24 @@
-"""A path, file, bytes, lines or records -> one decompressed stream of bytes with a name, and its length if known."""
+"""A path, several paths, a file, bytes, lines or records -> decompressed streams of bytes with a name, and their length if known."""
 
 from __future__ import annotations
 
 import json
 import os
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import date, datetime
 from itertools import chain
+from pathlib import Path
 from typing import IO, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.compressed import decompressed
 from omnigraph.exec.load.parts import CHUNK_BYTES, FilePart, existing_file, open_file, read_part
-from omnigraph.exec.load.tablefiles import TablePart
+from omnigraph.exec.load.tablefiles import TablePart, table_format
 
 Records: TypeAlias = (
     str
@@ -30,8 +32,12 @@ Records: TypeAlias = (
     | Iterable[str]
     | Iterable[bytes]
     | Iterable[Mapping[str, object]]
+    | Sequence[str | os.PathLike[str]]
 )
-"""Records in the order of a file. A `str` is a path; text is passed as bytes or as an iterable of lines."""
+"""Records in the order of a file. A `str` is a path; text is bytes or an iterable of lines. A list of paths is several files."""
+
+STREAM: Final = "__arrow_c_stream__"
+"""The method of tables of other libraries: pandas, polars, DuckDB."""
 
 _RECORDS_PER_CHUNK: Final = 4096
 _COMPRESSION: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -89,6 +95,9 @@ def open_stream(data: Records) -> Stream:
         return Stream("<bytes>", _sliced(whole), total_bytes=len(whole))
     if hasattr(data, "read"):
         return Stream(_name_of(data), _read(data.read), total_bytes=None)
+    if hasattr(data, STREAM):
+        message = f"a {type(data).__name__} has the rows of one type; name the type: {{'Product': table}}"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, message)
     if isinstance(data, Iterable):
         return _open_items(iter(data))
     raise InvalidInput(
@@ -102,7 +111,39 @@ def rereadable(data: object) -> bool:
         return True
     if isinstance(data, Mapping):
         return all(map(rereadable, data.values()))
-    return isinstance(data, list | tuple)
+    return isinstance(data, list | tuple) or (hasattr(data, STREAM) and isinstance(data, Sized))  # a frame has a length, a stream has none
+
+
+def paths_of(data: Records) -> list[str] | None:
+    """The paths that `data` names: one, or those of a list or tuple. None if it is no path. A text that begins with `{` is a line."""
+    if isinstance(data, str | os.PathLike):
+        return [os.fspath(data)]
+    if not isinstance(data, list | tuple) or not data:
+        return None
+    paths = [os.fspath(item) for item in data if isinstance(item, str | os.PathLike)]
+    first = paths[0].lstrip() if paths else ""
+    return paths if len(paths) == len(data) and first and not first.startswith("{") else None
+
+
+def refuse_tables(paths: Iterable[str], catalog: Catalog) -> None:
+    """Refuse a file that has the rows of one type and does not say of which."""
+    for path in paths:
+        if (format_ := table_format(path)) is not None:
+            type_ = _type_of(path, catalog)
+            message = (
+                f"'{path}' is a {format_} file, which has the rows of one type; name the type: "
+                f"{{'{type_}': '{path}'}} in Python, {type_}={path} on the command line"
+            )
+            raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=path)
+
+
+def _type_of(path: str, catalog: Catalog) -> str:
+    """The type that the name of a file resembles, or a placeholder."""
+    from difflib import get_close_matches  # slow to import, and needed only for an error
+
+    names = {entity.name.lower(): entity.name for entity in catalog.entities}
+    close = get_close_matches(Path(path).name.partition(".")[0].lower(), names, n=1)
+    return names[close[0]] if close else "TYPE"
 
 
 def _open_path(path: str) -> Stream:

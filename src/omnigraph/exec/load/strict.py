@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -19,9 +18,12 @@ import pyarrow as pa
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.exec.load.blocks import WHITESPACE
-from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, shown, stored
+from omnigraph.exec.load.ends import FROM, TO, end_forms, end_ids, end_types, end_value
+from omnigraph.exec.load.json_columns import Form, Forms, temporal_properties
+from omnigraph.exec.load.json_text import loads
+from omnigraph.exec.load.json_values import InvalidValue, Whole, plain_type, shown, stored
 from omnigraph.exec.load.pieces import Piece, piece_schema
-from omnigraph.exec.problems import Problem, ProblemCode
+from omnigraph.exec.problems import Problem, ProblemCode, with_hint
 
 STRUCTURE_LIMIT: Final = 131_072
 """The maximum number of structural characters per line. Only a line longer than this can have more."""
@@ -29,6 +31,7 @@ _STRUCTURAL: Final = b"{}[],:"
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BOM: Final = "\ufeff"
 _RESERVED: Final = frozenset({"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
+_COLUMNS: Final = {FROM: SOURCE, TO: TARGET}
 _MEMBERS: Final = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
 
 
@@ -42,7 +45,7 @@ class ExactResult(msgspec.Struct, frozen=True):
 class _Record(msgspec.Struct, frozen=True):
     line: int
     values: Mapping[str, object]
-    """By column: `id` (None if the record has none), `src` and `dst` of an edge, and the properties."""
+    """By column: `id` (None if the record has none), `src` and `dst` of an edge (ids, or the values of keys), and the properties."""
 
 
 def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int) -> ExactResult:
@@ -58,19 +61,21 @@ def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most:
         else:
             entity, record = found
             records.setdefault(entity.id, (entity, []))[1].append(record)
-    pieces = tuple(_piece(entity, rows) for entity, rows in records.values())
+    pieces = tuple(_piece(entity, rows, catalog) for entity, rows in records.values())
     return ExactResult(pieces, tuple(problems))
 
 
-def written_as_numbers(text: str, *, enveloped: bool) -> frozenset[str]:
-    """The members of a record's data that are integers or lists of integers. They show how the file writes dates."""
+def forms_of(entity: EntityType, text: str, *, enveloped: bool) -> Forms:
+    """How a record writes its dates and, for an edge, its ends. Other records of the file probably write them in the same way."""
     try:
-        data = loads(text)
-        data = data.get("data") if enveloped else data  # type: ignore[assignment]  # its type is checked below
+        record = loads(text)
+        data = record.get("data") if enveloped else record
+        ends = end_forms(record) if isinstance(entity, EdgeType) else {}
     except (InvalidValue, ValueError, RecursionError, AttributeError):
-        return frozenset()
+        return {}
     members = data.items() if isinstance(data, dict) else ()
-    return frozenset(name for name, value in members if isinstance(value[0] if isinstance(value, list) and value else value, Whole))
+    numbers = {name for name, value in members if isinstance(value[0] if isinstance(value, list) and value else value, Whole)}
+    return {**{name: Form.NUMBER for name in temporal_properties(entity) if name in numbers}, **ends}
 
 
 def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _Record] | list[Problem]:
@@ -82,11 +87,13 @@ def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _R
         data = record.get("data", {})
         if not isinstance(data, dict):
             raise InvalidValue(ProblemCode.ENVELOPE, f"field 'data' must be an object, got {shown(data)}")
+        values: dict[str, object] = {}
+        if isinstance(entity, EdgeType):
+            values = {_COLUMNS[end]: end_value(node, end, record[end]) for end, node in end_types(entity, catalog).items()}
     except _TextProblem as error:
         return [error.problem]
     except InvalidValue as error:
         return [Problem(error.code, error.message, line=line)]
-    values: dict[str, object] = {SOURCE: record["from"], TARGET: record["to"]} if isinstance(entity, EdgeType) else {}
     problems = [_problem(entity, line, text, name, error) for name, error in _convert(entity, data, values)]
     return problems or (entity, _Record(line, values))
 
@@ -102,7 +109,7 @@ def _convert(entity: EntityType, data: dict[str, object], values: dict[str, obje
                 InvalidValue(ProblemCode.UNKNOWN_FIELD, f"field '{name}' is reserved structural state; use 'from' and 'to' for an edge"),
             )
         elif name != ID and entity.property(name) is None:
-            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{entity.alias}'")
+            yield name, InvalidValue(ProblemCode.UNKNOWN_FIELD, unknown_field(entity, name))
     id_ = data.get(ID)
     if id_ is not None and type(id_) is not str:
         yield ID, InvalidValue(ProblemCode.ID, f"{entity.kind} '{entity.name}' field 'id' must be a string, got {shown(id_)}")
@@ -114,22 +121,16 @@ def _convert(entity: EntityType, data: dict[str, object], values: dict[str, obje
             yield property_.name, error
 
 
-def _piece(entity: EntityType, records: list[_Record]) -> Piece:
+def _piece(entity: EntityType, records: list[_Record], catalog: Catalog) -> Piece:
     schema = piece_schema(entity)
-    columns = [pa.array([record.values[field.name] for record in records], plain_type(field.type)).cast(field.type) for field in schema]
+    ends = {_COLUMNS[end]: node for end, node in end_types(entity, catalog).items()} if isinstance(entity, EdgeType) else {}
+    columns = []
+    for field in schema:
+        values: list[Any] = [record.values[field.name] for record in records]
+        node = ends.get(field.name)
+        columns.append(pa.array(values, plain_type(field.type)).cast(field.type) if node is None else end_ids(node, values))
     lines = np.fromiter((record.line for record in records), np.int64, len(records))
     return Piece(entity, lines, pa.Table.from_arrays(columns, schema=schema))
-
-
-def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type with dates and times replaced by integers, which are days and milliseconds."""
-    if pa.types.is_date32(type_):
-        return pa.int32()
-    if pa.types.is_date64(type_):
-        return pa.int64()
-    if pa.types.is_list(type_):
-        return pa.list_(pa.field("item", plain_type(type_.value_type)))
-    return type_
 
 
 # -- the text
@@ -184,37 +185,6 @@ def _object(line: int, text: str) -> dict[str, object]:
     return record
 
 
-def loads(text: str) -> dict[str, object]:
-    """Parse strict JSON. Numbers keep their text. Raises `InvalidValue`, `ValueError` or `RecursionError`."""
-    value = _DECODER.decode(text)
-    if "\\ud" in text or "\\uD" in text:
-        _refuse_surrogates(value)
-    return value  # type: ignore[no-any-return]  # json is untyped; `_object` checks
-
-
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise InvalidValue(ProblemCode.DUPLICATE_MEMBER, f"duplicate JSON member '{twice}'")
-    return members
-
-
-def _constant(name: str) -> NoReturn:
-    raise InvalidValue(ProblemCode.JSON, f"{name} is not JSON")
-
-
-def _refuse_surrogates(value: object) -> None:
-    """Refuse half of a surrogate pair: it has no UTF-8 form, so it cannot be stored."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise InvalidValue(ProblemCode.JSON, f"\\u{ord(error.object[error.start]):04x} is half of a surrogate pair") from error
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=Whole, parse_float=Real, parse_constant=_constant)
-
-
 # -- the envelope
 
 
@@ -229,16 +199,23 @@ def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
             raise InvalidValue(ProblemCode.ENVELOPE, f"field '{name}' is reserved physical state")
         if name not in _MEMBERS[kind]:
             raise InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
-    for name in ("type",) if kind == "type" else ("edge", "from", "to"):
+    for name in () if kind == "type" else (FROM, TO):
         if name not in record:
             raise InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{name}'")
-        if type(record[name]) is not str:
-            raise InvalidValue(ProblemCode.ENVELOPE, f"field '{name}' must be a string, got {shown(record[name])}")
+    if type(record[kind]) is not str:
+        raise InvalidValue(ProblemCode.ENVELOPE, f"field '{kind}' must be a string, got {shown(record[kind])}")
     written = str(record[kind])
     entity: NodeType | EdgeType | None = catalog.node(written) if kind == "type" else catalog.edge(written)
     if entity is None:
-        raise InvalidValue(ProblemCode.UNKNOWN_TYPE, f"unknown {'node' if kind == 'type' else 'edge'} type '{written}'")
+        noun, known = ("node", catalog.nodes) if kind == "type" else ("edge", catalog.edges)
+        message = with_hint(f"unknown {noun} type '{written}'", written, (other.name for other in known))
+        raise InvalidValue(ProblemCode.UNKNOWN_TYPE, message)
     return entity
+
+
+def unknown_field(entity: EntityType, name: str) -> str:
+    """The message for a member or column that a type does not have."""
+    return with_hint(f"unknown input field '{name}' for '{entity.alias}'", name, (property_.name for property_ in entity.properties))
 
 
 def _problem(entity: EntityType, line: int, text: str, name: str, error: InvalidValue) -> Problem:

@@ -25,7 +25,7 @@ SLICE_ROWS: Final = 1 << 18
 _COMPRESSED_BYTES: Final = 1 << 16
 _CSV_BYTES: Final = 1 << 20
 _CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
-_SUFFIXES: Final = (".parquet", ".csv")
+_FORMATS: Final = {".parquet": "Parquet", ".csv": "CSV"}
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """`UnicodeDecodeError` is raised when column names are converted to Python strings."""
 
@@ -92,11 +92,21 @@ def table_parts(path: str, *, part_bytes: int = PART_BYTES, slice_rows: int = SL
         raise _unreadable(whole, error) from error
 
 
+def table_format(path: str) -> str | None:
+    """The name of the format of a table file, by its suffixes, or None for another file."""
+    known = _known_suffix(path)
+    return None if known is None else _FORMATS[known]
+
+
+def _known_suffix(path: str) -> str | None:
+    suffixes = {suffix.lower() for suffix in Path(path).suffixes}
+    return next((known for known in _FORMATS if known in suffixes), None)
+
+
 def _suffix(part: TablePart) -> str:
-    suffixes = {suffix.lower() for suffix in existing_file(part.path, name=part.name).suffixes}
-    for known in _SUFFIXES:
-        if known in suffixes:
-            return known
+    existing_file(part.path, name=part.name)
+    if (known := _known_suffix(part.path)) is not None:
+        return known
     message = f"'{part.name}' is not a table that can be loaded; give a .parquet or .csv file"
     raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=part.name)
 

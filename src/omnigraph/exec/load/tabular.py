@@ -1,4 +1,4 @@
-"""A table of one type, from Arrow, Parquet or CSV -> pieces of typed rows, or the problems of a column or a record.
+"""A table of one type, from Arrow, a frame, Parquet or CSV -> pieces of typed rows, or the problems of a column or a record.
 
 A table has a column per property, `id` if rows have explicit ids, and `from` and `to` (or `src` and `dst`) for edges. Values keep
 their type: numbers may change their width if nothing is lost. Only the text of CSV is parsed by the type of the property.
@@ -7,28 +7,41 @@ their type: numbers may change their width if nothing is lost. Only the text of 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
-from omnigraph.catalog.types import Plain
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.types import INTEGERS, Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
-from omnigraph.exec.load.json_values import InvalidValue
+from omnigraph.exec.load.ends import FROM, TO, end_types, from_end, suits_end
 from omnigraph.exec.load.pieces import Piece, piece_schema
+from omnigraph.exec.load.sources import STREAM
+from omnigraph.exec.load.strict import unknown_field
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
-from omnigraph.exec.problems import EMBED_REMEDY, Problem, ProblemCode
+from omnigraph.exec.problems import EMBED_REMEDY, Problem, ProblemCode, with_hint
 from omnigraph.lang.tree import Scalar
 
-TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | TablePart
-"""The rows of one type: an Arrow table or stream, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
 
-_ENDS: Final = {"from": SOURCE, "to": TARGET}
+class ArrowStream(Protocol):
+    """A table of another library that can be read as Arrow batches: of pandas, polars, DuckDB and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | str | os.PathLike[str] | TablePart
+"""The rows of one type: an Arrow table or stream, a frame, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
+
+_ENDS: Final = {FROM: SOURCE, TO: TARGET}
+_NodesAtEnds: TypeAlias = Mapping[str, NodeType]
+_PANDAS: Final = b"pandas"
+_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -46,17 +59,23 @@ def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int
 
     All tables are opened before the first is read, so that a wrong path is reported at once.
     """
-    for entity, opened in [(entity_named(name, catalog), _opened(name, table)) for name, table in tables.items()]:
-        if problems := list(wrong_columns(entity, opened.schema, text=opened.text)):
+    for entity, opened in _open_all(tables, catalog):
+        ends = end_types(entity, catalog) if isinstance(entity, EdgeType) else {}
+        if problems := list(wrong_columns(entity, catalog, opened.schema, text=opened.text)):
             yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
             continue
         record = opened.first_record
         for batch in opened.batches:
             if batch.num_rows:
-                yield _slice(entity, opened, batch, record, most=most)
+                yield _slice(entity, ends, opened, batch, record, most=most)
                 record += batch.num_rows
         if record == opened.first_record:
             yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
+
+
+def _open_all(tables: Mapping[str, TableInput], catalog: Catalog) -> list[tuple[EntityType, OpenTable]]:
+    named = [(entity_named(name, catalog), name, table) for name, table in tables.items()]
+    return [(entity, _opened(entity, name, table)) for entity, name, table in named]
 
 
 def entity_named(name: str, catalog: Catalog) -> EntityType:
@@ -69,11 +88,13 @@ def entity_named(name: str, catalog: Catalog) -> EntityType:
             Kind.INVALID_ARGUMENT, f"'{name}' is a node type and an edge type; use 'node:{name}' or 'edge:{name}'", type=name
         )
     if (entity := node or edge) is None:
-        raise InvalidInput(Kind.VALIDATION, f"unknown type '{name}': the schema has no node or edge type of that name", type=name)
+        known = [other.name for other in catalog.entities]
+        message = with_hint(f"unknown type '{name}': the schema has no node or edge type of that name", bare, known)
+        raise InvalidInput(Kind.VALIDATION, message, type=name)
     return entity
 
 
-def _opened(name: str, table: object) -> OpenTable:
+def _opened(entity: EntityType, name: str, table: object) -> OpenTable:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
@@ -84,10 +105,45 @@ def _opened(name: str, table: object) -> OpenTable:
         return open_table(os.fspath(table))
     if isinstance(table, TablePart):
         return open_table(table)
-    raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot load {name} from {type(table).__name__}; give an Arrow table or a path", type=name)
+    if hasattr(table, STREAM):
+        return _open_frame(entity, name, table)
+    raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot load {name} from {type(table).__name__}; give a table, a frame or a path", type=name)
 
 
-def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
+def _open_frame(entity: EntityType, name: str, frame: object) -> OpenTable:
+    """Open a table of another library. An unnamed index of pandas is no column, and its integers with gaps are not floats."""
+    source = f"<{name}>"
+    try:
+        reader = pa.RecordBatchReader.from_stream(frame)
+    except Exception as error:  # any error of the other library, which computes the rows now
+        raise _unreadable(source, error) from error
+    schema = reader.schema
+    if _PANDAS in (schema.metadata or {}):
+        schema = pa.schema([_as_meant(entity, field) for field in schema if _INDEX.fullmatch(field.name) is None])
+    return OpenTable(source, schema, _frame_batches(source, reader, schema))
+
+
+def _as_meant(entity: EntityType, field: pa.Field) -> pa.Field:
+    """A column of pandas. One of integers with missing values has the type float64 there, unless it has been converted."""
+    property_ = entity.property(field.name)
+    whole = property_ is not None and isinstance(property_.type, Plain) and property_.type.scalar in INTEGERS
+    return field.with_type(pa.int64()) if whole and pa.types.is_float64(field.type) else field
+
+
+def _frame_batches(source: str, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in reader:
+            rows = batch.select(schema.names).cast(schema)
+            yield from (rows.slice(start, SLICE_ROWS) for start in range(0, rows.num_rows, SLICE_ROWS))
+    except Exception as error:  # any error of the other library, which may compute rows only now
+        raise _unreadable(source, error) from error
+
+
+def _unreadable(source: str, error: Exception) -> InvalidInput:
+    return InvalidInput(Kind.VALIDATION, f"{source}: cannot be read: {error}; nothing was written", source=source)
+
+
+def _slice(entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
     alias = entity.alias
     schema = piece_schema(entity)
@@ -99,7 +155,7 @@ def _slice(entity: EntityType, opened: OpenTable, batch: pa.RecordBatch, record:
     for field in schema:
         values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
         property_ = entity.property(field.name)
-        converted = _identity(field.name, values) if property_ is None else convert(property_, values)
+        converted = _identity(ends, field.name, values) if property_ is None else convert(property_, values)
         done.append(converted.values)
         good[[row for row, _ in converted.refused]] = False
         problems += [
@@ -120,10 +176,10 @@ def _named(entity: EntityType, column: str) -> str:
     return _ENDS.get(column, column) if isinstance(entity, EdgeType) else column
 
 
-def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
+def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
     """Problems that make the whole table unusable: columns that are unknown, repeated, missing or of an unsuitable type."""
     alias = entity.alias
-    ends = (SOURCE, TARGET) if isinstance(entity, EdgeType) else ()
+    ends = {_ENDS[end]: node for end, node in end_types(entity, catalog).items()} if isinstance(entity, EdgeType) else {}
     seen: set[str] = set()
     for field in schema:
         name = _named(entity, field.name)
@@ -131,8 +187,11 @@ def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Itera
         if name in seen:
             yield Problem(ProblemCode.DUPLICATE_MEMBER, f"there are two columns for '{name}'", alias, name)
         elif property_ is None and name not in (ID, *ends):
-            yield Problem(ProblemCode.UNKNOWN_FIELD, f"unknown input field '{name}' for '{alias}'", alias, name)
-        elif property_ is None and not suits(Plain(Scalar.STRING), field.type):
+            yield Problem(ProblemCode.UNKNOWN_FIELD, unknown_field(entity, name), alias, name)
+        elif name in ends and not suits_end(ends[name], field.type):
+            wanted = f"ids of {ends[name].name}, or its keys"
+            yield Problem(ProblemCode.ID, f"column '{field.name}' must hold {wanted}, not {field.type}", alias, name)
+        elif name == ID and not suits(Plain(Scalar.STRING), field.type):
             yield Problem(ProblemCode.ID, f"column '{field.name}' must hold strings, not {field.type}", alias, name)
         elif property_ is not None and not text and not suits(property_.type, field.type):
             message = f"strict property '{name}' expects {expected(property_.type)}, got a column of {field.type}"
@@ -148,9 +207,8 @@ def wrong_columns(entity: EntityType, schema: pa.Schema, *, text: bool) -> Itera
             yield Problem(ProblemCode.REQUIRED, f"{message}{remedy}", alias, property_.name)
 
 
-def _identity(name: str, values: pa.Array) -> ConvertedColumn:
-    ids = texts(values)
-    if name == ID or not ids.null_count:
-        return ConvertedColumn(ids, [])
-    refused = InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{'from' if name == SOURCE else 'to'}'")
-    return ConvertedColumn(ids, [(int(row), refused) for row in np.flatnonzero(np.asarray(ids.is_null()))])
+def _identity(ends: _NodesAtEnds, name: str, values: pa.Array) -> ConvertedColumn:
+    if name == ID:
+        return ConvertedColumn(texts(values), [])
+    end = FROM if name == SOURCE else TO
+    return from_end(ends[end], end, values)

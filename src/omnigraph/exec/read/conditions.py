@@ -10,6 +10,8 @@ two variables and over rows read by number. Both must give the same result (X-10
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -17,14 +19,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.read.arithmetic import is_valid, numbers
 from omnigraph.exec.read.encoding import normalize_zero
 from omnigraph.exec.read.expressions import ColumnReader, evaluate
+from omnigraph.exec.read.text import TextMatcher
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.expr import Constant
-from omnigraph.store.arrays import Mask, whole
+from omnigraph.plan.expr import Constant, Field
+from omnigraph.plan.ir import computes
+from omnigraph.store.arrays import Column, Mask, whole
 from omnigraph.store.membership import Members
 
 _ARROW: Final = {
@@ -63,23 +66,23 @@ class RowFilter:
     """Predicates that must all be true, for any number of batches: the values of a list are hashed once."""
 
     def __init__(self, where: Sequence[ir.Predicate]) -> None:
-        self._where: Final = tuple(predicate for predicate in where if not computes(predicate))
-        self._computing: Final = tuple(predicate for predicate in where if computes(predicate))
+        self._stages: Final = [tuple(stage) for _, stage in groupby(sorted(where, key=_stage), key=_stage)]
         self._members: Final[dict[int, Members]] = {}
+        self._matchers: Final[dict[ir.TextMatch, TextMatcher]] = {}
 
     def mask(self, count: int, read: ColumnReader) -> Mask:
         """Return for each of `count` rows whether every predicate is true.
 
         Predicates that compute are evaluated last, and only for rows for which the others are true: an overflow elsewhere is no error.
+        Texts are searched before that, in the rows that are left.
         """
-        mask = self._all(self._where, count, read)
-        if not self._computing:
-            return mask
-        if mask.all():
-            return self._all(self._computing, count, read)
-        rows = np.flatnonzero(mask)
-        at = pa.array(rows)
-        mask[rows] = self._all(self._computing, len(rows), lambda field: read(field).take(at))
+        mask = np.ones(count, np.bool_)
+        for stage in self._stages:
+            if mask.all():
+                mask = self._all(stage, count, read)
+                continue
+            rows = np.flatnonzero(mask)
+            mask[rows] = self._all(stage, len(rows), partial(_taken, read, pa.array(rows)))
         return mask
 
     def _all(self, where: Sequence[ir.Predicate], count: int, read: ColumnReader) -> Mask:
@@ -113,10 +116,16 @@ class RowFilter:
                 return is_valid(whole(read(field))) if truth is wanted else np.zeros(count, np.bool_)
             case ir.Known(truth):
                 return np.full(count, truth is wanted)
-            case ir.Matches(text):
-                raise Unsupported(Kind.UNSUPPORTED, f"{text.mode}() cannot be run yet")
+            case ir.Matches(text, expected):
+                return self._matches(text, whole(read(text.field)), wanted=expected is wanted)
             case _:
                 assert_never(predicate)
+
+    def _matches(self, match: ir.TextMatch, texts: pa.Array, *, wanted: bool) -> Mask:
+        if (matcher := self._matchers.get(match)) is None:
+            matcher = self._matchers[match] = TextMatcher(match)
+        found = matcher.found(texts)
+        return is_valid(texts) & (found if wanted else ~found)
 
     def _one_of(self, predicate: ir.OneOf, column: pa.Array, *, wanted: bool) -> Mask:
         if not predicate.values:
@@ -128,30 +137,24 @@ class RowFilter:
         return found if wanted else is_valid(column) & ~found
 
 
-def computes(predicate: ir.Predicate) -> bool:
-    """Return whether evaluating a predicate may fail with an overflow."""
-    return any(isinstance(expr, ir.Arithmetic | ir.FunctionCall) for expr in _exprs(predicate))
+def _taken(read: ColumnReader, at: pa.Array, field: Field) -> Column:
+    return read(field).take(at)
 
 
-def _exprs(predicate: ir.Predicate) -> tuple[ir.Expr, ...]:
-    """The expressions that a predicate compares."""
+def _stage(predicate: ir.Predicate) -> int:
+    """When a predicate is evaluated: the cheap ones first, those that may fail last."""
+    return 2 if computes(predicate) else 1 if _searches(predicate) else 0
+
+
+def _searches(predicate: ir.Predicate) -> bool:
+    """Return whether a predicate searches texts."""
     match predicate:
-        case ir.Compare(left, _, right):
-            return (left, right)
-        case ir.Includes(left, right) | ir.Substring(left, right) | ir.Prefix(left, right) | ir.Suffix(left, right):
-            return (left, right)
-        case ir.OneOf(value=value) | ir.IsNull(value):
-            return (value,)
-        case ir.Decided(field):
-            return (field,)
         case ir.AllOf(terms) | ir.AnyOf(terms):
-            return tuple(expr for term in terms for expr in _exprs(term))
+            return any(_searches(term) for term in terms)
         case ir.Not(term):
-            return _exprs(term)
-        case ir.Matches() | ir.Known():
-            return ()
+            return _searches(term)
         case _:
-            assert_never(predicate)
+            return isinstance(predicate, ir.Matches)
 
 
 def _mask(answer: pa.Array, *, wanted: bool) -> Mask:

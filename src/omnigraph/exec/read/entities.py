@@ -12,12 +12,13 @@ import pyarrow as pa
 from omnigraph.exec.adjacency.column_cache import ColumnCache
 from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
-from omnigraph.exec.read.conditions import RowFilter, computes, filter_mask
+from omnigraph.exec.read.conditions import RowFilter, filter_mask
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
+from omnigraph.plan.cost import indexes_of
 from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.store.arrays import Column, Mask, joined, whole
 from omnigraph.store.index import existing
@@ -98,7 +99,7 @@ class Entities:
         return np.flatnonzero(filter_mask(where, self.size, lambda field: held[field.column]) & self.alive)
 
     def _may_use_index(self, predicate: ir.Predicate) -> bool:
-        return any(field.column in self.indexed for field in ir.fields_of(predicate)) and exact_sql(predicate) is not None
+        return bool(indexes_of(predicate, self.indexed)) and exact_sql(predicate) is not None
 
     def _rows_by_id(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
         """Return the rows that a predicate selects by id, and the other predicates. None if there is no such predicate or no known ids."""
@@ -130,8 +131,12 @@ class Entities:
             read = self.read(part, columns, check=check)
             yield part, pa.RecordBatch.from_arrays([whole(read[name]) for name in columns], names=list(columns))
 
+    def each(self, columns: Sequence[str], *, check: Check, batch_rows: int) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
+        """Yield some columns of all rows, in the order of their numbers. They are not kept in memory."""
+        return self._scan(columns, (), check=check, batch_rows=batch_rows)
+
     def _scan(
-        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None
+        self, columns: Sequence[str], where: Sequence[ir.Predicate], *, check: Check, limit: int | None = None, batch_rows: int = BATCH
     ) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
         texts = [exact_sql(predicate) for predicate in where]
         pushed = [text for text in texts if text is not None]
@@ -143,7 +148,7 @@ class Entities:
             where=" AND ".join(f"({text})" for text in pushed) or None,
             limit=None if rest else limit,
             addresses=True,
-            batch_rows=BATCH,
+            batch_rows=batch_rows,
         )
         left = limit
         for batch in reader:
@@ -157,6 +162,23 @@ class Entities:
                 yield self.numbers.from_addresses(batch.column(ADDRESS).to_numpy(zero_copy_only=False)), batch
             if left == 0:
                 return
+
+    def nearest(
+        self, column: str, query: Sequence[float], count: int, where: Sequence[ir.Predicate], *, probes: int, refine: int
+    ) -> tuple[Numbers64, pa.Array] | None:
+        """Return about the `count` rows nearest to a vector, of those for which every predicate holds, and their vectors, by an index.
+
+        None if the index cannot be used, if a predicate cannot be pushed into it, or if it found fewer rows.
+        """
+        texts = [exact_sql(predicate) for predicate in where]
+        pushed = [text for text in texts if text is not None]
+        if len(pushed) < len(texts):
+            return None
+        sql = " AND ".join(f"({text})" for text in pushed) or None
+        found = self.table.nearest(column, query, count, where=sql, probes=probes, refine=refine)
+        if found is None or len(found) < count:
+            return None
+        return self.numbers.from_addresses(found.column(ADDRESS).to_numpy()), whole(found.column(column))
 
     def batches(self, columns: Sequence[str], *, check: Check) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows. They are not kept in memory."""
@@ -217,7 +239,7 @@ class Entities:
             return filter_mask(where, len(numbers), lambda field: held[field.column].take(at))
         wanted, places = distinct(numbers, size=self.size)
         dense = self.size <= SMALL_TABLE_ROWS or len(wanted) * SPARSE > self.size
-        if dense and not any(computes(predicate) for predicate in where):
+        if dense and not any(ir.computes(predicate) for predicate in where):
             return self.mask(where, check=check)[numbers]
         # Rows that are not asked for are not evaluated: an overflow there is no error.
         columns = (self._read_by_scan if dense else self._read_by_address)(wanted, tuple(fields), check)

@@ -52,6 +52,12 @@ class EntityUnion:
             if left == 0:
                 return
 
+    def each(self, columns: Sequence[str], *, check: Check, batch_rows: int) -> Iterator[tuple[Numbers64, pa.RecordBatch]]:
+        """Yield some columns of all rows, in the order of their numbers. They are not kept in memory."""
+        for part, base in zip(self._parts, self._bases.tolist(), strict=False):
+            for numbers, batch in part.each(columns, check=check, batch_rows=batch_rows):
+                yield numbers + base, pa.RecordBatch.from_arrays([self._cast(batch.column(name), name) for name in columns], list(columns))
+
     def mask(self, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
         """Return for every number whether it is a row for which the predicates hold."""
         return np.concatenate([np.zeros(0, np.bool_), *(part.mask(where, check=check) for part in self._parts)])

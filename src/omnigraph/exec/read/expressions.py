@@ -10,17 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import arrow_type, scalar_of
-from omnigraph.errors import Kind, Unsupported
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.arithmetic import absolute, arithmetic, ceil, clipped, converted, floor, is_valid, numbers, rounded
+from omnigraph.exec.read.text import TextMatcher
 from omnigraph.plan import ir
 from omnigraph.plan.arithmetic import overflow
-from omnigraph.plan.expr import DATE, Constant, Field
+from omnigraph.plan.expr import DATE, F64, Constant, Field
 from omnigraph.plan.functions import Function
 from omnigraph.store.arrays import Column, joined, whole
 
 ColumnReader: TypeAlias = Callable[[Field], Column]
 """Field -> its column, with one value per row."""
+
+SCORES: Final = -2
+"""The binding of the columns that hold scores. No variable has it."""
 
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
@@ -43,10 +46,18 @@ def evaluate(expr: ir.Expr, count: int, read: ColumnReader, *, cells: Sequence[C
             return arithmetic(evaluate(left, count, read, cells=cells), operator, evaluate(right, count, read, cells=cells), scalar)
         case ir.FunctionCall(function, arguments, type_):
             return _called(function, [evaluate(argument, count, read, cells=cells) for argument in arguments], arrow_type(type_))
-        case ir.TextMatch() | ir.Score():
-            raise Unsupported(Kind.UNSUPPORTED, "text search and scores cannot be run yet")
+        case ir.TextMatch(field=field):
+            texts = whole(read(field))
+            return pa.array(TextMatcher(expr).found(texts), mask=~is_valid(texts))
+        case ir.Score(slot):
+            return whole(read(score_field(slot)))
         case _:
             assert_never(expr)
+
+
+def score_field(slot: int) -> Field:
+    """Return the column of the scores that the ranking of that slot gave the rows."""
+    return Field(SCORES, f"score {slot}", F64, nullable=True)
 
 
 def repeat(constant: Constant, count: int) -> pa.Array:

@@ -27,6 +27,7 @@ from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
+from omnigraph.exec.read.rank import by_index, fused, ranked_field, scored, scores_of
 from omnigraph.exec.read.routes import LinkRouter
 from omnigraph.exec.read.rows import (
     BATCH,
@@ -270,7 +271,7 @@ class _Run:
             case ops.Paths():
                 return paths(op, self._link_access(op), self._rows(op.input, outer))
             case ops.Rank():
-                raise AssertionError("rankings are refused before a plan runs")
+                return self._rank(op, outer)
             case ops.Aggregate() | ops.Project() | ops.Distinct():
                 raise AssertionError("this operator returns result columns, not rows")
             case _:
@@ -323,9 +324,28 @@ class _Run:
             yield rows
 
     def _scan(self, op: ops.Scan, limit: int | None) -> Iterator[Rows]:
-        names = op.columns if op.binding not in self._with_ids else (*op.columns, ID)
+        names = self._scanned(op)
         for numbers, batch in self._entities(op.binding).scan(names, op.where, check=self._watch.check, limit=limit):
             yield Rows(len(numbers), {op.binding: numbers}, {(op.binding, name): batch.column(name) for name in names})
+
+    def _scanned(self, op: ops.Scan) -> tuple[str, ...]:
+        """Return the columns that a scan reads."""
+        return op.columns if op.binding not in self._with_ids else (*op.columns, ID)
+
+    def _rank(self, op: ops.Rank, outer: Rows | None) -> Iterator[Rows]:
+        binding = ranked_field(op.ranking).binding
+        entities, check = self._entities(binding), self._watch.check
+        if isinstance(op.input, ops.Scan) and (best := by_index(op, entities, op.input, check=check)) is not None:
+            names = self._scanned(op.input)
+            read = self._read(binding, best.bindings[binding], names)
+            yield best.with_columns({(binding, name): read[name] for name in names})
+            return
+        if not isinstance(op.ranking, ir.Fusion):
+            yield from scored(op, scores_of(op.ranking, entities, check=check), self._rows(op.input, outer))
+            return
+        with self._held(op.input, outer, "fusing rankings") as rows:
+            if rows.count:
+                yield fused(op, op.ranking, rows, entities, self._type(binding), check=check)
 
     def _filter(self, batches: Iterator[Rows], where: RowFilter) -> Iterator[Rows]:
         return (rows.keep(where.mask(rows.count, partial(self._field, rows))) for rows in batches)

@@ -48,6 +48,13 @@ class _IndexSurvey(NamedTuple):
     def usable_columns(self) -> frozenset[str]:
         return frozenset() if passed_by(self.root, self.files) else usable_columns(self.indexes)
 
+    @property
+    def vector_columns(self) -> frozenset[str]:
+        """The columns with an index on vectors that covers nearly all rows and is not known to be damaged."""
+        damaged = {file.column for file in self.files if file.is_vector and self.root.index_damage.get(file.uuid) is not None}
+        covered = (index.column for index in self.indexes if index.kind is LanceIndexKind.VECTOR and covers_nearly_all(index))
+        return frozenset(covered) - damaged
+
 
 class Surveyor:
     """Looks up the indexes of tables and caches them. Safe to use from many threads."""
@@ -74,6 +81,7 @@ class Surveyor:
             catalog,
             {type_: row.rows for type_, row in shown.items()},
             indexed={type_: self._survey(row.ref).usable_columns for type_, row in used.items()},
+            vectors={type_: self._survey(row.ref).vector_columns for type_, row in used.items()},
             adjacency={edge: availability(edge) for edge in links},
             spent_ms={edge: spent_ms(edge) for edge in links},
             known={edge: known(edge) for edge in links},
@@ -87,7 +95,7 @@ class Surveyor:
             f"index on {row.alias}.{damage.index.column} is damaged and not used: {damage.reason}; {damage.remedy}"
             for row in rows
             for damage in damaged_indexes(self._tables.open(row.ref))
-            if damage.index.is_scalar
+            if damage.index.is_scalar or damage.index.is_vector
         ]
 
     def _survey(self, ref: TableRef) -> _IndexSurvey:

@@ -24,12 +24,11 @@ from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.plan.planner import FLAT_NUMBERS
 from omnigraph.store.index import IndexSpec, LanceIndexKind, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables
 
-FLAT_NUMBERS: Final = 1_000_000
-"""Comparing this many numbers (vectors times their dimension) one by one takes about 10 ms: an index would gain nothing."""
 FEWEST_VECTORS: Final = 1_000
 """An index over fewer vectors has too little training data, however long the vectors are."""
 

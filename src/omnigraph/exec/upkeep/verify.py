@@ -24,11 +24,14 @@ from omnigraph.manifest.lineage import flaws
 from omnigraph.manifest.model import COMMIT, TableRow, read_commits
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch, list_branches, read_branch
+from omnigraph.manifest.tagging import tagged_states
+from omnigraph.manifest.tags import list_tags, read_tag
 from omnigraph.store.arrays import joined
+from omnigraph.store.bases import home
 from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import KeySet, others, repeated
 from omnigraph.store.refs import native_refs
-from omnigraph.store.tables import Table, Tables, home
+from omnigraph.store.tables import Table, Tables
 
 
 class Severity(StrEnum):
@@ -83,6 +86,7 @@ def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress 
         if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
             continue  # the branch and its files were deleted meanwhile
         findings += found
+    findings += _tags(manifest)
     findings += _unused(manifest)
     return findings
 
@@ -142,6 +146,17 @@ def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
     yield from check.files.damages(ledger.as_table())
 
 
+def _tags(manifest: Manifest) -> Iterator[Finding]:
+    """Tags whose commit, or a table version that it shows, no longer exists."""
+    for name in list_tags(manifest.root.objects):
+        try:
+            if (tag := read_tag(manifest.root.objects, name)) is not None:
+                manifest.past(tag.branch, tag.commit_id)
+        except OmniGraphError as error:
+            if name in list_tags(manifest.root.objects):  # else it was deleted meanwhile
+                yield Finding(Severity.ERROR, error.kind.value, error.message, f"tag {name}")
+
+
 def _unused(manifest: Manifest) -> Iterator[Finding]:
     """Table directories and native branches that no live branch shows and no intent references. Dead writers left them."""
     objects = manifest.root.objects
@@ -150,7 +165,8 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
         # Read the intents first: a writer publishes before it removes its intent.
         pending = intents.pending(objects)
         intended = {table.base.home for intent in pending for table in intent.tables}
-        shown = [row for name in names for row in manifest.snapshot(name).state.tables.values()]
+        states = [*(manifest.snapshot(name).state for name in names), *tagged_states(manifest)]
+        shown = [row for state in states for row in state.tables.values()]
     except OmniGraphError:
         return  # the unreadable branch is a finding already, and it may use any of these
     used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}

@@ -26,13 +26,15 @@ from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import list_branches, withdraw_all
+from omnigraph.manifest.registry import list_branches
+from omnigraph.manifest.tagging import tagged_states
+from omnigraph.manifest.tags import withdraw_all
 from omnigraph.store.reclaim import remove_versions, versions_below
 from omnigraph.store.tables import TableRef
 
 
 def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
-    """Remove the versions that `branch` has given up and no branch shows.
+    """Remove the versions that `branch` has given up and no branch or tag shows.
 
     It holds the graph's exclusive lock, so that no branch is created from such a version meanwhile. It only removes versions of
     tables that the branch owns: the versions of an inherited table belong to the parent.
@@ -56,11 +58,12 @@ def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK
 
 
 def _shown(manifest: Manifest) -> Iterator[TableRef]:
-    """The table versions that every branch shows now, and those it was created with: its first commits still show them."""
+    """The table versions that every branch shows now, those it was created with (its first commits show them), and those of tags."""
     for name in (MAIN, *list_branches(manifest.root.objects)):
         branch, _, state = manifest.look(name)
         states = [state] if branch.parent is None else [state, manifest.snapshot(branch.parent, at=branch.forked_at).state]
         yield from (row.ref for each in states for row in each.tables.values() if not row.dropped)
+    yield from (row.ref for each in tagged_states(manifest) for row in each.tables.values() if not row.dropped)
 
 
 class Wanted(NamedTuple):

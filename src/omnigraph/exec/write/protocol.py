@@ -94,6 +94,18 @@ class Files(msgspec.Struct, frozen=True):
     """How many bytes of the ids in `replaced` are held in memory. The rest is kept in temporary files."""
 
 
+class Patch(msgspec.Struct, frozen=True):
+    """Remove rows by their addresses in the version that the write was prepared on, and add rows, all in one transaction.
+
+    The added rows are in memory, or, if they are many, in data files that are already written, as in `Files`.
+    """
+
+    removed: Any
+    rows: pa.Table | None = None
+    fragments: tuple[Any, ...] = ()
+    native: str | None = None
+
+
 class Alter(msgspec.Struct, frozen=True):
     """Change the columns of a table. Rows are not rewritten."""
 
@@ -113,7 +125,7 @@ class BuildIndexes(msgspec.Struct, frozen=True):
     ready: tuple[index.Segment, ...] = ()
 
 
-Change = Append | Upsert | DeleteKeys | Overwrite | Files | Alter | GiveUp | BuildIndexes
+Change = Append | Upsert | DeleteKeys | Overwrite | Files | Patch | Alter | GiveUp | BuildIndexes
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -130,6 +142,10 @@ class Prepared(msgspec.Struct, frozen=True):
     creates: tuple[NewTable, ...] = ()
     drops: frozenset[TableId] = frozenset()
     renames: Mapping[TableId, str] = {}
+    merged: CommitId | None = None
+    """The second parent of the commit: the head of a merged branch."""
+    copied: tuple[Commit, ...] = ()
+    """The commits of the merged branch that this one does not have. Its history survives its deletion."""
 
     @property
     def is_empty(self) -> bool:
@@ -220,7 +236,7 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
 def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Change) -> _TableStage | None:
     before = snapshot.state.tables[table]
     if before.owner != snapshot.branch.native:
-        written_for = change.native if isinstance(change, Files) else None
+        written_for = change.native if isinstance(change, Files | Patch) else None
         return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
     staged = _apply(tables.open(before.ref), change, uuid=str(uuid4()))
     return None if staged is None else _TableStage(before, change, staged, before.native)
@@ -238,6 +254,8 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return stage.overwrite(table, rows, uuid=uuid)
         case Files(fragments, replaced, whole, limit_bytes=limit_bytes):
             return stage.put_files(table, fragments, replaced=replaced, whole=whole, limit_bytes=limit_bytes, uuid=uuid)
+        case Patch(removed, rows, fragments):
+            return stage.patch(table, removed, rows=rows, fragments=fragments, uuid=uuid)
         case Alter(schema):
             return alter.alter(table, schema, uuid=uuid)
         case GiveUp(schema):
@@ -367,6 +385,8 @@ def _intent(request: Request, ready: _Staged) -> Intent:
         ),
         restated=tuple(_restated(ready)),
         new_schema=ready.prepared.schema,
+        merged=ready.prepared.merged,
+        copied=ready.prepared.copied,
     )
 
 

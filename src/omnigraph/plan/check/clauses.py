@@ -31,11 +31,11 @@ from omnigraph.lang.query import (
     Truth,
     Variable,
 )
-from omnigraph.lang.tree import Name, Scalar, Syntax
+from omnigraph.lang.tree import Name, Syntax
 from omnigraph.plan.check.conditions import typed_test
 from omnigraph.plan.check.literals import constant, fit_literal
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.expr import DATETIME, ID, STRING, Field
+from omnigraph.plan.expr import BLOB, DATETIME, ID, STRING, Field
 from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
     Block,
@@ -120,7 +120,7 @@ class BlockChecker:
 
     def _condition(self, test: Test) -> None:
         self._conditions.append(test)
-        self._mentioned.update(slot for expr in exprs_of(test) for slot in slots_of(expr))
+        self._mentioned.update(*map(slots_of, exprs_of(test)))
 
     # blocks
 
@@ -172,13 +172,18 @@ class BlockChecker:
         """The slot of a node variable, new or known; a second binding may only repeat the type."""
         found = self.scope.node(variable)
         if found is None:
-            slot = self.scope.bind(variable, type_)
-            self._nodes.append(slot)
-        else:
-            slot, known = found
-            if known.name != type_.name:
-                message = f"variable `{variable}` already bound to type `{known.name}`, cannot rebind to `{type_.name}`"
-                raise refused(None, message, variable)
+            return self._new(variable, type_)
+        slot, known = found
+        if known.name != type_.name:
+            message = f"variable `{variable}` already bound to type `{known.name}`, cannot rebind to `{type_.name}`"
+            raise refused(None, message, variable)
+        self._mentioned.add(slot)
+        return slot
+
+    def _new(self, variable: Variable, type_: NodeType | InterfaceType) -> int:
+        """The slot of a node variable that is not bound yet."""
+        slot = self.scope.bind(variable, type_)
+        self._nodes.append(slot)
         self._mentioned.add(slot)
         return slot
 
@@ -193,7 +198,7 @@ class BlockChecker:
                 raise refused(Code.MATCH_PROPERTY, message, match.property, hint=hint)
             field = Field(slot, found.name, found.type, found.nullable)
         owner = f"{type_.name}.{field.column}"
-        if field.type == Plain(Scalar.BLOB):
+        if field.type == BLOB:
             raise refused(Code.LITERAL, f"Blob property `{owner}` cannot be matched", match)
         operator = Containment.CONTAINS if isinstance(field.type, ListOf) else Comparison.EQ
         return Condition(field, operator, self._match_value(match, field, owner))
@@ -322,7 +327,7 @@ class BlockChecker:
         assert node is not None
         found = self.scope.node(variable)
         if found is None:
-            return self._bound(variable, node)
+            return self._new(variable, node)
         slot, type_ = found
         if node not in self.scope.types(type_):
             message = f"`{variable}` is of type `{type_.name}`, but this end of edge `{edge.name}` is `{type_name}`"

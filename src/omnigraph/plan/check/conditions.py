@@ -24,12 +24,12 @@ from omnigraph.lang.query import (
 from omnigraph.lang.query import Condition as ConditionTree
 from omnigraph.lang.query import Expr as ExprTree
 from omnigraph.lang.tree import Scalar, Syntax
-from omnigraph.plan.check.expressions import any_entity, has_score, is_entity, pair, path_field, text_search, typed, what_is
+from omnigraph.plan.check.expressions import any_entity, is_entity, pair, path_field, text_search, typed, what_is
 from omnigraph.plan.check.literals import constant, require_u64
 from omnigraph.plan.check.scope import Scope
 from omnigraph.plan.expr import BOOL, STRING, TRUE, Constant
 from omnigraph.plan.type_codes import Code, refused
-from omnigraph.plan.typed import AllOf, AnyOf, Condition, Expr, InList, IsNull, Not, Operand, Test, TextSearch, has_aggregate, type_of
+from omnigraph.plan.typed import AllOf, AnyOf, Condition, Expr, InList, IsNull, Not, Operand, Test, TextSearch, is_late, type_of
 from omnigraph.plan.values import compatible, described
 
 
@@ -70,6 +70,8 @@ def _truth(value: ExprTree, scope: Scope) -> Condition:
 
 def _filter(tree: Filter, scope: Scope) -> Condition:
     match tree.operator:
+        case Comparison():
+            left, right = pair(tree.left, tree.right, scope)
         case Containment.STARTS_WITH | Containment.ENDS_WITH:
             left, right = typed(tree.left, scope, STRING), typed(tree.right, scope, STRING)
         case Containment.CONTAINS:
@@ -77,7 +79,7 @@ def _filter(tree: Filter, scope: Scope) -> Condition:
             item = type_of(left)
             right = typed(tree.right, scope, Plain(item.item) if isinstance(item, ListOf) else STRING)
         case _:
-            left, right = pair(tree.left, tree.right, scope)
+            assert_never(tree.operator)
     for side, at in ((left, tree.left), (right, tree.right)):
         _refuse_late(side, at)
     match tree.operator:
@@ -105,7 +107,7 @@ def _are_lists(left: ValueType, right: ValueType) -> bool:
 
 
 def _refuse_late(expr: Expr, at: Syntax) -> None:
-    if has_score(expr) or has_aggregate(expr):
+    if is_late(expr):
         raise refused(None, "unsupported expression in filter", at, hint="scores and aggregates exist only after the match")
 
 

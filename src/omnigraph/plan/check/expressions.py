@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from omnigraph.catalog.types import INTEGERS, NUMBERS, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.catalog.types import INTEGERS, NUMBERS, ListOf, ValueType, VectorOf, scalar_of
 from omnigraph.lang.grammar.expression import CALLS, NO_NULL
 from omnigraph.lang.query import (
     Aggregate,
@@ -35,7 +35,7 @@ from omnigraph.lang.query import Expr as ExprTree
 from omnigraph.lang.tree import Name, Scalar, Syntax
 from omnigraph.plan.check.literals import constant
 from omnigraph.plan.check.scope import Scope
-from omnigraph.plan.expr import F64, I64, ID, STRING, TYPE, U64, Constant, Field
+from omnigraph.plan.expr import BLOB, F64, I64, ID, STRING, TYPE, U64, Constant, Field
 from omnigraph.plan.functions import NAMES, OF_VARIABLES, Function, arithmetic_type, result_type, signature
 from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
@@ -52,7 +52,6 @@ from omnigraph.plan.typed import (
     TextMode,
     TextSearch,
     has_aggregate,
-    parts_of,
     type_of,
 )
 from omnigraph.plan.typed import Arithmetic as TypedArithmetic
@@ -385,10 +384,6 @@ def _aggregate_type(function: AggregateFunction, argument: Expr, at: Syntax) -> 
             assert_never(function)
 
 
-def has_score(expr: Expr) -> bool:
-    return isinstance(expr, NearestScore | Bm25Score | RrfScore) or any(has_score(part) for part in parts_of(expr))
-
-
 def require_readable(expr: Expr, at: Syntax) -> None:
     """A Blob has an API of its own and cannot be returned by a read."""
     if is_blob(type_of(expr)):
@@ -399,4 +394,4 @@ def require_readable(expr: Expr, at: Syntax) -> None:
 
 
 def is_blob(type_: ValueType) -> bool:
-    return type_ == Plain(Scalar.BLOB)
+    return type_ == BLOB

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, InterfaceType, NodeType
-from omnigraph.catalog.types import FLOATS, INTEGERS, Plain, ValueType, scalar_of
+from omnigraph.catalog.types import FLOATS, INTEGERS, ValueType, scalar_of
 from omnigraph.lang.query import (
     AliasRef,
     Assignment,
@@ -47,13 +47,13 @@ from omnigraph.lang.query import (
 from omnigraph.lang.query import (
     UpdateBound as UpdateBoundTree,
 )
-from omnigraph.lang.tree import Name, Scalar
+from omnigraph.lang.tree import Name
 from omnigraph.plan.check.clauses import block_of, names_bound_by
 from omnigraph.plan.check.conditions import typed_test
-from omnigraph.plan.check.expressions import has_score, is_entity, typed, what_is
+from omnigraph.plan.check.expressions import is_entity, typed, what_is
 from omnigraph.plan.check.literals import fit_literal, stored_literal
 from omnigraph.plan.check.scope import ENDS, Parameters, Scope
-from omnigraph.plan.expr import DATETIME, ID, STRING, Field
+from omnigraph.plan.expr import BLOB, DATETIME, ID, STRING, Field
 from omnigraph.plan.type_codes import Code, nearest_name, refused
 from omnigraph.plan.typed import (
     Change,
@@ -74,12 +74,11 @@ from omnigraph.plan.typed import (
     TypedMutation,
     UpdateBound,
     UpdateRows,
-    has_aggregate,
+    is_late,
     type_of,
 )
 from omnigraph.plan.values import compatible, described
 
-_BLOB: Final = Plain(Scalar.BLOB)
 _LITERALS: Final = (IntegerLiteral, FloatLiteral, StringLiteral, BoolLiteral, DateLiteral, DateTimeLiteral, ListLiteral)
 
 
@@ -303,11 +302,11 @@ def _value(tree: ExprTree, type_: ValueType, owner: str, scope: Scope) -> Expr:
 
 def _expression(tree: ExprTree, type_: ValueType, owner: str, scope: Scope) -> Expr:
     expr = typed(tree, scope, type_)
-    if has_aggregate(expr) or has_score(expr) or isinstance(expr, TextSearch):
+    if is_late(expr) or isinstance(expr, TextSearch):
         raise refused(None, "unsupported expression in a change", tree, hint="aggregates, scores and searches are for reads")
     given = type_of(expr)
     narrows = scalar_of(type_) in INTEGERS and scalar_of(given) in FLOATS
-    if is_entity(expr) or given == _BLOB or narrows or not compatible(given, type_):
+    if is_entity(expr) or given == BLOB or narrows or not compatible(given, type_):
         raise refused(Code.OPERANDS, f"{what_is(expr)} does not fit `{owner}` of type {described(type_)}", tree)
     return expr
 
@@ -319,7 +318,7 @@ def _parameter(variable: Variable, type_: ValueType, owner: str, scope: Scope) -
         if scope.slot(variable) is not None:
             hint = f"a property of it is written `{variable}.name`, its id `{variable}.id`"
         raise refused(Code.PARAMETER, f"`{variable}` is not a declared parameter", variable, hint=hint)
-    if not (compatible(parameter.type, type_) or (type_ == _BLOB and parameter.type == STRING)):
+    if not (compatible(parameter.type, type_) or (type_ == BLOB and parameter.type == STRING)):
         message = f"parameter `{variable}` of type {described(parameter.type)} does not fit `{owner}` of type {described(type_)}"
         raise refused(Code.OPERANDS, message, variable)
     return parameter
@@ -384,7 +383,7 @@ def _check_compared(left: AliasRef, right: ExprTree, entity: EntityType, scope: 
     field = typed(left, scope)
     assert isinstance(field, Field)
     owner = f"{entity.name}.{left.name}"
-    if field.type == _BLOB:
+    if field.type == BLOB:
         raise refused(Code.WRITE_PROPERTY, f"Blob property `{owner}` cannot be tested", left)
     match right:
         case Variable():

@@ -25,6 +25,7 @@ from omnigraph.plan.typed import (
     TypedRead,
     UnsupportedOrder,
     has_aggregate,
+    holds,
     nullable,
     parts_of,
     slots_of,
@@ -39,11 +40,14 @@ def typed_read(name: str, parameters: tuple[Parameter, ...], read: Read, catalog
     block = block_of(read.match, scope)
     outputs = tuple(_output(projection, scope) for projection in read.returns)
     _check_names(read, outputs)
-    by_output = read.distinct or any(has_aggregate(output.expr) for output in outputs)
+    aggregates = any(has_aggregate(output.expr) for output in outputs)
+    by_output = read.distinct or aggregates
     order = tuple(_order_key(ordering, position, outputs, scope, by_output=by_output) for position, ordering in enumerate(read.order))
-    _check_limits(read, order, outputs)
-    _check_grouping(read, outputs)
-    skip, limit = (_count(count, scope, clause) for count, clause in ((read.skip, "skip"), (read.limit, "limit")))
+    if order:
+        _check_limits(read, order, outputs)
+    if aggregates:
+        _check_grouping(read, outputs)
+    skip, limit = _count(read.skip, scope, "skip"), _count(read.limit, scope, "limit")
     return TypedRead(name, known.all(), tuple(scope.variables), block, outputs, order, limit, skip, read.distinct)
 
 
@@ -75,7 +79,7 @@ def _output(projection: Projection, scope: Scope) -> Output:
 
 
 def _searches(expr: Expr) -> bool:
-    return isinstance(expr, TextSearch) or any(_searches(part) for part in parts_of(expr))
+    return holds(expr, TextSearch)
 
 
 def _check_names(read: Read, outputs: tuple[Output, ...]) -> None:
@@ -154,8 +158,6 @@ def _ranked(key: OrderKey, outputs: tuple[Output, ...]) -> Expr | None:
 
 
 def _check_grouping(read: Read, outputs: tuple[Output, ...]) -> None:
-    if not any(has_aggregate(output.expr) for output in outputs):
-        return
     for projection, output in zip(read.returns, outputs, strict=True):
         if has_aggregate(output.expr):
             if _reads_row(output.expr):

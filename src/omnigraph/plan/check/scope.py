@@ -85,8 +85,8 @@ class Scope:
         return frozenset(self._names.values())
 
     def slot(self, variable: Variable) -> int | None:
-        """Where a variable is bound; `$_` never is."""
-        return None if variable.wildcard else self._names.get(variable.name)
+        """Where a variable is bound. `$_` never is: `bind` does not keep its name."""
+        return self._names.get(variable.name)
 
     def bind(self, variable: Variable, type_: EntityType | InterfaceType | PathType) -> int:
         """A new slot for a variable that has none here; `$_` gets one each time."""

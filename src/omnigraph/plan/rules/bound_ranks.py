@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from omnigraph.plan.ir import Fusion, LogicalLimit, LogicalOrder, LogicalPlan, LogicalRank, LogicalScan, Nearest, Score, map_inputs
+from omnigraph.plan.ir import (
+    Fusion,
+    LogicalAggregate,
+    LogicalDistinct,
+    LogicalLimit,
+    LogicalOrder,
+    LogicalPlan,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    Nearest,
+    Score,
+    map_inputs,
+)
 from omnigraph.plan.statistics import Statistics
+
+_AFTER_MATCH: Final = (LogicalLimit, LogicalOrder, LogicalProject, LogicalAggregate, LogicalDistinct)
+"""The operators that an order with a limit may stand under."""
 
 
 def bound_ranks(plan: LogicalPlan, statistics: Statistics) -> LogicalPlan:
+    if not isinstance(plan, _AFTER_MATCH):
+        return plan
     plan = map_inputs(plan, lambda input_: bound_ranks(input_, statistics))
     if isinstance(plan, LogicalLimit) and isinstance(plan.input, LogicalOrder):
         order = plan.input

@@ -16,7 +16,6 @@ from omnigraph.plan.ir import (
     Predicate,
     fields_of,
     map_inputs,
-    reads_bindings,
 )
 from omnigraph.plan.statistics import Statistics
 
@@ -33,20 +32,17 @@ def _pushed(pattern: LogicalPattern, where: tuple[Predicate, ...]) -> LogicalPla
     pushed: dict[int, list[Predicate]] = {}
     kept: list[Predicate] = []
     for predicate in where:
-        bindings = reads_bindings(predicate)
-        if len(bindings) == 1 and bindings <= here and not _reads_type(predicate):
-            pushed.setdefault(next(iter(bindings)), []).append(predicate)
+        fields = fields_of(predicate)
+        bindings = {field.binding for field in fields}
+        # No table has the name of its type as a column.
+        if len(bindings) == 1 and bindings <= here and all(field.column != TYPE for field in fields):
+            pushed.setdefault(bindings.pop(), []).append(predicate)
         else:
             kept.append(predicate)
     scans = tuple(_with(scan, pushed.get(scan.binding, [])) for scan in pattern.scans)
     links = tuple(link if link.edge_binding is None else _with(link, pushed.get(link.edge_binding, [])) for link in pattern.links)
     plan = LogicalPattern(scans, links, pattern.argument, pattern.input)
     return LogicalFilter(plan, tuple(kept)) if kept else plan
-
-
-def _reads_type(predicate: Predicate) -> bool:
-    """No table has the name of its type as a column."""
-    return any(field.column == TYPE for field in fields_of(predicate))
 
 
 _Tested = TypeVar("_Tested", LogicalScan, Link)

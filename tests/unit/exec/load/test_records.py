@@ -50,7 +50,7 @@ def test_a_node_and_an_edge_become_rows_of_their_tables() -> None:
 def test_edge_names_fold_case_and_node_names_do_not() -> None:
     """E100."""
     assert rows(text({"edge": "actedin", "from": "Dee", "to": "heat"}), cinema())["ActedIn"][0]["src"] == "Dee"
-    assert messages(text({"type": "film", "data": {}}), cinema()) == ["unknown node type 'film'"]
+    assert messages(text({"type": "film", "data": {}}), cinema()) == ["unknown node type 'film'; did you mean `Film`?"]
 
 
 def test_blank_lines_count_and_say_nothing() -> None:

@@ -153,7 +153,7 @@ def test_required_values_are_missed_record_by_record() -> None:
 
 def test_columns_that_are_unknown_missing_or_double_are_named() -> None:
     assert messages({"Person": pa.table({"nam": ["Ada"]})}, cinema()) == [
-        "unknown input field 'nam' for 'node:Person'",
+        "unknown input field 'nam' for 'node:Person'; did you mean `name`?",
         "no column for the non-nullable property 'name'",
     ]
     assert messages({"ActedIn": pa.table({"from": ["a"], "src": ["a"]})}, cinema()) == [

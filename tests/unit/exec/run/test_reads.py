@@ -217,15 +217,14 @@ def test_a_reader_sees_one_snapshot_while_others_write(tmp_path: Path) -> None:
 # -- limits
 
 
-def test_search_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_text_to_embed_is_refused_with_its_place(tmp_path: Path) -> None:
     graph = graph_of(tmp_path)
-    for call in ('search($p.name, "x")', 'fuzzy($p.name, "x")', 'match_text($p.name, "x")'):
+    for query, parameter in (('"x"', ""), ("$t", "$t: String"), ("$t", "$t: String?")):
+        text = f"query q({parameter}) {{ match {{ $p: Person }} return {{ $p }} order {{\n nearest($p.vec, {query}) }} limit 1 }}"
         with pytest.raises(Unsupported) as refused:
-            ask(graph, f"match {{ $p: Person\n {call} }} return {{ $p }}")
-        assert (refused.value.facts["line"], refused.value.facts["column"]) == (2, 2)
-    with pytest.raises(Unsupported, match="nearest"):
-        ask(graph, "match { $p: Person } return { $p } order { nearest($p.vec, [1.0, 0.0]) } limit 1")
-    assert "rank" in graph.explain(text_of('match { $p: Person } return { $p } order { bm25($p.name, "x") }')).text
+            graph.query(text, params={"t": "x"} if parameter else {})
+        assert (refused.value.facts["line"], refused.value.facts["column"], refused.value.facts["function"]) == (2, 2, "nearest")
+        assert "rank" in graph.explain(text, params={"t": "x"} if parameter else {}).text
 
 
 def test_a_query_that_takes_too_long_is_ended(tmp_path: Path) -> None:

@@ -197,3 +197,12 @@ def test_an_edge_without_its_node_leads_nowhere(tmp_path: Path) -> None:
         "match { $q: Person  $p $k:knows $q } return { $p, $q, $k.since as s }",
     ):
         assert all(routed(graph, body, route) == [("a", "b", 1)] for route in Route)
+
+
+def test_an_overflow_of_a_node_that_the_walk_does_not_reach_is_no_error(tmp_path: Path) -> None:
+    graph = graph_of(
+        tmp_path, person("ann"), person("bob", rank=3), *(person(f"p{at}", rank=2**62) for at in range(30)), knows("ann", "bob", since=1)
+    )
+    body = 'match { $a: Person { name: "ann" }  $a knows $b  $b.rank * 2 > 5 } return { $b }'
+    assert ask(graph, body) == [("bob",)]
+    assert [routed(graph, body, route) for route in Route] == [[("bob",)]] * len(Route)

@@ -1,0 +1,108 @@
+"""`omnigraph commit changes` and `commit diff`: a graph and one or two of its commits -> the entities that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from omnigraph.cli import output
+from omnigraph.cli.history import commit, graph_option
+from omnigraph.cli.scope import HISTORY, Flags, command_flags, open_graph, resolve
+from omnigraph.cli.shapes import cause_document, change_document
+
+if TYPE_CHECKING:
+    from omnigraph.exec.history.changes import EntityChange, EntityImage
+
+_NULL: Final = "<null>"
+_ABSENT: Final = "<absent>"
+
+
+def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--op", "ops", multiple=True, help="Only inserts, updates or deletes. May be repeated."),
+        click.option("--type", "types", metavar="TYPE", multiple=True, help="Only entities of this type. May be repeated."),
+        click.option("--kind", "kinds", multiple=True, help="Only nodes, or only edges."),
+    ):
+        command = option(command)
+    return command
+
+
+@commit.command("changes")
+@click.argument("commit_id")
+@_filters
+@graph_option
+@command_flags
+def commit_changes(
+    flags: Flags, *, commit_id: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
+) -> None:
+    """Print what a commit changed, compared with its first parent."""
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+        cause = cause_document(graph.commit(commit_id))
+        changes = graph.commit_changes(commit_id, kinds=kinds or None, types=types or None, ops=ops or None)
+        if as_json:
+            output.document({"cause": cause, "changes": map(change_document, changes)})
+            return
+        names = {"graph_commit_id": "commit", "authored_branch": "branch", "parent_commit_id": "parent", "actor_id": "actor"}
+        names["merged_parent_commit_id"] = "merged_parent"
+        output.fields({names.get(name, name): value for name, value in cause.items()})
+        print_changes(changes)
+
+
+@commit.command("diff")
+@click.argument("a")
+@click.argument("b")
+@_filters
+@graph_option
+@command_flags
+def commit_diff(
+    flags: Flags, *, a: str, b: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
+) -> None:
+    """Print the changes that lead from A to B. Each is a branch, a commit, or a time, which stands for main at that time."""
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+        changes = graph.diff(_point(a), _point(b), kinds=kinds or None, types=types or None, ops=ops or None)
+        if as_json:
+            output.document({"from": a, "to": b, "changes": map(change_document, changes)})
+        else:
+            print_changes(changes)
+
+
+def _point(text: str) -> str | datetime:
+    """Return a time if the text is one with a time zone, else the text."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return moment if moment.tzinfo is not None else text
+
+
+def print_changes(changes: Iterator[EntityChange]) -> None:
+    for change in changes:
+        for line in change_lines(change):
+            output.line(line)
+
+
+def change_lines(change: EntityChange) -> Iterator[str]:
+    """Yield a change as lines: what happened to which entity, the nodes of an edge, and each property that differs."""
+    yield f"{change.op} {change.kind} {change.type_name} {change.id}"
+    ends = [f"{image.endpoints.from_} -> {image.endpoints.to}" for image in (change.before, change.after) if image and image.endpoints]
+    if ends:
+        yield f"  {' => '.join(dict.fromkeys(ends))}"
+    before, after = _properties(change.before), _properties(change.after)
+    for name in {**before, **after}:
+        if change.before is None:
+            yield f"  + {name}: {_text(after[name])}"
+        elif change.after is None:
+            yield f"  - {name}: {_text(before[name])}"
+        elif before.get(name, _ABSENT) != after.get(name, _ABSENT):
+            yield f"  {name}: {_text(before.get(name, _ABSENT))} -> {_text(after.get(name, _ABSENT))}"
+
+
+def _properties(image: EntityImage | None) -> dict[str, Any]:
+    return dict(image.properties) if image is not None else {}
+
+
+def _text(value: object) -> str:
+    return _NULL if value is None else str(value)

@@ -1,0 +1,130 @@
+"""ChangedEntities that both sides changed -> rows with the changed properties of both, and the properties that both changed differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.catalog.layout import table_schema
+from omnigraph.catalog.model import EntityType
+from omnigraph.exec.history.compare import any_differing, differing
+from omnigraph.exec.history.conflicts import Choice
+from omnigraph.exec.history.pairs import ABSENT, PartSize, Side, matched_columns
+from omnigraph.store.arrays import Column, Mask, Places, whole
+from omnigraph.store.difference import Addresses
+
+Choices = npt.NDArray[Any]
+"""The choice of the caller for each entity, as text."""
+
+
+class Sides(NamedTuple):
+    """One type in the three states."""
+
+    base: Side
+    theirs: Side
+    ours: Side
+
+    @property
+    def entity(self) -> EntityType:
+        """The type as the target declares it."""
+        assert self.ours.entity is not None
+        return self.ours.entity
+
+
+class ChangedEntities(NamedTuple):
+    """ChangedEntities that theirs changed, by ascending id, with the address of each row in the three states."""
+
+    ids: pa.Array
+    base: Addresses
+    theirs: Addresses
+    ours: Addresses
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, places: Places) -> ChangedEntities:
+        return ChangedEntities(self.ids.take(pa.array(places)), self.base[places], self.theirs[places], self.ours[places])
+
+    def at(self, kept: Mask) -> ChangedEntities:
+        return self if kept.all() else ChangedEntities(self.ids.filter(pa.array(kept)), self.base[kept], self.theirs[kept], self.ours[kept])
+
+
+def fitted_to(entity: EntityType, side: Side, rows: pa.Table) -> pa.Table:
+    """Rows of one side with the columns of the target, matched by the identity of their property. What is missing is null."""
+    columns = [of(rows) for of, _ in matched_columns(side, Side(entity, None))]
+    return pa.table(columns, schema=table_schema(entity))
+
+
+class Blend(NamedTuple):
+    """The result for some entities: which have a merged row and what it is, which are in conflict, and over which properties."""
+
+    rows: pa.Table
+    merged: Mask
+    conflict: Mask
+    clashes: Mapping[int, tuple[str, ...]]
+
+
+def unblended(sides: Sides, entities: ChangedEntities) -> Blend:
+    """Every entity is in conflict as a whole."""
+    count = len(entities)
+    return Blend(table_schema(sides.entity).empty_table(), np.zeros(count, np.bool_), np.ones(count, np.bool_), {})
+
+
+def blended(sides: Sides, entities: ChangedEntities, choices: Choices) -> Blend:
+    """Merge the entities that both sides updated. Inserts and deletes are in conflict as a whole.
+
+    A choice decides the properties that both sides changed; all others keep the change of either side.
+    """
+    updated = np.ones(len(entities), np.bool_)
+    for addresses in (entities.base, entities.theirs, entities.ours):
+        updated &= addresses != ABSENT
+    merged, conflict = np.zeros(len(entities), np.bool_), ~updated
+    parts = [table_schema(sides.entity).empty_table()]
+    clashes: dict[int, tuple[str, ...]] = {}
+    places = np.flatnonzero(updated)
+    size, at = PartSize(*sides), 0
+    while at < len(places):
+        some = places[at : at + size.rows]
+        at += len(some)
+        part = _blend(sides, entities.take(some), choices[some], size)
+        merged[some], conflict[some] = part.merged, part.conflict
+        clashes |= {int(some[place]): names for place, names in part.clashes.items()}
+        parts.append(part.rows)
+    return Blend(pa.concat_tables(parts), merged, conflict, clashes)
+
+
+def _blend(sides: Sides, entities: ChangedEntities, choices: Choices, size: PartSize) -> Blend:
+    entity = sides.entity
+    read = zip(sides, (entities.base, entities.theirs, entities.ours), strict=True)
+    base, theirs, ours = (fitted_to(entity, side, side.read(addresses)) for side, addresses in read)
+    size.learn(base, theirs, ours)
+    conflict, names = np.zeros(len(entities), np.bool_), list[tuple[str, Mask]]()
+    columns: list[Column] = []
+    known = _known_to(sides.theirs, entity)
+    for name in ours.schema.names:
+        earlier, incoming, present = base.column(name), theirs.column(name), ours.column(name)
+        by_theirs = differing(earlier, incoming) if name in known else np.zeros(len(entities), np.bool_)
+        clash = by_theirs & differing(earlier, present) & differing(incoming, present)
+        conflict |= clash
+        names.append((name, clash))
+        columns.append(_chosen(by_theirs & (~clash | (choices == Choice.THEIRS)), incoming, present))
+    rows = pa.table(columns, schema=ours.schema)
+    merged = ~(conflict & (choices == Choice.FAIL)) & any_differing(zip(rows.columns, ours.columns, strict=True), len(entities))
+    clashes = {place: tuple(name for name, clash in names if clash[place]) for place in np.flatnonzero(conflict).tolist()}
+    return Blend(rows.filter(pa.array(merged)), merged, conflict, clashes)
+
+
+def _known_to(side: Side, entity: EntityType) -> frozenset[str]:
+    """The columns of the target that a side has too. It cannot have changed the others."""
+    return frozenset(str(there.name) for here, there in matched_columns(side, Side(entity, None)) if here.name is not None)
+
+
+def _chosen(mask: Mask, yes: Column, no: Column) -> pa.Array:
+    """The values of one column where the mask is true, and of the other elsewhere. For every type, lists included."""
+    both = pa.concat_arrays([whole(yes), whole(no)])
+    rows = np.arange(len(mask))
+    return both.take(pa.array(np.where(mask, rows, rows + len(mask))))

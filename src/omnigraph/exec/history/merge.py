@@ -1,0 +1,199 @@
+"""A branch, or the inverse of a commit, and a target branch -> one commit that brings its changes in, or the conflicts.
+
+Both are one three-way comparison (`landing`). A merge brings in what the source changed since the last common ancestor. A revert brings
+in the way back from a commit to its parent. The result is checked like every write and goes through the write protocol: one intent, at
+most one transaction per table, one publication. If the target moves meanwhile, the comparison is made again under the lock, with the
+source commit that was read first (M-26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound, OmniGraphError
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.history.conflicts import Conflict, Conflicts, Settlement, merge_error
+from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, refuse_choices, schema_conflict
+from omnigraph.exec.write.protocol import Prepared, Request, write
+from omnigraph.ids import BranchName, CommitId, SchemaHash
+from omnigraph.manifest import lineage
+from omnigraph.manifest.branches import delete_branch
+from omnigraph.manifest.model import Commit
+from omnigraph.manifest.read import BranchSnapshot, Manifest
+from omnigraph.manifest.registry import living_branches
+
+_NOTHING: Final = {INSERTED: 0, UPDATED: 0, DELETED: 0}
+
+
+class MergeOutcome(StrEnum):
+    """How a merge ended."""
+
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+    CONFLICTS = "conflicts"
+    """Only of a dry run. Otherwise a merge with conflicts raises."""
+
+
+class MergeResult(msgspec.Struct, frozen=True):
+    """The result of a merge: the numbers of entities that it inserts, updates and deletes on the target.
+
+    `commit` is None if the target was up to date, and for a dry run. `conflicts` are the first ones that a dry run found, and
+    `conflict_count` is the number of all. `branch_deleted` is None if no deletion was asked for.
+    """
+
+    outcome: MergeOutcome
+    commit: Commit | None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    conflicts: tuple[Conflict, ...] = ()
+    conflict_count: int = 0
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+
+
+class RevertResult(msgspec.Struct, frozen=True):
+    """The result of a revert. `commit` is None if nothing of the reverted commit was left to undo."""
+
+    reverted: CommitId
+    commit: Commit | None
+    inserted: int
+    updated: int
+    deleted: int
+
+
+class _Relation(msgspec.Struct, frozen=True):
+    """How a source commit relates to a target: the state that both come from, and the commits that the target lacks."""
+
+    outcome: MergeOutcome
+    base: CommitId
+    copied: tuple[Commit, ...] = ()
+
+
+def merge(engine: Engine, source: BranchName, request: Request, settlement: Settlement) -> MergeResult:
+    """Merge a branch into the branch of the request, or raise `MergeConflicts` and write nothing (M-04)."""
+    run = _Merge(engine, source, request.branch, settlement)
+    written = write(engine, request, run.prepare)
+    return MergeResult(run.outcome, written.commit, *_counted(written.counts))
+
+
+def plan_merge(engine: Engine, source: BranchName, into: BranchName, settlement: Settlement) -> MergeResult:
+    """What `merge` would do now. Writes nothing."""
+    run = _Merge(engine, source, into, settlement)
+    landing = run.compare(engine.manifest.snapshot(into))
+    if landing is None:
+        return MergeResult(run.outcome, None)
+    found = landing.conflicts
+    outcome = MergeOutcome.CONFLICTS if found.count else run.outcome
+    return MergeResult(outcome, None, *_counted(landing.counts), found.described, found.count)
+
+
+def delete_merged(engine: Engine, source: BranchName, result: MergeResult) -> MergeResult:
+    """Delete a branch after its merge. A refusal does not undo the merge (M-33)."""
+    try:
+        delete_branch(engine.manifest, source)
+    except OmniGraphError as error:
+        return msgspec.structs.replace(result, branch_deleted=False, branch_delete_error=error.message)
+    return msgspec.structs.replace(result, branch_deleted=True)
+
+
+class _Merge:
+    """One merge. It may be prepared twice; the source is read once."""
+
+    def __init__(self, engine: Engine, source: BranchName, into: BranchName, settlement: Settlement) -> None:
+        if source == into:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branch {source!r} cannot be merged into itself", branch=source)
+        self._engine: Final = engine
+        self._settlement: Final = settlement
+        self._theirs: Final = engine.manifest.snapshot(source)
+        self._relation: _Relation | None = None
+        self._landing: Landing | None = None
+
+    @property
+    def outcome(self) -> MergeOutcome:
+        assert self._relation is not None, "the merge is prepared"
+        return self._relation.outcome
+
+    def compare(self, ours: BranchSnapshot) -> Landing | None:
+        """Compare the source with a target. None if the target has all its commits."""
+        manifest, theirs = self._engine.manifest, self._theirs
+        known = manifest.history(ours.branch.name)
+        self._relation = relation = _relate(manifest, theirs, ours, {**known})
+        if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+            refuse_choices(self._settlement)
+            return None
+        with manifest.reading(theirs, past=False):
+            refused = schema_conflict(theirs, ours, frozenset[SchemaHash](commit.schema for commit in known.values()))
+            base = manifest.snapshot(theirs.branch.name, at=relation.base)
+            return Landing(self._engine, base, theirs, ours, self._settlement, refused=refused)
+
+    def prepare(self, ours: BranchSnapshot) -> Prepared:
+        if self._landing is not None:  # the target moved: nothing will name the files of the first attempt
+            self._landing.discard()
+        self._landing = landing = self.compare(ours)
+        if landing is None:
+            return Prepared({}, counts=_NOTHING)
+        _raise_conflicts(landing.conflicts, source=self._theirs.branch.name, branch=ours.branch.name)
+        assert self._relation is not None
+        with self._engine.manifest.reading(self._theirs, past=False):
+            return Prepared(
+                landing.changes(), counts=landing.counts, commits_empty=True, merged=self._theirs.commit, copied=self._relation.copied
+            )
+
+
+def _relate(manifest: Manifest, theirs: BranchSnapshot, ours: BranchSnapshot, known: dict[CommitId, Commit]) -> _Relation:
+    """Find the nearest common ancestor whose rows can still be read. Those of a deleted branch cannot."""
+    if theirs.commit in known and theirs.commit in lineage.distances(known, ours.commit):
+        return _Relation(MergeOutcome.ALREADY_UP_TO_DATE, theirs.commit)
+    commits = {**manifest.history(theirs.branch.name), **known}
+    live = {None, *(branch.native for branch in living_branches(manifest.root.objects))}
+    base = lineage.merge_base(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
+    if base is None:
+        raise NotFound(
+            Kind.COMMIT_NOT_FOUND, f"branches {theirs.branch.name!r} and {ours.branch.name!r} have no common commit that can be read"
+        )
+    copied = tuple(commits[commit] for commit in sorted(lineage.distances(commits, theirs.commit)) if commit not in known)
+    return _Relation(MergeOutcome.FAST_FORWARD if base == ours.commit else MergeOutcome.MERGED, base, copied)
+
+
+def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:
+    """Undo one commit: bring the way back from it to its first parent into the branch of the request."""
+    if not commit.parents:
+        raise ConflictError(
+            Kind.PARENTLESS_COMMIT, f"commit {commit.id} is the first of the graph and cannot be reverted", commit=commit.id
+        )
+    manifest = engine.manifest
+    base, theirs = (manifest.snapshot(request.branch, at=at) for at in (commit.id, commit.parents[0]))
+    if base.state.head.schema != theirs.state.head.schema:
+        raise ConflictError(
+            Kind.SCHEMA_BOUNDARY,
+            f"commit {commit.id} changed the schema, which a revert does not undo; apply the schema that you want",
+            commit=commit.id,
+        )
+    landing: Landing | None = None
+
+    def prepare(ours: BranchSnapshot) -> Prepared:
+        nonlocal landing
+        if landing is not None:
+            landing.discard()
+        with manifest.reading(theirs, past=True), manifest.reading(base, past=True):
+            landing = Landing(engine, base, theirs, ours, settlement)
+            _raise_conflicts(landing.conflicts, commit=commit.id, branch=request.branch)
+            return Prepared(landing.changes(), counts=landing.counts)
+
+    written = write(engine, request, prepare)
+    return RevertResult(commit.id, written.commit, *_counted(written.counts))
+
+
+def _counted(counts: Mapping[str, int]) -> tuple[int, int, int]:
+    return counts[INSERTED], counts[UPDATED], counts[DELETED]
+
+
+def _raise_conflicts(conflicts: Conflicts, **facts: object) -> None:
+    if conflicts.count:
+        raise merge_error(conflicts, **facts)

@@ -1,0 +1,218 @@
+"""One type in two snapshots -> its rows that may differ, paired by id in ascending order, and read in parts of bounded size.
+
+Only ids and addresses are held for all rows. Rows that both snapshots share are neither read nor held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.layout import identity_columns, table_schema
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.exec.blobs import blob_properties
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.history.compare import any_differing
+from omnigraph.ids import TypeId
+from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.store.arrays import Column, Mask, Places, joined, whole
+from omnigraph.store.difference import Addresses, StoredRows, rows_apart
+from omnigraph.store.membership import Members
+from omnigraph.store.tables import Table
+from omnigraph.store.take import take
+
+PART_BYTES: Final = 16 * 1024 * 1024
+"""The approximate size of the rows of one side that are held at once."""
+FIRST_ROWS: Final = 1_024
+MOST_ROWS: Final = 65_536
+BLOB_ROWS: Final = 16
+"""How many rows are read at once if they contain blobs, whose sizes are not known before."""
+
+ABSENT: Final = np.uint64(2**64 - 1)
+"""The address of a row that does not exist."""
+
+
+class Side(NamedTuple):
+    """One type in one snapshot: its declaration and its table. Both are None if the snapshot has no such type."""
+
+    entity: EntityType | None
+    table: Table | None
+
+    def read(self, addresses: Addresses) -> pa.Table:
+        """The rows at these addresses. A row that does not exist has only nulls."""
+        assert self.entity is not None
+        names = table_schema(self.entity).names
+        there = addresses != ABSENT
+        if self.table is None or not there.any():
+            return _nulls(self.entity, len(addresses))
+        found = take(self.table, addresses[there], names)
+        if there.all():
+            return found
+        return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+class RowPairs(NamedTuple):
+    """Entities by ascending id, each with its row before and its row after. At least one of the two exists."""
+
+    ids: pa.Array
+    before: Addresses
+    after: Addresses
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def at(self, kept: Mask) -> RowPairs:
+        return self if kept.all() else RowPairs(self.ids.filter(pa.array(kept)), self.before[kept], self.after[kept])
+
+    def take(self, places: Places) -> RowPairs:
+        return RowPairs(self.ids.take(pa.array(places)), self.before[places], self.after[places])
+
+    def slice(self, start: int, stop: int) -> RowPairs:
+        return RowPairs(self.ids.slice(start, stop - start), self.before[start:stop], self.after[start:stop])
+
+
+class PartOfRows(NamedTuple):
+    """Some pairs, with the rows of both sides. A row that does not exist has only nulls."""
+
+    pairs: RowPairs
+    before: pa.Table
+    after: pa.Table
+
+
+def side_of(engine: Engine, snapshot: BranchSnapshot, type_id: TypeId) -> Side:
+    entity = engine.catalog(snapshot).by_id(type_id)
+    if entity is None or (row := snapshot.state.table_of(type_id)) is None:
+        return Side(None, None)
+    return Side(entity, engine.tables.open(row.ref))
+
+
+def shared_types(*catalogs: Catalog) -> list[TypeId]:
+    """The types of all catalogs, each once: nodes before edges, then by identity (D-10)."""
+    nodes = {entity.id for catalog in catalogs for entity in catalog.nodes}
+    return [*sorted(nodes), *sorted({entity.id for catalog in catalogs for entity in catalog.edges})]
+
+
+def candidates(before: Side, after: Side) -> RowPairs:
+    """The entities whose stored rows are not the same. Their values may be the same all the same."""
+    if before.table is not None and after.table is not None and before.table.ref == after.table.ref:
+        return paired(_NONE, _NONE)
+    return paired(*rows_apart(before.table, after.table))
+
+
+_NONE: Final = StoredRows(pa.array([], pa.string()), np.empty(0, np.uint64))
+
+
+def paired(before: StoredRows, after: StoredRows) -> RowPairs:
+    """Match rows by id."""
+    every = pc.unique(whole(joined([before.ids, after.ids], pa.string())))
+    ids = every.take(pc.sort_indices(every))
+    known = Members(ids)
+    places = [np.full(len(ids), ABSENT), np.full(len(ids), ABSENT)]
+    for found, rows in zip(places, (before, after), strict=True):
+        found[known.find(rows.ids)] = rows.addresses
+    return RowPairs(ids, *places)
+
+
+def changed_parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
+    """The pairs whose rows differ, with the rows, in order."""
+    columns = matched_columns(before, after)
+    for part in parts(before, after, pairs):
+        both = (part.pairs.before != ABSENT) & (part.pairs.after != ABSENT)
+        kept = ~both | any_differing(((old(part.before), new(part.after)) for old, new in columns), len(part.pairs))
+        if kept.all():
+            yield part
+        elif kept.any():
+            mask = pa.array(kept)
+            yield PartOfRows(part.pairs.at(kept), part.before.filter(mask), part.after.filter(mask))
+
+
+def changed(before: Side, after: Side, pairs: RowPairs) -> RowPairs:
+    """The pairs whose rows differ, without the rows. A row that only one side has is not read."""
+    kept = (pairs.before == ABSENT) != (pairs.after == ABSENT)
+    both = np.flatnonzero((pairs.before != ABSENT) & (pairs.after != ABSENT))
+    kept[both] = differing_rows(before, after, pairs.take(both))
+    return pairs.at(kept)
+
+
+def differing_rows(before: Side, after: Side, pairs: RowPairs) -> Mask:
+    """Which pairs differ. Both rows of each pair exist."""
+    columns = matched_columns(before, after)
+    found = [
+        any_differing(((old(part.before), new(part.after)) for old, new in columns), len(part.pairs))
+        for part in parts(before, after, pairs)
+    ]
+    return np.concatenate([np.empty(0, np.bool_), *found])
+
+
+def parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
+    """All pairs with their rows, in parts. If a side has no such type, its rows are nulls of the other's type."""
+    known = before.entity or after.entity
+    assert known is not None
+    old, new = Side(before.entity or known, before.table), Side(after.entity or known, after.table)
+    size, at = PartSize(old, new), 0
+    while at < len(pairs):
+        some = pairs.slice(at, at + size.rows)
+        at += len(some)
+        part = PartOfRows(some, old.read(some.before), new.read(some.after))
+        size.learn(part.before, part.after)
+        yield part
+
+
+class PartSize:
+    """How many rows are read at once: few at first, until their size is known."""
+
+    def __init__(self, *sides: Side) -> None:
+        self._with_blobs = any(side.entity is not None and blob_properties(side.entity) for side in sides)
+        self.rows = BLOB_ROWS if self._with_blobs else FIRST_ROWS
+
+    def learn(self, *tables: pa.Table) -> None:
+        """Choose the next size by rows that were read."""
+        if not self._with_blobs:
+            size = max(1, *(table.nbytes for table in tables)) if tables else 1
+            self.rows = max(1, min(MOST_ROWS, PART_BYTES * len(tables[0]) // size))
+
+
+def read_parts(side: Side, addresses: Addresses) -> Iterator[pa.Table]:
+    """The rows at these addresses, all of which exist, in order, in parts."""
+    size, at = PartSize(side), 0
+    while at < len(addresses):
+        part = side.read(addresses[at : at + size.rows])
+        at += len(part)
+        size.learn(part)
+        yield part
+
+
+class ColumnOf(NamedTuple):
+    """A column of one side, or nulls of that type if the side does not have it."""
+
+    name: str | None
+    type: pa.DataType
+
+    def __call__(self, rows: pa.Table) -> Column:
+        return rows.column(self.name) if self.name is not None else pa.nulls(len(rows), self.type)
+
+
+def matched_columns(before: Side, after: Side) -> list[tuple[ColumnOf, ColumnOf]]:
+    """The columns of `after` and their counterparts, matched by the identity of the property: names can change.
+
+    A property that only `before` has was dropped with the schema. That is no change of a row.
+    """
+    known = before.entity or after.entity
+    assert known is not None
+    old, new = _columns(before.entity or known), _columns(after.entity or known)
+    return [(ColumnOf(old[key].name if key in old else None, field.type), ColumnOf(field.name, field.type)) for key, field in new.items()]
+
+
+def _columns(entity: EntityType) -> dict[str, pa.Field]:
+    schema = table_schema(entity)
+    keys = [*identity_columns(entity), *(property_.id for property_ in entity.properties)]
+    return dict(zip(keys, schema, strict=True))
+
+
+def _nulls(entity: EntityType, rows: int) -> pa.Table:
+    fields = [field.with_nullable(nullable=True) for field in table_schema(entity)]
+    return pa.table([pa.nulls(rows, field.type) for field in fields], schema=pa.schema(fields))

@@ -1,0 +1,203 @@
+"""A base and two states that come from it -> the rows that bring the changes of one into the other, and the conflicts.
+
+`theirs` is the side whose changes are brought in, `ours` the one they are brought into. Per entity, with the values compared:
+
+| base | theirs | ours | result |
+|---|---|---|---|
+| any | as base | any | ours stays |
+| any | changed | as base | theirs is applied: insert, update or delete |
+| any | changed | changed to the same | ours stays |
+| absent | inserted | inserted, differently | conflict: divergent insert |
+| present | updated | updated, differently | conflict: divergent update; by property, only if both changed the same one differently |
+| present | updated / deleted | deleted / updated | conflict: delete against update |
+
+Only entities that theirs changed are looked at. Of ours, only their rows are read, and only if they are stored anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.exec.history.by_property import ChangedEntities, Sides, blended, fitted_to, unblended
+from omnigraph.exec.history.changes import images
+from omnigraph.exec.history.conflicts import DESCRIBED, Choice, Conflict, ConflictKind, Settlement, Strategy
+from omnigraph.exec.history.pairs import ABSENT, RowPairs, Side, candidates, changed, differing_rows, read_parts
+from omnigraph.exec.validate.delta import Added, RowsInMemory
+from omnigraph.store.arrays import Mask, joined, whole
+from omnigraph.store.difference import Addresses, moved_to
+from omnigraph.store.membership import Members
+
+HELD_BYTES: Final = 64 << 20
+"""How many bytes of incoming rows of one type are held in memory. More are read from the other side as often as they are needed."""
+
+
+class TypePlan(NamedTuple):
+    """What a merge does to one type: rows that come in, whole or merged by property, rows that go, and what it cannot decide."""
+
+    sides: Sides
+    incoming: ChangedEntities
+    """ChangedEntities that are as theirs afterwards. Those without a row there are deleted."""
+    merged: pa.Table
+    """Rows merged by property."""
+    merged_over: Addresses
+    """The rows of ours that the merged ones replace."""
+    conflicts: tuple[Conflict, ...]
+    conflict_count: int
+    settled: frozenset[str]
+    """The ids of conflicts that were settled. Known only if the caller chose for some of them."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.incoming) and not len(self.merged)
+
+    @property
+    def deleted(self) -> pa.Array:
+        return self.incoming.at(self.incoming.theirs == ABSENT).ids
+
+    @property
+    def removed(self) -> Addresses:
+        """The rows of ours that are replaced or deleted."""
+        gone = self.incoming.ours[self.incoming.ours != ABSENT]
+        return np.concatenate([gone, self.merged_over])
+
+    @property
+    def inserted(self) -> int:
+        return int(((self.incoming.ours == ABSENT) & (self.incoming.theirs != ABSENT)).sum())
+
+    @property
+    def updated(self) -> int:
+        return int(((self.incoming.ours != ABSENT) & (self.incoming.theirs != ABSENT)).sum()) + len(self.merged)
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The rows that come in, with the columns of the target, in parts."""
+        addresses = self.incoming.theirs[self.incoming.theirs != ABSENT]
+        for part in read_parts(self.sides.theirs, addresses):
+            yield fitted_to(self.sides.entity, self.sides.theirs, part)
+        if len(self.merged):
+            yield self.merged
+
+    def added(self) -> Added | None:
+        """The rows that come in, for the checks. They are held if they are few."""
+        if not self.inserted + self.updated:
+            return None
+        held: list[pa.Table] = []
+        size = 0
+        for part in self.rows():
+            held.append(part)
+            size += part.nbytes
+            if size > HELD_BYTES:
+                return _IncomingRows(self)
+        return RowsInMemory(pa.concat_tables(held))
+
+
+class _IncomingRows(msgspec.Struct, frozen=True):
+    """Incoming rows that are too many to be held. Each read takes them from the other side again."""
+
+    plan: TypePlan
+
+    @property
+    def rows(self) -> int:
+        return self.plan.inserted + self.plan.updated
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for part in self.plan.rows():
+            yield from part.select(list(columns)).to_batches()
+
+
+def changes_of(base: Side, theirs: Side) -> int:
+    """How many entities of a type theirs changed."""
+    return len(changed(base, theirs, candidates(base, theirs)))
+
+
+def plan_type(sides: Sides, settlement: Settlement) -> TypePlan:
+    """Plan the merge of one type."""
+    theirs = changed(sides.base, sides.theirs, candidates(sides.base, sides.theirs))
+    entities, moved = _beside(sides, theirs)
+    disputed = moved.copy()
+    disputed[moved] = _differ(sides.base, sides.ours, entities.at(moved), "base", "ours")
+    contested = entities.at(disputed)
+    contested = contested.at(_differ(sides.theirs, sides.ours, contested, "theirs", "ours"))
+    choices = np.array([choice.value for choice in settlement.of(sides.entity.name, contested.ids.to_pylist())], dtype=object)
+    blend = blended(sides, contested, choices) if settlement.strategy is Strategy.PROPERTY else unblended(sides, contested)
+    unsettled = blend.conflict & (choices == Choice.FAIL)
+    taken = blend.conflict & (choices == Choice.THEIRS) & ~blend.merged
+    described = np.flatnonzero(unsettled)[:DESCRIBED]
+    named = [blend.clashes.get(place, ()) for place in described.tolist()]
+    return TypePlan(
+        sides,
+        _union(entities.at(~disputed), contested.at(taken)),
+        blend.rows,
+        contested.ours[blend.merged],
+        tuple(_entity_conflicts(sides, contested.take(described), named)),
+        int(unsettled.sum()),
+        frozenset(contested.at(blend.conflict & (choices != Choice.FAIL)).ids.to_pylist() if settlement.chosen else ()),
+    )
+
+
+def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
+    """The entities that theirs changed, with their rows in ours; and for which of them the row of ours is not that of the base."""
+    count = len(theirs)
+    ours, moved = np.full(count, ABSENT), np.zeros(count, np.bool_)
+    if not count:
+        return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours), moved
+    apart = candidates(sides.base, sides.ours)
+    places = Members(apart.ids).find(theirs.ids)
+    moved = places >= 0
+    ours[moved] = apart.after[places[moved]]
+    shared = ~moved & (theirs.before != ABSENT)
+    if shared.any():
+        assert sides.base.table is not None
+        assert sides.ours.table is not None
+        ours[shared] = moved_to(sides.base.table, sides.ours.table, theirs.before[shared])
+    return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours), moved
+
+
+def _differ(one: Side, other: Side, entities: ChangedEntities, left: str, right: str) -> Mask:
+    """Which rows of two states differ: one is absent, or the values are different. Two absent rows are equal."""
+    pairs = RowPairs(entities.ids, getattr(entities, left), getattr(entities, right))
+    apart: Mask = (pairs.before == ABSENT) != (pairs.after == ABSENT)
+    both = np.flatnonzero((pairs.before != ABSENT) & (pairs.after != ABSENT))
+    if len(both):
+        apart[both] = differing_rows(one, other, pairs.take(both))
+    return apart
+
+
+def _union(one: ChangedEntities, other: ChangedEntities) -> ChangedEntities:
+    if not len(other):
+        return one
+    ids = whole(joined([one.ids, other.ids], pa.string()))
+    return ChangedEntities(ids, *(np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True)))
+
+
+def _entity_conflicts(sides: Sides, entities: ChangedEntities, clashes: Sequence[tuple[str, ...]]) -> Iterator[Conflict]:
+    """Describe entities that both sides changed differently."""
+    if not len(entities):
+        return
+    entity = sides.entity
+    shown = []
+    for side, addresses in ((sides.base, entities.base), (sides.ours, entities.ours), (sides.theirs, entities.theirs)):
+        declared = side.entity or entity
+        rows, there = Side(declared, side.table).read(addresses), (addresses != ABSENT).tolist()
+        shown.append([image if is_there else None for image, is_there in zip(images(declared, rows), there, strict=True)])
+    for id_, properties, base, ours, theirs in zip(entities.ids.to_pylist(), clashes, *shown, strict=True):
+        kind = (
+            ConflictKind.DELETE_VS_UPDATE
+            if ours is None or theirs is None
+            else ConflictKind.DIVERGENT_INSERT
+            if base is None
+            else ConflictKind.DIVERGENT_UPDATE
+        )
+        message = f"{entity.kind} type '{entity.name}', entity id '{id_}': {_REASONS[kind]}"
+        yield Conflict(kind, entity.kind, entity.name, id_, message, base, ours, theirs, properties)
+
+
+_REASONS: Final = {
+    ConflictKind.DIVERGENT_INSERT: "both sides inserted it, with different values",
+    ConflictKind.DIVERGENT_UPDATE: "both sides changed it, to different values",
+    ConflictKind.DELETE_VS_UPDATE: "one side deleted it, and the other changed it",
+}

@@ -1,0 +1,194 @@
+"""Rows and a ranking -> the same rows with a score. The score of an entity is computed once, however many rows it is in.
+
+Scores are exact: distances are computed in double precision, and the relevance of a text from the words of all texts of its type. Which
+rows are the nearest is exact too, unless an index finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.catalog.model import TypeKind
+from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read.entities import SMALL_TABLE_ROWS, SPARSE, Check, Entities
+from omnigraph.exec.read.entity_union import AnyEntities
+from omnigraph.exec.read.expressions import score_field
+from omnigraph.exec.read.order import OrderColumn, places
+from omnigraph.exec.read.rows import BATCH, NULL_ENTITY, Rows, distinct
+from omnigraph.exec.read.text import bm25, rounded
+from omnigraph.plan import ir, ops
+from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
+from omnigraph.plan.planner import FLAT_NUMBERS
+from omnigraph.store.arrays import Column, whole
+from omnigraph.store.words import Words
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+NUMBERS: Final = 1 << 20
+"""How many numbers of vectors are multiplied together: few enough to stay in the cache of a processor."""
+
+
+FEW_LEFT: Final = 4
+"""If a filter leaves fewer vectors than this many times what a scan compares at once, they are compared without an index."""
+
+
+class Scores(Protocol):
+    """The scores of one ranking."""
+
+    def of(self, numbers: Numbers64) -> Floats:
+        """Return the score of each entity, NaN for one that is not a candidate."""
+        ...
+
+
+def ranked_field(ranking: ir.Ranking) -> Field:
+    """Return the property that a ranking is about. Both arms of a fusion rank the same variable."""
+    return ranking.first.field if isinstance(ranking, ir.Fusion) else ranking.field
+
+
+def scores_of(ranking: ir.Nearest | ir.Bm25, entities: AnyEntities, *, check: Check) -> Scores:
+    match ranking:
+        case ir.Nearest():
+            return _Distances(ranking, entities, check)
+        case ir.Bm25():
+            return _Relevance(ranking, entities, check)
+        case _:
+            assert_never(ranking)
+
+
+def scored(op: ops.Rank, scores: Scores, batches: Iterator[Rows]) -> Iterator[Rows]:
+    """Yield the rows with their scores, without those that have none if only candidates are wanted."""
+    binding = ranked_field(op.ranking).binding
+    return (_with_scores(op, rows, scores.of(rows.bindings[binding])) for rows in batches)
+
+
+def fused(op: ops.Rank, ranking: ir.Fusion, rows: Rows, entities: AnyEntities, type_: TypeRef, *, check: Check) -> Rows:
+    """Return all rows of a match with the fused scores of their entities. The ranks are those among the entities of the rows."""
+    numbers = rows.bindings[ranking.first.field.binding]
+    found = np.unique(numbers[numbers != NULL_ENTITY])
+    names = (ID, TYPE) if type_.kind is TypeKind.INTERFACE else (ID,)
+    total, ranked = np.zeros(len(found)), np.zeros(len(found), np.bool_)
+    for arm in (ranking.first, ranking.second):
+        scores = scores_of(arm, entities, check=check).of(found)
+        candidates = np.flatnonzero(~np.isnan(scores))
+
+        def ties(at: Numbers64, candidates: Numbers64 = candidates) -> list[Column]:
+            read = entities.read(found[candidates[at]], names, check=check)
+            return [read[name] for name in names]
+
+        key = OrderColumn(pa.array(scores[candidates]), descending=isinstance(arm, ir.Bm25))
+        best = candidates[places([key], limit=ranking.depth, ties=ties)]
+        total[best] += 1.0 / (ranking.k + np.arange(1, len(best) + 1))
+        ranked[best] = True
+    fusion = np.where(ranked, total, np.nan)
+    if not len(found):
+        return _with_scores(op, rows, np.full(rows.count, np.nan))
+    at = np.minimum(np.searchsorted(found, numbers), len(found) - 1)
+    return _with_scores(op, rows, np.where(found[at] == numbers, fusion[at], np.nan))
+
+
+def by_index(op: ops.Rank, entities: AnyEntities, scan: ops.Scan, *, check: Check) -> Rows | None:
+    """Return about the best rows of a scan, with exact scores, found by an index on vectors; None if the index cannot answer."""
+    if op.index is None or op.top is None or not isinstance(entities, Entities):
+        return None
+    assert isinstance(op.ranking, ir.Nearest)
+    assert isinstance(op.ranking.query, tuple)
+    if scan.where and np.count_nonzero(entities.mask(scan.where, check=check)) < FEW_LEFT * FLAT_NUMBERS // len(op.ranking.query):
+        return None  # so few are left that all are compared: an index searches among those that a filter drops
+    settings = {"probes": op.index.probes, "refine": op.index.refine}
+    found = entities.nearest(op.index.column, op.ranking.query, op.top, scan.where, **settings)
+    if found is None:
+        return None
+    numbers, vectors = found
+    rows = _with_scores(op, Rows(len(numbers), {scan.binding: numbers}), cosine_distances(vectors, np.array(op.ranking.query)))
+    return rows if rows.count == op.top else None
+
+
+def _with_scores(op: ops.Rank, rows: Rows, scores: Floats) -> Rows:
+    missing = np.isnan(scores)
+    field = score_field(op.slot)
+    rows = rows.with_columns({(field.binding, field.column): pa.array(scores, mask=missing)})
+    return rows.keep(~missing) if op.only_candidates else rows
+
+
+class _Distances:
+    """Cosine distances to a vector.
+
+    The vectors of a few entities are read by number. Once these are too many, all vectors are read in one pass, so the cost is at most
+    twice that of reading only what is needed.
+    """
+
+    def __init__(self, ranking: ir.Nearest, entities: AnyEntities, check: Check) -> None:
+        assert isinstance(ranking.query, tuple), "a text is embedded before a plan runs"
+        self._column: Final = ranking.field.column
+        self._query: Final = np.array(ranking.query, np.float64)
+        self._entities: Final = entities
+        self._check: Final = check
+        self._rows: Final = max(1, min(BATCH, NUMBERS // len(self._query)))
+        """The number of vectors that are read together."""
+        self._asked = 0
+        self._all: Floats | None = None
+
+    def of(self, numbers: Numbers64) -> Floats:
+        if self._all is None:
+            self._asked += len(numbers)
+            if self._asked * SPARSE <= self._entities.size and self._entities.size > SMALL_TABLE_ROWS:
+                return self._some(numbers)
+            self._all = self._every()
+        return np.append(self._all, np.nan)[numbers]  # the number of a null entity is that of the last
+
+    def _some(self, numbers: Numbers64) -> Floats:
+        present = numbers[numbers != NULL_ENTITY]
+        wanted, at = distinct(present, size=self._entities.size)
+        found = [np.zeros(0)]
+        for start in range(0, len(wanted), self._rows):
+            columns = self._entities.read(wanted[start : start + self._rows], (self._column,), check=self._check)
+            found.append(cosine_distances(whole(columns[self._column]), self._query))
+        scores = np.full(len(numbers), np.nan)
+        scores[numbers != NULL_ENTITY] = np.concatenate(found)[at]
+        return scores
+
+    def _every(self) -> Floats:
+        scores = np.full(self._entities.size, np.nan)
+        for numbers, batch in self._entities.each((self._column,), check=self._check, batch_rows=self._rows):
+            scores[numbers] = cosine_distances(batch.column(0), self._query)
+        return scores
+
+
+def cosine_distances(vectors: pa.Array, query: Floats) -> Floats:
+    """Return the distance of each vector to the query; NaN for null and zero vectors.
+
+    Every sum is taken over one row, in an order that depends on the dimension alone. So equal vectors have equal distances.
+    """
+    if not len(vectors):
+        return np.zeros(0)
+    rows = vectors.flatten() if not vectors.null_count else vectors.fill_null([0.0] * len(query)).flatten()
+    matrix = rows.to_numpy(zero_copy_only=False).reshape(-1, len(query)).astype(np.float64)
+    products = (matrix * query).sum(axis=1)
+    norms = np.sqrt(np.square(matrix, out=matrix).sum(axis=1)) * np.sqrt(np.square(query).sum())
+    directed = norms > 0
+    cosines = np.divide(products, norms, out=np.full(len(matrix), np.nan), where=directed)
+    return rounded(np.clip(1.0 - cosines, 0.0, 2.0))
+
+
+class _Relevance:
+    """BM25 scores for a query. All texts of the type are read, on first use."""
+
+    def __init__(self, ranking: ir.Bm25, entities: AnyEntities, check: Check) -> None:
+        self._ranking: Final = ranking
+        self._entities: Final = entities
+        self._check: Final = check
+        self._all: Floats | None = None
+
+    def of(self, numbers: Numbers64) -> Floats:
+        if self._all is None:
+            self._all = np.append(bm25(self._words(), self._ranking.query, size=self._entities.size), np.nan)
+        return self._all[numbers]  # the number of a null entity is that of the last
+
+    def _words(self) -> Iterator[tuple[Numbers64, Words]]:
+        for numbers, batch in self._entities.each((self._ranking.field.column,), check=self._check, batch_rows=BATCH):
+            yield numbers, Words(batch.column(0))

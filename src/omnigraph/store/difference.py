@@ -1,0 +1,138 @@
+"""Two versions of one table -> the stored rows that only one of them shows. Fragments that both share are not read.
+
+A fragment is a set of files that never change, and a deletion file lists the rows of it that a version does not show. So two versions
+with the same files and the same deletions show the same rows there. Where only the deletions differ, the deletion files alone say which
+rows differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.errors import NotFound, StorageError
+from omnigraph.store.arrays import joined, whole
+from omnigraph.store.deep import named_files
+from omnigraph.store.fragments import Fragment, fragments, scan_fragments
+from omnigraph.store.tables import ADDRESS, KEY, Table
+
+Addresses = npt.NDArray[np.uint64]
+"""Physical addresses of rows: fragment << 32 | offset."""
+
+_ARRAY: Final = "array"
+_BITMAP: Final = "bitmap"
+_PLAIN_COOKIE: Final = 12_346
+"""The first word of a roaring bitmap without run containers."""
+_SPARSE_ROWS: Final = 4_096
+"""Up to this many rows, a container of a roaring bitmap is a list. Past it, it is 65,536 bits."""
+
+
+class StoredRows(NamedTuple):
+    """The ids and addresses of some rows of a table, in the order of the table."""
+
+    ids: pa.Array
+    addresses: Addresses
+
+
+def rows_apart(before: Table | None, after: Table | None) -> tuple[StoredRows, StoredRows]:
+    """The rows that only `before` shows, and those that only `after` shows. None is a table without rows.
+
+    An entity whose row was rewritten with the same values is in both. An entity that is in neither is the same in both versions.
+    """
+    old, new = fragments(before) if before is not None else (), fragments(after) if after is not None else ()
+    newer, older = {part.files: part for part in new}, {part.files: part for part in old}
+    gone: list[Addresses] = []
+    come: list[Addresses] = []
+    for part in old:
+        other = newer.get(part.files)
+        if other is None or before is None or after is None or other.deletions == part.deletions:
+            continue
+        here, there = _deleted(before, part), _deleted(after, other)
+        gone.append(_addresses(part, np.setdiff1d(there, here, assume_unique=True)))
+        come.append(_addresses(other, np.setdiff1d(here, there, assume_unique=True)))
+    return (
+        _rows(before, [part for part in old if part.files not in newer], gone),
+        _rows(after, [part for part in new if part.files not in older], come),
+    )
+
+
+def moved_to(before: Table, after: Table, addresses: Addresses) -> Addresses:
+    """The addresses in `after` of rows that both versions show."""
+    ids = {part.files: part.id for part in fragments(after)}
+    moves = {part.id: ids[part.files] for part in fragments(before) if part.files in ids}
+    owners, places = np.unique(addresses >> np.uint64(32), return_inverse=True)
+    moved = np.array([moves[owner] for owner in owners.tolist()], np.uint64)[places]
+    return moved << np.uint64(32) | addresses & np.uint64(0xFFFFFFFF)
+
+
+def _addresses(part: Fragment, offsets: npt.NDArray[np.uint32]) -> Addresses:
+    return offsets.astype(np.uint64) | np.uint64(part.id << 32)
+
+
+def _rows(table: Table | None, parts: list[Fragment], single: list[Addresses]) -> StoredRows:
+    """All rows of some fragments, and single rows of others."""
+    ids: list[pa.Array] = []
+    addresses: list[Addresses] = [np.empty(0, np.uint64)]
+    if table is not None and parts:
+        for batch in scan_fragments(table, parts, [KEY]):
+            ids.append(batch.column(KEY))
+            addresses.append(batch.column(ADDRESS).to_numpy())
+    apart = np.concatenate([np.empty(0, np.uint64), *single])
+    if table is not None and len(apart):
+        ids += table.take(apart, [KEY]).column(KEY).chunks
+        addresses.append(apart)
+    return StoredRows(whole(joined(ids, pa.string())), np.concatenate(addresses))
+
+
+# -- deletion files
+
+
+class _UnknownForm(Exception):
+    """A deletion file does not have the structure that this release knows."""
+
+
+def _deleted(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
+    """The offsets of the deleted rows of a fragment, ascending."""
+    if part.deletions is None:
+        return np.empty(0, np.uint32)
+    try:
+        return _read_deletions(table, part)
+    except (_UnknownForm, StorageError, NotFound, pa.ArrowException, ValueError):  # Lance reads it, or reports what is wrong
+        alive = [batch.column(ADDRESS).to_numpy() & np.uint64(0xFFFFFFFF) for batch in scan_fragments(table, [part], [])]
+        every = np.arange(part.rows, dtype=np.uint32)
+        return np.setdiff1d(every, np.concatenate([np.empty(0, np.uint64), *alive]).astype(np.uint32), assume_unique=True)
+
+
+def _read_deletions(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
+    file = table.dataset.get_fragment(part.id).metadata.deletion_file
+    body = table.root.objects.get(named_files(table)[part.id][-1].path)
+    if file.file_type == _ARRAY:
+        (column,) = pa.ipc.open_file(pa.py_buffer(body)).read_all().columns
+        deleted = np.sort(column.to_numpy().astype(np.uint32))
+    elif file.file_type == _BITMAP:
+        deleted = _bitmap(bytes(body))
+    else:
+        raise _UnknownForm
+    if len(deleted) != file.num_deleted_rows:
+        raise _UnknownForm
+    return deleted
+
+
+def _bitmap(body: bytes) -> npt.NDArray[np.uint32]:
+    """The numbers in a roaring bitmap: a header of keys and sizes, the position of each container, and the containers."""
+    cookie, count = np.frombuffer(body, "<u4", 2).tolist()
+    if cookie != _PLAIN_COOKIE:
+        raise _UnknownForm
+    header = np.frombuffer(body, "<u2", 2 * count, 8).reshape(count, 2).astype(np.uint32)
+    starts = np.frombuffer(body, "<u4", count, 8 + 4 * count)
+    found = [_container(body, int(start), int(size) + 1) | key << np.uint32(16) for (key, size), start in zip(header, starts, strict=True)]
+    return np.concatenate([np.empty(0, np.uint32), *found])
+
+
+def _container(body: bytes, start: int, size: int) -> Any:
+    if size <= _SPARSE_ROWS:
+        return np.frombuffer(body, "<u2", size, start).astype(np.uint32)
+    return np.flatnonzero(np.unpackbits(np.frombuffer(body, np.uint8, 8_192, start), bitorder="little")).astype(np.uint32)

@@ -1,0 +1,77 @@
+"""What differences cost in storage calls: they follow the difference, neither the rows nor the commits that both sides share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from omnigraph.store import difference
+from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.counting import reads_of
+from tests.mutations import run
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+
+
+@pytest.fixture(autouse=True)
+def _without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
+
+
+def graph_of(place: Path, *, rows: int) -> Graph:
+    graph = og.init(place, schema=SCHEMA)
+    graph.load({"Person": pa.table({"name": [f"p{at:06}" for at in range(rows)], "age": pa.array([1] * rows, pa.int32())})})
+    return graph
+
+
+def diff_reads(uri: str) -> int:
+    """The reads of a diff in a process that has read both branches, but no table."""
+    graph = og.open(uri, mode="r")
+    graph.snapshot("work")
+    ledger = graph.engine.manifest.look()[1]
+    reads_of(ledger)
+    assert len(list(graph.diff("main", "work"))) == 1
+    return reads_of(ledger)
+
+
+def changed(graph: Graph, *, first: int = 0) -> None:
+    graph.branches.create("work")
+    run(graph, f'update Person set {{ age: 2 }} where name = "p{first:06}"', branch="work")
+
+
+def test_a_diff_reads_the_difference(tmp_path: Path) -> None:
+    counts = []
+    for rows in (1_000, 100_000):
+        graph = graph_of(tmp_path / str(rows), rows=rows)
+        changed(graph)
+        counts.append(diff_reads(graph.uri))
+    assert counts[1] <= counts[0] + 2
+
+
+def test_shared_fragments_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(tmp_path / "g", rows=100_000)
+    graph.branches.create("work")
+    run(graph, 'delete Person where name = "p000007"', branch="work")
+
+    def no_scan(*_: object) -> None:
+        raise AssertionError("a fragment that both sides share is scanned")
+
+    monkeypatch.setattr(difference, "scan_fragments", no_scan)
+    assert [change.id for change in graph.diff("main", "work")] == ["p000007"]
+
+
+def test_a_diff_does_not_grow_with_the_commits(tmp_path: Path) -> None:
+    """Small fragments are folded as they come, so the reads vary with the commits since the last fold, up to a bound."""
+    counts = []
+    for commits in (10, 60, 200):
+        graph = graph_of(tmp_path / str(commits), rows=100)
+        for at in range(commits):
+            run(graph, f'update Person set {{ age: {at} }} where name = "p000001"')
+        changed(graph)
+        counts.append(diff_reads(graph.uri))
+    assert max(counts) <= 32, counts
+    assert counts[2] <= counts[0] + 12, counts

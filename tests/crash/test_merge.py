@@ -1,0 +1,185 @@
+"""Merges and reverts that die at every boundary: the target is before or after, with its lineage, and a retry merges the rest."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import Kind, OmniGraphError, StorageError
+from omnigraph.faults import Fault, SimulatedCrash, armed
+from omnigraph.graph import Graph
+from omnigraph.ids import MAIN
+from omnigraph.manifest import intents
+from tests.crash.matrix import Point, Writer, points
+from tests.crasher import crash
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+SOURCE = "source"
+TARGET = "target"
+
+
+class MergeCase(NamedTuple):
+    """One merge of `source`: where to, whether the target moved, and how many tables it commits and forks."""
+
+    name: str
+    into: str
+    tables: int
+    first_touches: int = 0
+    moved: bool = True
+    net_zero: bool = False
+    reverts: bool = False
+
+    @property
+    def writer(self) -> Writer:
+        return Writer(self.name, TARGET if self.into == TARGET else MAIN, dict, self.tables, self.first_touches)  # type: ignore[arg-type]
+
+    @property
+    def doing(self) -> str:
+        return "revert" if self.reverts else f"merge {SOURCE} into {self.into}"
+
+
+CASES = (
+    MergeCase("merge, three-way, main", MAIN, 2),
+    MergeCase("merge, fast-forward, main", MAIN, 2, moved=False),
+    MergeCase("merge, fast-forward, first touch", TARGET, 2, 2, moved=False),
+    MergeCase("merge, net zero, main", MAIN, 0, net_zero=True),
+    MergeCase("revert, main", MAIN, 2, reverts=True),
+)
+CELLS = [pytest.param(case, point, id=f"{case.name}-{point.fault}:{point.nth}") for case in CASES for point in points(case.writer)]
+
+
+def make(folder: Path, case: MergeCase) -> Graph:
+    graph = og.init(folder, schema=SCHEMA, actor="act-merger")
+    change(graph, 'insert Person { name: "a", age: 1 } insert Person { name: "b" } insert Person { name: "c" }')
+    change(graph, 'insert Knows { from: "a", to: "b" } insert Knows { from: "b", to: "c" }')
+    for branch in (TARGET, SOURCE):
+        graph.branches.create(branch)
+    if case.net_zero:
+        change(graph, 'insert Person { name: "n" }', SOURCE)
+        change(graph, 'delete Person where name = "n"', SOURCE)
+    else:
+        text = 'delete Person where name = "b"'
+        change(graph, text, MAIN if case.reverts else SOURCE)
+        if not case.reverts:
+            change(graph, 'update Person set { age: 2 } where name = "a"', SOURCE)
+            change(graph, 'insert Person { name: "d" }', SOURCE)
+    if case.moved and not case.reverts:
+        change(graph, 'insert Person { name: "m" }', case.into)
+    return graph
+
+
+def change(graph: Graph, text: str, branch: str = MAIN) -> None:
+    graph.mutate(f"query q() {{ {text} }}", branch=branch)
+
+
+def do(graph: Graph, case: MergeCase) -> None:
+    if case.reverts:
+        graph.revert(graph.commits()[0].id)
+    else:
+        graph.merge(SOURCE, case.into)
+
+
+def shown(graph: Graph, branch: str) -> list[str]:
+    """The nodes, and the ends of the edges, whose ids are new in every graph."""
+    people = graph.query("match { $p: Person } return { $p.name as name, $p.age as age } order { name }", branch=branch)
+    edges = graph.query("match { $p: Person  $p knows $q } return { $p.name as a, $q.name as b } order { a, b }", branch=branch)
+    return [str(row) for row in (*people.rows, *edges.rows)]
+
+
+@functools.cache
+def images(case: MergeCase) -> tuple[list[str], list[str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        graph = make(Path(folder) / "g", case)
+        before = shown(graph, case.into)
+        do(graph, case)
+        return before, shown(graph, case.into)
+
+
+def check(graph: Graph, case: MergeCase, point: Point, heads: tuple[str, str], *, resolved: bool) -> None:
+    """The graph is before or after; a merge that landed has both parents, and one that did not can be made again, whole."""
+    before, after = images(case)
+    others = {branch: shown(graph, branch) for branch in (MAIN, TARGET, SOURCE) if branch != case.into}
+    change(graph, 'update Person set { age: 9 } where name = "nobody"', case.into)  # heals, and writes nothing
+    assert shown(graph, case.into) == (after if point.lands else before)
+    found = og.open(graph.uri)
+    assert {branch: shown(found, branch) for branch in others} == others
+    newest = next(commit for commit in found.commits(case.into) if commit.kind != "recovery")
+    assert (newest.id not in heads) == point.lands
+    if point.lands:
+        assert newest.parents == (heads[:1] if case.reverts else heads)
+        assert newest.actor == "act-merger"
+    assert sum(commit.audit is not None for commit in found.commits(case.into)) == (1 if resolved else 0)
+    assert intents.pending(found.engine.root.objects) == []
+    if not case.reverts:
+        again = found.merge(SOURCE, case.into)
+        assert (again.outcome == "already_up_to_date") == point.lands
+        assert shown(found, case.into) == after
+    assert found.verify() == []
+
+
+def heads_of(graph: Graph, case: MergeCase) -> tuple[str, str]:
+    return graph.commits(case.into)[0].id, graph.commits(SOURCE)[0].id
+
+
+@pytest.mark.parametrize(("case", "point"), CELLS)
+def test_a_death_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -> None:
+    """RT-22: A fast-forward that dies after the commit of some tables is undone, and made again whole.
+    RT-23: A three-way merge that dies there is undone, and made again whole.
+    RT-24: There is no window between parts of one table: its rows are one transaction, however many they are.
+    RT-27: A merge that is the first write of its target and dies before the publication is finished, with its native branches.
+    RT-28: A merge that dies before or while its native branches are made is undone: the target inherits as before.
+    RT-32: A merge whose intent could not be removed has one commit, and its intent is removed without a second.
+    RT-33: A table without a net change is not touched, whatever happens to the others.
+
+    RT-25: all tables committed, the merge is finished with both parents.
+    """
+    graph = make(tmp_path / "g", case)
+    heads = heads_of(graph, case)
+    with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):
+        do(graph, case)
+    check(graph, case, point, heads, resolved=point.resolved)
+
+
+@pytest.mark.parametrize(("case", "point"), CELLS)
+def test_a_failure_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -> None:
+    """RT-21: A merge whose intent cannot be stored changes nothing, and a retry merges."""
+    graph = make(tmp_path / "g", case)
+    heads = heads_of(graph, case)
+    failure = StorageError(Kind.STORAGE_UNAVAILABLE, "the store went away for a moment")
+    with armed(point.fault, after=point.nth, failure=failure):
+        if point.lands and point.fault is not Fault.WRITE_PUBLISHED:
+            do(graph, case)
+        else:
+            with pytest.raises(OmniGraphError) as caught:
+                do(graph, case)
+            assert caught.value is failure
+    check(graph, case, point, heads, resolved=point.resolved and point.fault is not Fault.OBJECT_AFTER_LINK)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("case", "point"), CELLS)
+def test_a_killed_process(tmp_path: Path, case: MergeCase, point: Point) -> None:
+    graph = make(tmp_path / "g", case)
+    heads = heads_of(graph, case)
+    done = crash(case.doing, graph.uri, point.fault, nth=point.nth)
+    assert done.returncode == -signal.SIGKILL, done.said
+    check(graph, case, point, heads, resolved=point.resolved)
+
+
+@pytest.mark.parametrize("disjoint", [True, False], ids=["another table", "the same table"])
+def test_a_winner_after_the_effects(tmp_path: Path, disjoint: bool) -> None:
+    """RT-30: If the head moved past an interrupted merge on other tables, the merge is undone and the other commit kept."""
+    graph = make(tmp_path / "g", CASES[0])
+    with armed(Fault.STAGE_AFTER_COMMIT), pytest.raises(SimulatedCrash):
+        graph.merge(SOURCE)
+    text = 'insert Knows { from: "a", to: "c" }' if disjoint else 'insert Person { name: "w" }'
+    change(graph, text)
+    assert sum(commit.audit is not None for commit in graph.commits()) == 1
+    assert graph.merge(SOURCE).outcome == "merged"
+    assert graph.verify() == []

@@ -1,0 +1,134 @@
+"""Searches with indexes: the rows and scores of a scan, or nearly all of them where an index on vectors is approximate."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from omnigraph.ids import BranchName
+from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.mutations import run
+from tests.reads import load, text_of
+
+DIMENSION = 64
+COUNT = 20_000
+"""More numbers than a scan compares at once: an index on them is built and used."""
+SCHEMA = f"node Doc {{ key: I64 @key  part: I32  vec: Vector({DIMENSION})? @index }}"
+NEAREST = f"($v: Vector({DIMENSION})) match {{ $d: Doc }} return {{ $d.key as k, nearest($d.vec, $v) as s }} order {{ s }} limit 10"
+
+
+def vectors(count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float32]]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(count, DIMENSION)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two graphs that hold the same: `plain` has no index, `indexed` has all."""
+    folder = tmp_path_factory.mktemp("twins")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FSYNC_ENVIRONMENT, "off")
+        graph = og.init(folder / "plain", schema=SCHEMA)
+        rows = vectors(COUNT).tolist()
+        load(graph, *({"type": "Doc", "data": {"key": at, "part": at % 7, "vec": rows[at] if at % 50 else None}} for at in range(COUNT)))
+        shutil.copytree(folder / "plain", folder / "indexed")
+        assert {index.kind for index in og.open(folder / "indexed").ensure_indices().built} == {"btree", "vector"}
+    return folder
+
+
+@pytest.fixture
+def both(twins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Graph, Graph]:
+    monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
+    for name in ("plain", "indexed"):
+        shutil.copytree(twins / name, tmp_path / name)
+    return og.open(tmp_path / "plain"), og.open(tmp_path / "indexed")
+
+
+def found(graph: Graph, query: Any, body: str = NEAREST, *, branch: str = "main", at: str | None = None) -> list[tuple[int, float]]:
+    return list(graph.query(text_of(body), params={"v": query}, branch=branch, at=at).tuples())
+
+
+def plan_of(graph: Graph, body: str = NEAREST) -> str:
+    return graph.explain(text_of(body), params={"v": [1.0] * DIMENSION}).text
+
+
+def test_an_index_finds_nearly_all_of_the_nearest_with_their_exact_scores(both: tuple[Graph, Graph]) -> None:
+    """X-09: at least 95 of 100, in the order of their exact distances; a plan says that it is approximate, and how."""
+    plain, indexed = both
+    assert "vector index" not in plan_of(plain)
+    assert "access: vector index on vec, approximate  recall_settings: 20 probes, best 5 x 10 compared exactly" in plan_of(indexed)
+    hits = 0
+    for query in vectors(30, seed=2):
+        exact, near = found(plain, query), found(indexed, query)
+        assert len(near) == 10
+        assert [score for _, score in near] == sorted(score for _, score in near)
+        hits += len(set(exact) & set(near))  # equal keys with equal scores
+    assert hits >= 0.95 * 300
+
+
+def test_rows_that_came_and_went_since_are_found_and_not_found(both: tuple[Graph, Graph]) -> None:
+    """X-03, X-09: rows outside the coverage are searched too, on main, on a branch and in the past."""
+    plain, indexed = both
+    query = vectors(1, seed=3)[0]
+    for graph in both:
+        before = graph.snapshot().commit_id
+        first = found(graph, query)[0][0]
+        graph.branches.create("side")
+        load(graph, {"type": "Doc", "data": {"key": COUNT, "part": 0, "vec": (2 * query).tolist()}})
+        run(graph, f"delete Doc where key = {first}")
+        run(graph, f"update Doc set {{ part: 9 }} where key = {found(graph, query)[1][0]}", branch="side")
+        assert found(graph, query)[0] == (COUNT, 0.0)
+        assert first not in dict(found(graph, query))
+        assert found(graph, query, branch="side")[0][0] == found(graph, query, at=before)[0][0] == first
+    assert "vector index" in plan_of(indexed)
+    assert found(plain, query)[:3] == found(indexed, query)[:3]
+
+
+@pytest.mark.parametrize("where", ["$d.part = 3", "$d.key < 40", "$d.part in [1, 2, 4, 5]", "$d.part + 1 = 3", "$d.vec is null"])
+def test_a_filter_comes_first(both: tuple[Graph, Graph], where: str) -> None:
+    """X-13: however many rows it leaves, and whether or not an index can apply it."""
+    body = NEAREST.replace("$d: Doc", f"$d: Doc  {where}")
+    for query in vectors(3, seed=4):
+        exact, near = found(both[0], query, body), found(both[1], query, body)
+        assert len(exact) == len(near)
+        assert len(set(exact) & set(near)) >= 0.9 * len(exact)
+
+
+def test_more_rows_than_an_index_is_asked_for_are_found_by_a_scan(both: tuple[Graph, Graph]) -> None:
+    body = NEAREST.replace("limit 10", "limit 5000")
+    query = vectors(1, seed=5)[0]
+    assert "vector index" not in plan_of(both[1], body)
+    assert found(both[0], query, body) == found(both[1], query, body)
+
+
+@pytest.mark.parametrize("how", ["removed", "truncated", "garbled"])
+def test_a_damaged_index_is_passed_by_and_reported(both: tuple[Graph, Graph], how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """X-15: the answer is that of a scan; a plan, the log and `ensure_indices` say what is wrong."""
+    plain, indexed = both
+    row = indexed.engine.manifest.snapshot(BranchName("main")).state.table("node:Doc")
+    assert row is not None
+    (index,) = [index for index in indexed.engine.tables.open(row.ref).indexes if index.is_vector]
+    folder = Path(indexed.uri) / index.directory
+    for file in sorted(folder.iterdir()):
+        if how == "removed":
+            file.unlink()
+        else:
+            data = file.read_bytes()
+            file.write_bytes(data[: len(data) // 2] if how == "truncated" else b"\xff" * len(data))
+    graph = og.open(indexed.uri)
+    query = vectors(1, seed=6)[0]
+    assert found(graph, query) == found(plain, query)
+    assert "is damaged and is not used" in caplog.text
+    explained = plan_of(graph)
+    assert "vector index" not in explained
+    assert "index on node:Doc.vec is damaged and not used" in explained
+    if how != "garbled":  # a size check does not find it; the directory must be removed
+        (again,) = [each for each in graph.ensure_indices().built if each.column == "vec"]
+        assert again.damage is not None
+        assert "vector index" in plan_of(graph)

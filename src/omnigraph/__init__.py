@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.embed import EmbeddingProvider
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.conflicts import Conflict
+    from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
@@ -71,6 +72,7 @@ __all__ = [
     "LanguageError",
     "LimitError",
     "LoadReceipt",
+    "LogEntry",
     "MergeConflicts",
     "MergeResult",
     "NotFound",
@@ -103,6 +105,7 @@ _ELSEWHERE = {
     "Embeddings": "exec.upkeep.embeddings",
     "EntityChange": "exec.history.changes",
     "Indexes": "exec.upkeep.indices",
+    "LogEntry": "exec.history.entity_log",
     "MergeResult": "exec.history.merge",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",

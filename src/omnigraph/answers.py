@@ -57,6 +57,18 @@ class Snapshot(msgspec.Struct, frozen=True):
         return next((table for table in self.tables if (table.kind, table.type_name) == (kind, type_name)), None)
 
 
+class CommitGraph(msgspec.Struct, frozen=True):
+    """The commits of some branches, each child before its parents, otherwise newest first; the heads of the branches, and the tags."""
+
+    commits: tuple[Commit, ...]
+    heads: Mapping[str, str]
+    """Branch names and the ids of their newest commits."""
+    tags: Mapping[str, str]
+    """Tag names and the ids of their commits."""
+    id_length: int
+    """How many characters of an id name each of these commits."""
+
+
 class Recovery(msgspec.Struct, frozen=True):
     """One interrupted write that was finished or undone later: its kind, its actor, and its outcome."""
 

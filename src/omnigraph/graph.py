@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
+from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
@@ -28,6 +29,7 @@ from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex1
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
+from omnigraph.manifest.lineage import distinct_length, newest_first
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.manifest.tags import Tag, living_tags
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Branches",
     "Cancellation",
+    "CommitGraph",
     "Explanation",
     "Graph",
     "Info",
@@ -67,6 +71,8 @@ __all__ = [
     "open_",
 ]
 
+T = TypeVar("T")
+
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
 """The name that messages use for a text without a name."""
@@ -78,6 +84,7 @@ def init(
     *,
     schema: str,
     actor: str | None = None,
+    message: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
 ) -> Graph:
@@ -90,7 +97,7 @@ def init(
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
+    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
 
 
 @waited_for
@@ -296,7 +303,7 @@ class Graph:
         accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
-    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
         commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
         """
@@ -304,21 +311,23 @@ class Graph:
 
         self._require_writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor)
+        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor, message=message)
 
-    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+    def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._require_writable()
-        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
+        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
 
-    def ensure_embeddings(self, branch: str = MAIN, *, on_progress: OnEmbeddingProgress | None = None) -> Embeddings:
+    def ensure_embeddings(
+        self, branch: str = MAIN, *, message: str | None = None, on_progress: OnEmbeddingProgress | None = None
+    ) -> Embeddings:
         """Embed, in one commit, every text of an `@embed` property whose vector is missing. A second call has nothing to do."""
         from omnigraph.exec.upkeep.embeddings import ensure_embeddings
 
         self._require_writable()
-        return ensure_embeddings(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
+        return ensure_embeddings(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
@@ -370,6 +379,19 @@ class Graph:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
         return self.engine.manifest.commit(id_)
 
+    def commit_graph(self, branches: Iterable[str] | None = None, *, limit: int | None = None) -> CommitGraph:
+        """Return the commits of all branches, or of some, with their parents, and where branches and tags stand."""
+        if limit is not None and limit < 0:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+        if isinstance(branches, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
+        manifest = self.engine.manifest
+        names = [MAIN, *list_branches(manifest.root.objects)] if branches is None else [BranchName(name) for name in branches]
+        commits, heads = manifest.histories(names)
+        shown = tuple(islice(newest_first(commits, *heads.values()), limit))
+        tags = {tag.name: str(tag.commit_id) for tag in living_tags(manifest.root.objects) if tag.commit_id in commits}
+        return CommitGraph(shown, {name: str(head) for name, head in heads.items()}, tags, distinct_length(commits))
+
     def diff(
         self,
         a: str | int | datetime,
@@ -405,14 +427,24 @@ class Graph:
         before = parent_of(self.engine, commit, after)
         return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
 
-    def _stream(self, changes: Iterator[EntityChange], *read: read.BranchSnapshot) -> Iterator[EntityChange]:
-        def steps() -> Iterator[EntityChange]:
+    def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
+        def steps() -> Iterator[T]:
             with ExitStack() as scopes:
                 for snapshot in read:
                     scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
                 yield from changes
 
         return waited_for_steps(steps())
+
+    def log(self, type_: str, id_: str, branch: str = MAIN, *, kind: str | None = None) -> Iterator[LogEntry]:
+        """Yield the commits of a branch that changed one entity, newest first, with its values before and after.
+
+        `kind` ("node" or "edge") is needed only if a node type and an edge type have this name.
+        """
+        from omnigraph.exec.history.entity_log import entity_log
+
+        snapshot = self.engine.snapshot(branch)
+        return self._stream(entity_log(self.engine, snapshot, type_, id_, kind=kind), snapshot)
 
     def merge(
         self,

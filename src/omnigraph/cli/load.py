@@ -16,7 +16,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 
@@ -40,6 +40,7 @@ _FLAGS: Final = (
     click.option("--branch", default="main", show_default=True, help="The branch to load into."),
     click.option("--from", "from_", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     click.option("--token", help="A name for this load. A second run with the same name writes nothing and returns the first commit."),
+    message_flag,
     click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Write the problems of the records to this file, as NDJSON."),
     click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="The number of problems to report."),
 )
@@ -55,6 +56,7 @@ class LoadRequest(NamedTuple):
     branch: str
     from_: str | None
     token: str | None
+    message: str | None
     errors_file: Path | None
     report_errors: int
     as_json: bool
@@ -101,6 +103,7 @@ def _load_locally(graph: Graph, source: Data, request: LoadRequest, on_progress:
         branch=request.branch,
         from_branch=request.from_,
         token=request.token,
+        message=request.message,
         dry_run=request.dry_run,
         report_errors=request.report_errors,
         on_progress=on_progress,
@@ -111,7 +114,15 @@ def _load_on_spark(graph: Graph, request: LoadRequest, on_progress: OnProgress) 
     from omnigraph.spark import GraphLoad
 
     with spark_session(request.master) as spark:
-        load = GraphLoad(spark, graph, branch=request.branch, from_branch=request.from_, mode=request.mode, token=request.token)
+        load = GraphLoad(
+            spark,
+            graph,
+            branch=request.branch,
+            from_branch=request.from_,
+            mode=request.mode,
+            token=request.token,
+            message=request.message,
+        )
         load = load.tables(tables) if (tables := _tables(request.data)) else load.ndjson(*request.data)
         return load.commit(report_errors=request.report_errors, on_progress=on_progress)
 
@@ -303,6 +314,7 @@ def load(
     branch: str,
     from_: str | None,
     token: str | None,
+    message: str | None,
     dry_run: bool,
     errors_file: Path | None,
     report_errors: int,
@@ -312,5 +324,5 @@ def load(
 ) -> None:
     """Load files into a branch, in one commit."""
     target = resolve(flags, "load", DATA, uri=uri)
-    request = LoadRequest(data, mode, branch, from_, token, errors_file, report_errors, as_json, dry_run, engine, master)
+    request = LoadRequest(data, mode, branch, from_, token, message, errors_file, report_errors, as_json, dry_run, engine, master)
     run_load(flags, target, "load", request)

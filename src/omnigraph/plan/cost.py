@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from omnigraph.lang.query import Comparison
 from omnigraph.plan.expr import ID, Constant, Field
-from omnigraph.plan.ir import AllOf, AnyOf, Compare, Link, LogicalScan, OneOf, Predicate, Prefix, computes
+from omnigraph.plan.ir import AllOf, AnyOf, Compare, Link, LogicalScan, Matches, OneOf, Predicate, Prefix, computes
 from omnigraph.plan.ops import LinkCosts, Restrict, Route, RouteChoice
 from omnigraph.plan.statistics import (
     MOST_HOPS,
@@ -24,7 +24,7 @@ from omnigraph.plan.statistics import (
     scanned_rows,
     selectivity,
 )
-from omnigraph.plan.typed import Direction
+from omnigraph.plan.typed import Direction, TextMode
 
 _CALL_MS: Final = 1.0
 _KEY_MS: Final = 0.05
@@ -192,13 +192,22 @@ def choose_indexes(where: tuple[Predicate, ...], known: NodeStatistics) -> tuple
     """The columns whose indexes answer the most selective predicate that indexes can answer; none for a full scan."""
     best: tuple[float, tuple[str, ...]] | None = None
     for predicate in where:
-        columns = indexes_of(predicate, known.indexed)
+        columns = _text_index(predicate, known.texts) or indexes_of(predicate, known.indexed)
         if not columns:
             continue
         share = selectivity(predicate, known)
         if best is None or share < best[0]:
             best = share, columns
     return () if best is None else best[1]
+
+
+def _text_index(predicate: Predicate, texts: frozenset[str]) -> tuple[str, ...]:
+    """The column whose index on words leads to the rows of a search."""
+    match predicate:
+        case Matches(text, True) if text.mode is not TextMode.FUZZY and text.field.column in texts:
+            return (text.field.column,)
+        case _:
+            return ()
 
 
 def indexes_of(predicate: Predicate, indexed: frozenset[str]) -> tuple[str, ...]:

@@ -154,7 +154,9 @@ def _above(
             facts: dict[str, object] = {"score": f"#{slot}", "by": spell.ranking(ranking), "drops_others": only_candidates}
             if top is not None:
                 facts["pushed_down"] = f"top {top}"
-            if index is not None:
+            if isinstance(index, ops.WordLookup):
+                facts["access"] = f"full-text index on {index.column}"
+            elif index is not None:
                 facts["access"] = f"vector index on {index.column}, approximate"
                 facts["recall_settings"] = f"{index.probes} probes, best {index.refine} x {top} compared exactly"
             return "rank", facts

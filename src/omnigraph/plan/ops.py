@@ -179,6 +179,12 @@ class IndexSearch(_Op, frozen=True):
     refine: int
 
 
+class WordLookup(_Op, frozen=True):
+    """The rows with the words of a query are looked up in the index on a column."""
+
+    column: str
+
+
 class Rank(_Op, frozen=True):
     """Score the ranked entity of every row; with `top`, the `top` best of the scan below, by `index` if there is one."""
 
@@ -187,7 +193,7 @@ class Rank(_Op, frozen=True):
     ranking: ir.Ranking
     only_candidates: bool
     top: int | None
-    index: IndexSearch | None
+    index: IndexSearch | WordLookup | None
     rows: float
 
 

@@ -39,15 +39,16 @@ def plan_read(read: TypedRead, parameters: Bindings, *, now_ms: int, statistics:
 
 def plan_logical(logical: ir.LogicalRead, statistics: Statistics) -> ops.ReadPlan:
     """The operators that answer a lowered read."""
-    root = _Choices(statistics).op(optimize(logical.root, statistics))
+    root = _Choices(statistics, logical.bindings).op(optimize(logical.root, statistics))
     return ops.ReadPlan(logical.name, root, logical.bindings, logical.columns)
 
 
 class _Choices:
     """One operator per logical node, except that an order and its limit become one sort."""
 
-    def __init__(self, statistics: Statistics, *, outer_rows: float = 1.0) -> None:
+    def __init__(self, statistics: Statistics, bindings: tuple[ir.Binding, ...], *, outer_rows: float = 1.0) -> None:
         self._statistics = statistics
+        self._bindings = bindings
         self._outer_rows = outer_rows
         """The number of rows that the inner plan of a block starts from."""
 
@@ -97,7 +98,7 @@ class _Choices:
                 assert_never(plan)
 
     def _inner(self, inner: ir.Inner, outer_rows: float) -> ops.InnerOp:
-        return ops.InnerOp(_Choices(self._statistics, outer_rows=outer_rows).op(inner.plan), inner.on)
+        return ops.InnerOp(_Choices(self._statistics, self._bindings, outer_rows=outer_rows).op(inner.plan), inner.on)
 
     def _above(
         self,
@@ -124,7 +125,7 @@ class _Choices:
                     rows *= selectivity(predicate, UNKNOWN_NODE)
                 return ops.Filter(below, where, rows)
             case ir.LogicalRank(_, slot, ranking, only_candidates, top):
-                return ops.Rank(below, slot, ranking, only_candidates, top, self._index_search(plan, below), _ranked_rows(plan, rows))
+                return ops.Rank(below, slot, ranking, only_candidates, top, self._rank_index(plan, below), _ranked_rows(plan, rows))
             case ir.LogicalFetch(_, reads):
                 return ops.Fetch(below, reads, rows)
             case ir.LogicalPaths(_, link, columns):
@@ -142,6 +143,16 @@ class _Choices:
                 return ops.Limit(below, count, skip, _limited(rows, plan))
             case _:
                 assert_never(plan)
+
+    def _rank_index(self, plan: ir.LogicalRank, below: ops.Op) -> ops.IndexSearch | ops.WordLookup | None:
+        ranking = plan.ranking
+        arms = (ranking.first, ranking.second) if isinstance(ranking, ir.Fusion) else (ranking,)
+        for field in (arm.field for arm in arms if isinstance(arm, ir.Bm25)):
+            type_ = self._bindings[field.binding].type
+            assert type_ is not None
+            if field.column in self._statistics.node(type_.id).texts:
+                return ops.WordLookup(field.column)
+        return self._index_search(plan, below)
 
     def _index_search(self, plan: ir.LogicalRank, below: ops.Op) -> ops.IndexSearch | None:
         """An index answers for the best rows of a scan. Where a filter leaves few rows, comparing all of them costs less."""

@@ -39,13 +39,14 @@ from omnigraph.plan.typed import Direction
 class NodeStatistics(msgspec.Struct, frozen=True):
     """`indexed` are columns whose equality and order an index answers; no two rows share a value of a `unique` one.
 
-    `vectors` are columns whose nearest vectors an index finds.
+    `vectors` are columns whose nearest vectors an index finds, `texts` are columns whose words an index finds.
     """
 
     rows: int = 1000
     indexed: frozenset[str] = frozenset()
     unique: frozenset[str] = frozenset()
     vectors: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
 
 
 class Availability(StrEnum):
@@ -107,6 +108,7 @@ def statistics_of(
     *,
     indexed: Mapping[TypeId, frozenset[str]],
     vectors: Mapping[TypeId, frozenset[str]] = {},
+    texts: Mapping[TypeId, frozenset[str]] = {},
     adjacency: Mapping[TypeId, Availability] = {},
     spent_ms: Mapping[TypeId, float] = {},
     known: Mapping[TypeId, int] = {},
@@ -115,8 +117,8 @@ def statistics_of(
     nodes: dict[TypeId, NodeStatistics] = {}
     for node in catalog.nodes:
         single = [constraint.columns[0] for constraint in (node.key, *node.uniques) if constraint and len(constraint.columns) == 1]
-        near = vectors.get(node.id, frozenset())
-        nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)), near)
+        searched = vectors.get(node.id, frozenset()), texts.get(node.id, frozenset())
+        nodes[node.id] = NodeStatistics(rows.get(node.id, 0), indexed.get(node.id, frozenset()), frozenset((ID, *single)), *searched)
     for interface in catalog.interfaces:
         nodes[interface.id] = _together([nodes[node.id] for node in catalog.implementing(interface)])
     ids = {node.name: node.id for node in catalog.nodes}

@@ -30,6 +30,10 @@ class IndexFiles(msgspec.Struct, frozen=True):
     def is_vector(self) -> bool:
         return self.kind.startswith("IVF_")
 
+    @property
+    def is_text(self) -> bool:
+        return self.kind == "Inverted"
+
 
 class IndexDamage(msgspec.Struct, frozen=True):
     """An index that cannot be used, and the reason. `hidden`: its files have the right sizes, so a size check does not find the damage."""

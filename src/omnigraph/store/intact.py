@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -107,9 +107,8 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
         return without_index(table, ask, on=on, error=error)
 
 
-def by_vector_index(table: Indexed, column: str, ask: Callable[[], T]) -> T | None:
-    """Calls `ask`, which searches the vector index on a column. Returns None if there is none, or if it is damaged or fails."""
-    files = [index for index in table.indexes if index.is_vector and index.column == column]
+def by_search_index(table: Indexed, files: Sequence[IndexFiles], ask: Callable[[], T]) -> T | None:
+    """Calls `ask`, which searches an index with these files. Returns None if there are none, or if the index is damaged or fails."""
     if not files or any(_damages(table.root, files)):
         return None
     try:
@@ -145,9 +144,14 @@ def _blame(table: Indexed, on: object, error: BaseException) -> None:
             record(table.root, IndexDamage(index, f"a lookup in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
 
 
+def files_of(root: Root, index: IndexFiles) -> dict[str, int]:
+    """The files of an index, with their sizes. Costs one listing."""
+    return {file: size for file, size in root.objects.sizes(index.directory).items() if f"/{_STAGING}/" not in file}
+
+
 def _look(root: Root, index: IndexFiles) -> str | None:
     try:
-        found = {file: size for file, size in root.objects.sizes(index.directory).items() if f"/{_STAGING}/" not in file}
+        found = files_of(root, index)
     except OmniGraphError as error:
         log.info("could not check the index files in %s: %s", index.directory, error)
         return None

@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import lance
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.debug import list_transactions
+from lance.file import LanceFileReader
+from lance.query import MatchQuery
 
 from omnigraph.errors import InvalidInput, Kind, Outcome, StorageError
 from omnigraph.ids import new_ulid
@@ -25,7 +28,7 @@ from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.durable import find_newest, is_newest, is_torn, newest_version, settle_visible, version_file
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
-from omnigraph.store.intact import Access, by_index, by_vector_index, index_files, passed_by, without_index
+from omnigraph.store.intact import Access, by_index, by_search_index, files_of, index_files, passed_by, without_index
 from omnigraph.store.membership import Members, others
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -38,6 +41,8 @@ FILE_FORMAT: Final = "2.2"
 HANDLES: Final = 64
 """How many tables stay open. A handle takes a few kilobytes; opening one again costs one or two reads."""
 
+_TEXT_LENGTHS: Final = "_docs.lance"
+"""The end of the name of a file that lists the texts of a full-text index with the number of their words."""
 _RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
 
 Where: TypeAlias = "str | pc.Expression"
@@ -70,6 +75,24 @@ class Overlay(msgspec.Struct, frozen=True, dict=True):
         """The ids of committed rows that the overlay hides (Y-03)."""
         parts = [part for part in (self.rows.column(KEY) if self.rows is not None else None, self.deleted) if part is not None]
         return Members(joined((part.cast(pa.string()) for part in parts), pa.string()))
+
+
+class WordIndexRows(NamedTuple):
+    """The addresses (numpy uint64) of the rows that a full-text index found, and the fragments that it covers."""
+
+    addresses: Any
+    covered: frozenset[int]
+
+
+class WordIndexCounts(NamedTuple):
+    """The addresses (numpy uint64) of the texts in a full-text index with the number of their words, and the fragments that it covers.
+
+    Rows that were deleted since are among them.
+    """
+
+    addresses: Any
+    counts: Any
+    covered: frozenset[int]
 
 
 class Table:
@@ -224,7 +247,37 @@ class Table:
                 disable_scoring_autoprojection=True,
             ).to_table()
 
-        return by_vector_index(self, column, ask)
+        return by_search_index(self, [index for index in self.indexes if index.is_vector and index.column == column], ask)
+
+    def having_words(self, column: str, query: str) -> WordIndexRows | None:
+        """Finds the rows whose text has a word of the query, by the full-text index on the column. None if the index cannot be used."""
+        files = [index for index in self.indexes if index.is_text and index.column == column]
+
+        def ask() -> WordIndexRows:
+            scanner = self.dataset.scanner(
+                columns=[],
+                full_text_query=MatchQuery(query, column),
+                fast_search=True,
+                with_row_address=True,
+                disable_scoring_autoprojection=True,
+            )
+            return WordIndexRows(scanner.to_table().column(ADDRESS).to_numpy(), _covered(files))
+
+        return by_search_index(self, files, ask)
+
+    def word_counts(self, column: str) -> WordIndexCounts | None:
+        """Reads how many words each text has, from the full-text index on the column. None if the index cannot be used."""
+        files = [index for index in self.indexes if index.is_text and index.column == column]
+
+        def ask() -> WordIndexCounts:
+            paths = [file for index in files for file in files_of(self.root, index) if file.endswith(_TEXT_LENGTHS)]
+            options = self.root.storage_options
+            read = [LanceFileReader(self.root.of(file), storage_options=options).read_all().to_table() for file in paths]
+            rows = [table.column(name).to_numpy() for table in read for name in ("_rowid", "_num_tokens")]
+            addresses, counts = (np.concatenate([np.zeros(0, np.uint64), *rows[at::2]]) for at in (0, 1))
+            return WordIndexCounts(addresses.astype(np.uint64), counts.astype(np.int64), _covered(files))
+
+        return by_search_index(self, files, ask)
 
     def addresses(self, where: Where) -> Any:
         """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""
@@ -304,6 +357,10 @@ def require_version(root: Root, ref: TableRef) -> None:
     """Raises NotFound if a version does not exist. Opens nothing."""
     if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
         raise reclaimed(ref.path, branch=ref.branch, version=ref.version)
+
+
+def _covered(files: Iterable[IndexFiles]) -> frozenset[int]:
+    return frozenset().union(*(index.fragments for index in files))
 
 
 def _is_reclaimed(root: Root, ref: TableRef) -> bool:

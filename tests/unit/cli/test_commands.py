@@ -202,6 +202,18 @@ def test_deleting_elsewhere_without_consent_touches_nothing(call: Call) -> None:
     assert "refusing destructive" in said.err
 
 
+def test_every_writing_command_stores_its_message(files: Path, call: Call) -> None:
+    """G-28: also on the command line."""
+    call("init", "--schema", "people.pg", "m.omni", "--message", "born")
+    call("load", "m.omni", "--data", "people.ndjson", "--mode", "append", "--message", "loaded")
+    insert = 'query q() { insert Person { name: "Zoe" } }'
+    call("mutate", "-e", insert, "--store", "m.omni", "--message", "mutated")
+    call("schema", "apply", "m.omni", "--schema", "people-next.pg", "--message", "changed")
+    call("ensure-indices", "m.omni", "--message", "indexed")
+    said = [commit["message"] for commit in call("commit", "graph", "m.omni", "--json").json()["commits"]]
+    assert said == ["indexed", "changed", "mutated", "loaded", "born"]
+
+
 # -- looking
 
 
@@ -338,7 +350,7 @@ def test_ensure_embeddings_fills_what_is_missing(files: Path, call: Call, monkey
     assert (refused.code, json.loads(refused.err.splitlines()[-1])["kind"]) == (1, "embedding_provider_missing")
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
     monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "m")
-    said = call("ensure-embeddings", "docs.omni", "--as", "act-ada")
+    said = call("ensure-embeddings", "docs.omni", "--as", "act-ada", "--message", "vectors")
     assert (said.code, said.out.splitlines()) == (
         0,
         [
@@ -347,7 +359,7 @@ def test_ensure_embeddings_fills_what_is_missing(files: Path, call: Call, monkey
         ],
     )
     assert "omnigraph ensure-embeddings → docs.omni" in said.err
-    assert graph.commits(limit=1)[0].actor == "act-ada"
+    assert [(commit.actor, commit.message) for commit in graph.commits(limit=1)] == [("act-ada", "vectors")]
     again = call("ensure-embeddings", "docs.omni", "--json").json()
     assert again == {
         "uri": "docs.omni",

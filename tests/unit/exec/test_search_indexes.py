@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,23 @@ from tests.reads import load, text_of
 DIMENSION = 64
 COUNT = 20_000
 """More numbers than a scan compares at once: an index on them is built and used."""
-SCHEMA = f"node Doc {{ key: I64 @key  part: I32  vec: Vector({DIMENSION})? @index }}"
+SCHEMA = f"node Doc {{ key: I64 @key  part: I32  vec: Vector({DIMENSION})? @index  text: String? @index }}"
+WORDS = [f"word{at}ing" for at in range(2_000)]
+"""Each has its endings removed, and is in one text in several hundred."""
 NEAREST = f"($v: Vector({DIMENSION})) match {{ $d: Doc }} return {{ $d.key as k, nearest($d.vec, $v) as s }} order {{ s }} limit 10"
+
+HEAD = f"($v: Vector({DIMENSION})) match {{ $d: Doc }} "
+BEST = HEAD + 'return { $d.key as k, bm25($d.text, "word7 Words word1999ing, word5") as s } order { s desc }'
 
 
 def vectors(count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float32]]:
     rng = np.random.default_rng(seed)
     return rng.normal(size=(count, DIMENSION)).astype(np.float32)
+
+
+def text_column(count: int, seed: int = 1) -> list[str | None]:
+    rng = random.Random(seed)
+    return [None if rng.random() < 0.05 else " ".join(rng.choices(WORDS, k=rng.randint(0, 9))) + " the" for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +47,16 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv(FSYNC_ENVIRONMENT, "off")
         graph = og.init(folder / "plain", schema=SCHEMA)
         rows = vectors(COUNT).tolist()
-        load(graph, *({"type": "Doc", "data": {"key": at, "part": at % 7, "vec": rows[at] if at % 50 else None}} for at in range(COUNT)))
+        texts = text_column(COUNT)
+        load(
+            graph,
+            *(
+                {"type": "Doc", "data": {"key": at, "part": at % 7, "vec": rows[at] if at % 50 else None, "text": texts[at]}}
+                for at in range(COUNT)
+            ),
+        )
         shutil.copytree(folder / "plain", folder / "indexed")
-        assert {index.kind for index in og.open(folder / "indexed").ensure_indices().built} == {"btree", "vector"}
+        assert {index.kind for index in og.open(folder / "indexed").ensure_indices().built} == {"btree", "vector", "full_text"}
     return folder
 
 
@@ -108,14 +126,17 @@ def test_more_rows_than_an_index_is_asked_for_are_found_by_a_scan(both: tuple[Gr
 
 
 @pytest.mark.parametrize("how", ["removed", "truncated", "garbled"])
-def test_a_damaged_index_is_passed_by_and_reported(both: tuple[Graph, Graph], how: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("column", "body"), [("vec", NEAREST), ("text", BEST)], ids=["vec", "text"])
+def test_a_damaged_index_is_passed_by_and_reported(
+    both: tuple[Graph, Graph], how: str, column: str, body: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """X-15: the answer is that of a scan; a plan, the log and `ensure_indices` say what is wrong."""
     plain, indexed = both
     row = indexed.engine.manifest.snapshot(BranchName("main")).state.table("node:Doc")
     assert row is not None
-    (index,) = [index for index in indexed.engine.tables.open(row.ref).indexes if index.is_vector]
+    (index,) = [index for index in indexed.engine.tables.open(row.ref).indexes if index.column == column and not index.is_scalar]
     folder = Path(indexed.uri) / index.directory
-    for file in sorted(folder.iterdir()):
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
         if how == "removed":
             file.unlink()
         else:
@@ -123,12 +144,73 @@ def test_a_damaged_index_is_passed_by_and_reported(both: tuple[Graph, Graph], ho
             file.write_bytes(data[: len(data) // 2] if how == "truncated" else b"\xff" * len(data))
     graph = og.open(indexed.uri)
     query = vectors(1, seed=6)[0]
-    assert found(graph, query) == found(plain, query)
+    assert found(graph, query, body) == found(plain, query, body)
     assert "is damaged and is not used" in caplog.text
-    explained = plan_of(graph)
-    assert "vector index" not in explained
-    assert "index on node:Doc.vec is damaged and not used" in explained
+    explained = plan_of(graph, body)
+    assert f"index on {column}" not in explained
+    assert f"index on node:Doc.{column} is damaged and not used" in explained
     if how != "garbled":  # a size check does not find it; the directory must be removed
-        (again,) = [each for each in graph.ensure_indices().built if each.column == "vec"]
+        (again,) = [each for each in graph.ensure_indices().built if each.column == column]
         assert again.damage is not None
-        assert "vector index" in plan_of(graph)
+        assert f"index on {column}" in plan_of(graph, body)
+
+
+# -- words
+
+
+SEARCHES = [
+    BEST,
+    BEST + " limit 3",
+    BEST.replace("$d: Doc", "$d: Doc { part: 3 }"),
+    BEST.replace("$d: Doc", '$d: Doc  search($d.text, "word3ing word7")'),
+    BEST.replace("$d: Doc", '$d: Doc  search($d.text, "word3") = false'),
+    BEST.replace("$d: Doc", '$d: Doc  match_text($d.text, "word3") or $d.part = 2'),
+    BEST.replace("$d: Doc", '$d: Doc  fuzzy($d.text, "wrod7", 2)'),
+    HEAD.replace("$d: Doc", '$d: Doc  search($d.text, "word3, WORD4ing")  $d.part != 1') + "return { $d.key as k, $d.part as s }",
+    HEAD.replace("$d: Doc", '$d: Doc  search($d.text, "the nowhere")') + "return { $d.key as k, $d.part as s }",
+    HEAD + 'return { $d.key as k, 1 as s } order { bm25($d.text, "nowhere") }',
+]
+
+
+def answers(graph: Graph, **where: str) -> list[list[tuple[int, float]]]:
+    query = [1.0] * DIMENSION
+    return [rows if "order" in body else sorted(rows) for body in SEARCHES for rows in [found(graph, query, body, **where)]]
+
+
+def test_words_are_found_the_same_with_no_partial_and_full_coverage(both: tuple[Graph, Graph]) -> None:
+    """X-09: the same rows, scores and order; also after rows came, changed and went, on a branch, and in the past."""
+    plain, indexed = both
+    assert "full-text index on text" in plan_of(indexed, BEST)
+    assert "access: index on text" in plan_of(indexed, SEARCHES[3])
+    assert "index on text" not in plan_of(plain, BEST)
+    first = answers(plain)
+    assert [len(rows) > 0 for rows in first] == [True] * 8 + [False] * 2
+    assert answers(indexed) == first
+    commits = {}
+    for graph in both:
+        commits[graph.uri] = graph.snapshot().commit_id
+        load(graph, *({"type": "Doc", "data": {"key": COUNT + at, "part": 3, "text": text}} for at, text in enumerate(text_column(300, 2))))
+        run(graph, "delete Doc where key < 400 or key > 20200")
+        run(graph, 'update Doc set { text: "word7 word7 words in the word1999" } where key in [500, 900]')
+        graph.branches.create("side")
+        run(graph, 'update Doc set { text: "nothing" } where key in [500, 901]', branch="side")
+    changed = answers(plain)
+    assert changed[0] != first[0]
+    assert answers(indexed) == changed
+    assert answers(indexed, branch="side") == answers(plain, branch="side") != changed
+    assert answers(indexed, at=commits[indexed.uri]) == answers(plain, at=commits[plain.uri]) == first
+
+
+def test_an_index_names_the_few_texts_that_are_read(both: tuple[Graph, Graph]) -> None:
+    """Those of the rows that it covers, and every row that it does not; none where too many have the words."""
+    plain, indexed = both
+    load(indexed, {"type": "Doc", "data": {"key": COUNT, "part": 0, "text": "nothing of it"}})
+    for graph, rows in ((plain, range(0)), (indexed, range(2, COUNT // 50))):
+        snapshot = graph.engine.snapshot(BranchName("main"))
+        doc = graph.engine.catalog(snapshot).node("Doc")
+        assert doc is not None
+        entities = graph.engine.view(snapshot).entities(doc)
+        few, many = entities.with_words("text", "word7 word5"), entities.with_words("text", " ".join(WORDS[:400]))
+        assert (few is None) == (not rows)
+        assert few is None or len(few) in rows
+        assert many is None

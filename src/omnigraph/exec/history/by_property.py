@@ -74,12 +74,12 @@ def unblended(sides: Sides, entities: ChangedEntities) -> Blend:
     return Blend(table_schema(sides.entity).empty_table(), np.zeros(count, np.bool_), np.ones(count, np.bool_), {})
 
 
-def blended(sides: Sides, entities: ChangedEntities, choices: Choices) -> Blend:
-    """Merge the entities that both sides updated. Inserts and deletes are in conflict as a whole.
+def blended(sides: Sides, entities: ChangedEntities, choices: Choices, split: Mask) -> Blend:
+    """Merge the entities that both sides updated. Inserts, deletes and those in `split` are in conflict as a whole.
 
     A choice decides the properties that both sides changed; all others keep the change of either side.
     """
-    updated = np.ones(len(entities), np.bool_)
+    updated = ~split
     for addresses in (entities.base, entities.theirs, entities.ours):
         updated &= addresses != ABSENT
     merged, conflict = np.zeros(len(entities), np.bool_), ~updated

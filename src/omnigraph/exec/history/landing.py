@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -41,9 +41,10 @@ class Landing:
         ours: BranchSnapshot,
         settlement: Settlement,
         *,
+        crossing: Sequence[BranchSnapshot] = (),
         refused: Conflict | None = None,
     ) -> None:
-        """`refused` is a conflict of the schemas as a whole, which leaves nothing to compare."""
+        """`crossing` are the other bases after crossing merges. `refused` is a conflict of the schemas, which leaves nothing to compare."""
         self._engine: Final = engine
         self._ours: Final = ours
         self._catalog: Final[Catalog] = engine.catalog(ours)
@@ -55,7 +56,8 @@ class Landing:
             if (misfit := _misfit(sides)) is not None:
                 schema_conflicts += [misfit] if changes_of(sides.base, sides.theirs) else []
             else:
-                self._plans.append(plan_type(sides, settlement))
+                others = [side_of(engine, snapshot, type_id) for snapshot in crossing]
+                self._plans.append(plan_type(sides, settlement, crossing=others))
         self.conflicts: Final = self._find_conflicts(schema_conflicts)
         if refused is None:
             refuse_choices(settlement, *self._plans)

@@ -68,10 +68,10 @@ class RevertResult(msgspec.Struct, frozen=True):
 
 
 class _Relation(msgspec.Struct, frozen=True):
-    """How a source commit relates to a target: the state that both come from, and the commits that the target lacks."""
+    """How a source commit relates to a target: the states that both come from, and the commits that the target lacks."""
 
     outcome: MergeOutcome
-    base: CommitId
+    bases: tuple[CommitId, ...] = ()
     copied: tuple[Commit, ...] = ()
 
 
@@ -129,8 +129,8 @@ class _Merge:
             return None
         with manifest.reading(theirs, past=False):
             refused = schema_conflict(theirs, ours, frozenset[SchemaHash](commit.schema for commit in known.values()))
-            base = manifest.snapshot(theirs.branch.name, at=relation.base)
-            return Landing(self._engine, base, theirs, ours, self._settlement, refused=refused)
+            base, *crossing = (manifest.snapshot(theirs.branch.name, at=base) for base in relation.bases)
+            return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, refused=refused)
 
     def prepare(self, ours: BranchSnapshot) -> Prepared:
         if self._landing is not None:  # the target moved: nothing will name the files of the first attempt
@@ -147,18 +147,18 @@ class _Merge:
 
 
 def _relate(manifest: Manifest, theirs: BranchSnapshot, ours: BranchSnapshot, known: dict[CommitId, Commit]) -> _Relation:
-    """Find the nearest common ancestor whose rows can still be read. Those of a deleted branch cannot."""
+    """Find the nearest common ancestors whose rows can still be read. Those of a deleted branch cannot."""
     if theirs.commit in known and theirs.commit in lineage.distances(known, ours.commit):
-        return _Relation(MergeOutcome.ALREADY_UP_TO_DATE, theirs.commit)
+        return _Relation(MergeOutcome.ALREADY_UP_TO_DATE)
     commits = {**manifest.history(theirs.branch.name), **known}
     live = {None, *(branch.native for branch in living_branches(manifest.root.objects))}
-    base = lineage.merge_base(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
-    if base is None:
+    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
+    if not bases:
         raise NotFound(
             Kind.COMMIT_NOT_FOUND, f"branches {theirs.branch.name!r} and {ours.branch.name!r} have no common commit that can be read"
         )
     copied = tuple(commits[commit] for commit in sorted(lineage.distances(commits, theirs.commit)) if commit not in known)
-    return _Relation(MergeOutcome.FAST_FORWARD if base == ours.commit else MergeOutcome.MERGED, base, copied)
+    return _Relation(MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED, tuple(bases), copied)
 
 
 def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:

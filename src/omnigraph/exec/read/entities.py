@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,14 @@ from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
 from omnigraph.plan.cost import indexes_of
 from omnigraph.plan.expr import ID, Constant, Field
+from omnigraph.plan.typed import TextMode
 from omnigraph.store.arrays import Column, Mask, joined, whole
 from omnigraph.store.index import existing
 from omnigraph.store.intact import passed_by
 from omnigraph.store.membership import Members
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
+from omnigraph.store.words import Words
 
 SPARSE: Final = 20
 """Rows are read by address if at most one row in this many is wanted. Above that, one pass over the column is cheaper."""
@@ -41,6 +43,13 @@ Check = Callable[[], None]
 """Called between batches. Raises if the query must stop."""
 
 
+class TextTotals(NamedTuple):
+    """How many texts of a column have words, and how many words they have together."""
+
+    texts: int
+    words: int
+
+
 class Entities:
     """The rows of one type. Row numbers are below `size`; a number below it may belong to no row."""
 
@@ -52,6 +61,7 @@ class Entities:
         self._cache: Final = cache
         self._known: Final = known
         self._names: Final = frozenset((ID,) if key is None else (ID, key))
+        self._totals: Final[dict[str, TextTotals]] = {}
 
     @cached_property
     def indexed(self) -> frozenset[str]:
@@ -91,12 +101,54 @@ class Entities:
         if (named := self._rows_by_id(where)) is not None:
             numbers, rest = named
             return numbers[self.satisfying(numbers, rest, check=_no_check)] if rest and len(numbers) else numbers
+        if (found := self._matching_words(where)) is not None:
+            return found
         if self._cache is None or any(self._may_use_index(predicate) for predicate in where):  # an index reads less than a whole column
             return None
         fields = {field.column for predicate in where for field in ir.fields_of(predicate)}
         if (held := self._in_memory(fields, rows=self.size)) is None:
             return None
         return np.flatnonzero(filter_mask(where, self.size, lambda field: held[field.column]) & self.alive)
+
+    # -- by words
+
+    def with_words(self, column: str, query: str) -> Numbers64 | None:
+        """Return the rows, ascending, that may have a word of the query: those that the full-text index names, and those it does not cover.
+
+        None if the index cannot be used, or if there are so many that one pass over all texts costs less.
+        """
+        if self.size <= SMALL_TABLE_ROWS or (found := self.table.having_words(column, query)) is None:
+            return None
+        numbers = np.concatenate([self.numbers.from_addresses(found.addresses), self._uncovered(found.covered)])
+        return np.sort(numbers) if len(numbers) * SPARSE <= self.size else None
+
+    def text_totals(self, column: str, *, check: Check) -> TextTotals | None:
+        """Return how many texts with words there are, and how many words, from the full-text index and the rows it does not cover."""
+        if (known := self._totals.get(column)) is not None:
+            return known
+        if (found := self.table.word_counts(column)) is None:
+            return None
+        parts = [part.id for part in self.numbers.fragments if part.id in found.covered]
+        present = np.isin(found.addresses >> np.uint64(32), np.array(parts, np.uint64))
+        present[present] = self.alive[self.numbers.from_addresses(found.addresses[present])]
+        rest = self._uncovered(found.covered)
+        lengths = Words(whole(self.read(rest, (column,), check=check)[column])).lengths if len(rest) else np.zeros(0, np.int64)
+        texts, words = np.count_nonzero(present) + np.count_nonzero(lengths), found.counts[present].sum() + lengths.sum()
+        known = self._totals[column] = TextTotals(int(texts), int(words))
+        return known
+
+    def _uncovered(self, covered: frozenset[int]) -> Numbers64:
+        rest = self.numbers.places(part for part in self.numbers.fragments if part.id not in covered)
+        return rest[self.alive[rest]]
+
+    def _matching_words(self, where: Sequence[ir.Predicate]) -> Numbers64 | None:
+        """Return the matching row numbers if the full-text index leaves few candidates; they are then compared with all predicates."""
+        for predicate in where:
+            if isinstance(predicate, ir.Matches) and predicate.wanted and predicate.text.mode is not TextMode.FUZZY:
+                numbers = self.with_words(predicate.text.field.column, predicate.text.query)
+                if numbers is not None:
+                    return numbers[self.satisfying(numbers, where, check=_no_check)] if len(numbers) else numbers
+        return None
 
     def _may_use_index(self, predicate: ir.Predicate) -> bool:
         return bool(indexes_of(predicate, self.indexed)) and exact_sql(predicate) is not None

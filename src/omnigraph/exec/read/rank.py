@@ -50,12 +50,14 @@ def ranked_field(ranking: ir.Ranking) -> Field:
     return ranking.first.field if isinstance(ranking, ir.Fusion) else ranking.field
 
 
-def scores_of(ranking: ir.Nearest | ir.Bm25, entities: AnyEntities, *, check: Check) -> Scores:
+def scores_of(
+    ranking: ir.Nearest | ir.Bm25, entities: AnyEntities, *, check: Check, index: ops.IndexSearch | ops.WordLookup | None
+) -> Scores:
     match ranking:
         case ir.Nearest():
             return _Distances(ranking, entities, check)
         case ir.Bm25():
-            return _Relevance(ranking, entities, check)
+            return _Relevance(ranking, entities, check, by_index=isinstance(index, ops.WordLookup) and index.column == ranking.field.column)
         case _:
             assert_never(ranking)
 
@@ -73,7 +75,7 @@ def fused(op: ops.Rank, ranking: ir.Fusion, rows: Rows, entities: AnyEntities, t
     names = (ID, TYPE) if type_.kind is TypeKind.INTERFACE else (ID,)
     total, ranked = np.zeros(len(found)), np.zeros(len(found), np.bool_)
     for arm in (ranking.first, ranking.second):
-        scores = scores_of(arm, entities, check=check).of(found)
+        scores = scores_of(arm, entities, check=check, index=op.index).of(found)
         candidates = np.flatnonzero(~np.isnan(scores))
 
         def ties(at: Numbers64, candidates: Numbers64 = candidates) -> list[Column]:
@@ -93,7 +95,7 @@ def fused(op: ops.Rank, ranking: ir.Fusion, rows: Rows, entities: AnyEntities, t
 
 def by_index(op: ops.Rank, entities: AnyEntities, scan: ops.Scan, *, check: Check) -> Rows | None:
     """Return about the best rows of a scan, with exact scores, found by an index on vectors; None if the index cannot answer."""
-    if op.index is None or op.top is None or not isinstance(entities, Entities):
+    if not isinstance(op.index, ops.IndexSearch) or op.top is None or not isinstance(entities, Entities):
         return None
     assert isinstance(op.ranking, ir.Nearest)
     assert isinstance(op.ranking.query, tuple)
@@ -176,18 +178,33 @@ def cosine_distances(vectors: pa.Array, query: Floats) -> Floats:
 
 
 class _Relevance:
-    """BM25 scores for a query. All texts of the type are read, on first use."""
+    """BM25 scores for a query. All texts of the type are read, on first use, or only those that an index names."""
 
-    def __init__(self, ranking: ir.Bm25, entities: AnyEntities, check: Check) -> None:
+    def __init__(self, ranking: ir.Bm25, entities: AnyEntities, check: Check, *, by_index: bool) -> None:
         self._ranking: Final = ranking
+        self._may_use_index: Final = by_index
         self._entities: Final = entities
         self._check: Final = check
         self._all: Floats | None = None
 
     def of(self, numbers: Numbers64) -> Floats:
         if self._all is None:
-            self._all = np.append(bm25(self._words(), self._ranking.query, size=self._entities.size), np.nan)
+            found = self._by_index()
+            scores = bm25(self._words(), self._ranking.query, size=self._entities.size) if found is None else found
+            self._all = np.append(scores, np.nan)
         return self._all[numbers]  # the number of a null entity is that of the last
+
+    def _by_index(self) -> Floats | None:
+        """Return the scores from the texts that an index names, and the totals that it has. None if it cannot answer."""
+        entities, ranking = self._entities, self._ranking
+        if not self._may_use_index or not isinstance(entities, Entities):
+            return None
+        column = ranking.field.column
+        numbers = entities.with_words(column, ranking.query)
+        if numbers is None or (totals := entities.text_totals(column, check=self._check)) is None:
+            return None
+        texts = whole(entities.read(numbers, (column,), check=self._check)[column]) if len(numbers) else pa.array([], pa.string())
+        return bm25([(numbers, Words(texts))], ranking.query, size=entities.size, totals=totals)
 
     def _words(self) -> Iterator[tuple[Numbers64, Words]]:
         for numbers, batch in self._entities.each((self._ranking.field.column,), check=self._check, batch_rows=BATCH):

@@ -51,9 +51,18 @@ class _IndexSurvey(NamedTuple):
     @property
     def vector_columns(self) -> frozenset[str]:
         """The columns with an index on vectors that covers nearly all rows and is not known to be damaged."""
-        damaged = {file.column for file in self.files if file.is_vector and self.root.index_damage.get(file.uuid) is not None}
-        covered = (index.column for index in self.indexes if index.kind is LanceIndexKind.VECTOR and covers_nearly_all(index))
-        return frozenset(covered) - damaged
+        return self._searched(LanceIndexKind.VECTOR, {file.column for file in self.files if file.is_vector and self._is_damaged(file)})
+
+    @property
+    def text_columns(self) -> frozenset[str]:
+        """The columns with an index on words that covers nearly all rows and is not known to be damaged."""
+        return self._searched(LanceIndexKind.INVERTED, {file.column for file in self.files if file.is_text and self._is_damaged(file)})
+
+    def _searched(self, kind: LanceIndexKind, damaged: set[str]) -> frozenset[str]:
+        return frozenset(index.column for index in self.indexes if index.kind is kind and covers_nearly_all(index)) - damaged
+
+    def _is_damaged(self, file: IndexFiles) -> bool:
+        return self.root.index_damage.get(file.uuid) is not None
 
 
 class Surveyor:
@@ -82,6 +91,7 @@ class Surveyor:
             {type_: row.rows for type_, row in shown.items()},
             indexed={type_: self._survey(row.ref).usable_columns for type_, row in used.items()},
             vectors={type_: self._survey(row.ref).vector_columns for type_, row in used.items()},
+            texts={type_: self._survey(row.ref).text_columns for type_, row in used.items()},
             adjacency={edge: availability(edge) for edge in links},
             spent_ms={edge: spent_ms(edge) for edge in links},
             known={edge: known(edge) for edge in links},
@@ -95,7 +105,6 @@ class Surveyor:
             f"index on {row.alias}.{damage.index.column} is damaged and not used: {damage.reason}; {damage.remedy}"
             for row in rows
             for damage in damaged_indexes(self._tables.open(row.ref))
-            if damage.index.is_scalar or damage.index.is_vector
         ]
 
     def _survey(self, ref: TableRef) -> _IndexSurvey:

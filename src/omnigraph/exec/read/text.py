@@ -44,10 +44,13 @@ def rounded(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.rint(scores * UNITS) / UNITS
 
 
-def bm25(parts: Iterable[tuple[Numbers64, Words]], query: str, *, size: int) -> npt.NDArray[np.float64]:
+def bm25(
+    parts: Iterable[tuple[Numbers64, Words]], query: str, *, size: int, totals: tuple[int, int] | None = None
+) -> npt.NDArray[np.float64]:
     """Return the score of each row number below `size`; NaN where the text has no word of the query.
 
-    `parts` are the texts of a whole table: how rare a word is, and how long a text is, is measured against all of them.
+    `parts` are the texts of a whole table: how rare a word is, and how long a text is, is measured against all of them. With `totals`,
+    the number of texts and of words in the table, they are at least those that have a word of the query.
     """
     wanted = tuple(dict.fromkeys(words_of(query)))
     lengths = np.zeros(size, np.int64)
@@ -58,14 +61,14 @@ def bm25(parts: Iterable[tuple[Numbers64, Words]], query: str, *, size: int) -> 
             counts = words.counts(words.among((word,)))
             at = np.flatnonzero(counts)
             found.append((numbers[at], counts[at]))
-    texts = int(np.count_nonzero(lengths))
+    texts, words_of_all = (int(np.count_nonzero(lengths)), int(lengths.sum())) if totals is None else totals
     scores = np.zeros(size)
     if not texts:
         return np.full(size, np.nan)
-    mean = float(lengths.sum()) / texts
+    mean = words_of_all / texts
     for found in hits:
-        rows = np.concatenate([numbers for numbers, _ in found])
-        counts = np.concatenate([counts for _, counts in found])
+        rows = np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in found)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in found)])
         weight = np.log1p((texts - len(rows) + 0.5) / (len(rows) + 0.5))
         scores[rows] += weight * counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths[rows] / mean))
     return np.where(scores > 0, rounded(scores), np.nan)

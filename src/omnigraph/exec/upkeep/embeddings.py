@@ -33,6 +33,7 @@ from omnigraph.store.tables import ADDRESS, Table
 
 EMBEDDED: Final = "embedded"
 MESSAGE: Final = "ensure_embeddings"
+"""The message of a commit without one."""
 
 
 class EmbeddedProperty(msgspec.Struct, frozen=True):
@@ -84,7 +85,12 @@ class _Key(NamedTuple):
 
 
 def ensure_embeddings(
-    engine: Engine, *, branch: BranchName = MAIN, actor: str | None = None, on_progress: OnEmbeddingProgress | None = None
+    engine: Engine,
+    *,
+    branch: BranchName = MAIN,
+    actor: str | None = None,
+    message: str | None = None,
+    on_progress: OnEmbeddingProgress | None = None,
 ) -> Embeddings:
     """Embed every text whose vector is missing, as one commit. A second call has nothing to do."""
     before = engine.snapshot(branch)
@@ -113,7 +119,7 @@ def ensure_embeddings(
 
         if not any(spool.rows for spool in made.values()):
             return Embeddings(branch, tuple(_results(engine.catalog(before), made, engine)), None)
-        written = write(engine, Request(CommitKind.MUTATE, branch=branch, actor=actor, message=MESSAGE), prepare)
+        written = write(engine, Request(CommitKind.MUTATE, branch=branch, actor=actor, message=message or MESSAGE), prepare)
         return Embeddings(branch, tuple(_results(engine.catalog(before), made, engine)), written.commit)
 
 

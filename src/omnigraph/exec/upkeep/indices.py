@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from omnigraph.plan.planner import FLAT_NUMBERS
 from omnigraph.store.index import IndexSpec, LanceIndexKind, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables
+from omnigraph.store.words import ANALYSER
 
 FEWEST_VECTORS: Final = 1_000
 """An index over fewer vectors has too little training data, however long the vectors are."""
@@ -125,7 +126,12 @@ class _TablePlan(msgspec.Struct, frozen=True):
 
 
 def ensure_indices(
-    engine: Engine, *, branch: BranchName = MAIN, actor: str | None = None, on_progress: OnIndexProgress | None = None
+    engine: Engine,
+    *,
+    branch: BranchName = MAIN,
+    actor: str | None = None,
+    message: str | None = None,
+    on_progress: OnIndexProgress | None = None,
 ) -> Indexes:
     """Build the missing indexes of a branch, and rebuild those that cover too few rows, as one commit. A second call does nothing."""
     tables, before = engine.tables, engine.snapshot(branch)
@@ -140,7 +146,7 @@ def ensure_indices(
         changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_segments(plan, ahead))) for plan in plans if plan.specs}
         return Prepared(changes, counts={BUILT: sum(len(plan.specs) for plan in plans)})
 
-    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor), prepare)
+    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor, message=message), prepare)
     return Indexes(branch, _all_indexes(plans), written.commit)
 
 
@@ -228,8 +234,16 @@ def _lance_kind(kind: IndexKind) -> LanceIndexKind:
             assert_never(kind)
 
 
-def _options(kind: IndexKind) -> Mapping[str, str]:
-    return {"metric": "cosine"} if kind is IndexKind.VECTOR else {}
+def _options(kind: IndexKind) -> Mapping[str, Any]:
+    match kind:
+        case IndexKind.VECTOR:
+            return {"metric": "cosine"}
+        case IndexKind.FULL_TEXT:
+            return ANALYSER
+        case IndexKind.BTREE:
+            return {}
+        case _:
+            assert_never(kind)
 
 
 def _all_indexes(plans: Iterable[_TablePlan]) -> tuple[ColumnIndex, ...]:

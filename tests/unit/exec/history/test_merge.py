@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -387,11 +387,11 @@ def test_the_source_that_was_read_first_is_merged(graph: Graph, monkeypatch: pyt
     plan_type = three_way.plan_type
     moved: list[Receipt] = []
 
-    def meanwhile(*arguments: object) -> object:
+    def meanwhile(*arguments: Any, **more: Any) -> object:
         if not moved:
             moved.append(run(other, 'insert Person { name: "Late" }', branch="work"))
             moved.append(run(other, 'update Person set { age: 7 } where name = "Dan"'))
-        return plan_type(*arguments)  # type: ignore[arg-type]
+        return plan_type(*arguments, **more)
 
     monkeypatch.setattr(landing, "plan_type", meanwhile)
     merged = graph.merge("work").commit
@@ -653,3 +653,21 @@ def test_an_interrupted_merge_is_finished_with_both_parents(graph: Graph) -> Non
     after.branches.delete("work")
     assert theirs in {commit.id for commit in after.commits()}
     assert content(after)["node:Person"].keys() >= {"Eve"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_crossing_merges_that_settled_differently(graph: Graph, strategy: str) -> None:
+    """Each side kept its own value when it merged the other. Neither base may decide for one of them."""
+    for branch, age in (("a", 1), ("b", 2)):
+        graph.branches.create(branch)
+        run(graph, f'update Person set {{ age: {age} }} where name = "Dan"', branch=branch)
+    heads = {branch: graph.commits(branch)[0].id for branch in ("a", "b")}
+    graph.branches.create("c", from_="b")
+    graph.merge("a", "b", on_conflict="ours")
+    graph.merge("c", "a", on_conflict="ours")
+    assert {str(commit.id) for branch in ("a", "b") for commit in graph.commits(branch)} >= set(heads.values())
+    (found,) = conflicts_of(graph, "a", "b", strategy=strategy)
+    assert (found.kind, found.id) == (ConflictKind.DIVERGENT_UPDATE, "Dan")
+    run(graph, 'update Person set { age: 3 } where name = "Carol"', branch="a")
+    assert graph.merge("a", "b", strategy=strategy, on_conflict="theirs").updated == 2
+    assert rows(graph, "node:Person", branch="b")["Dan"]["age"] == 1

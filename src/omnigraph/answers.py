@@ -23,7 +23,10 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class LoadReceipt(msgspec.Struct, frozen=True):
-    """The result of a load: rows by type. `commit` is None for a dry run."""
+    """The result of a load: rows by type. `commit` is None for a dry run.
+
+    `edges_without_id` counts the edges that a merge or an upsert added because their records have no id. The same load adds them again.
+    """
 
     branch: str
     mode: LoadMode
@@ -31,6 +34,7 @@ class LoadReceipt(msgspec.Struct, frozen=True):
     edges: Mapping[str, int]
     total: int
     commit: Commit | None
+    edges_without_id: int = 0
 
 
 class TableState(msgspec.Struct, frozen=True):

@@ -291,7 +291,9 @@ class Graph:
         load = Load(self.engine, intake, chosen, write=not dry_run, report_errors=report_errors, on_progress=on_progress)
         if dry_run:
             existing = from_branch if from_branch is not None and branch not in self.branches.list() else branch
-            return _load_receipt(branch, chosen, Written(None, load.prepare(self.engine.manifest.snapshot(BranchName(existing))).counts))
+            checked = load.prepare(self.engine.manifest.snapshot(BranchName(existing)))
+            load.close()
+            return _load_receipt(branch, chosen, Written(None, checked.counts))
         request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
         base = BranchName(from_branch) if from_branch is not None else None
         return _load_receipt(branch, chosen, _check_kind(run_load(self.engine, request, load, from_=base), request))
@@ -598,7 +600,11 @@ def _load_receipt(branch: str, mode: LoadMode, written: Written) -> LoadReceipt:
     def of(kind: str) -> dict[str, int]:
         return {alias.removeprefix(kind): rows for alias, rows in sorted(written.counts.items()) if alias.startswith(kind)}
 
-    return LoadReceipt(branch, mode, of("node:"), of("edge:"), sum(written.counts.values()), written.commit)
+    from omnigraph.exec.load.load import EDGES_WITHOUT_ID
+
+    nodes, edges = of("node:"), of("edge:")
+    total = sum(nodes.values()) + sum(edges.values())
+    return LoadReceipt(branch, mode, nodes, edges, total, written.commit, written.counts.get(EDGES_WITHOUT_ID, 0))
 
 
 def _table_states(snapshot: read.BranchSnapshot) -> Iterator[TableState]:

@@ -34,8 +34,9 @@ _FLAGS: Final = (
     click.option(
         "--mode",
         required=True,
-        type=click.Choice(["overwrite", "append", "merge"]),
-        help="For ids that exist: overwrite replaces the whole type, append refuses the load, merge replaces the rows.",
+        type=click.Choice(["overwrite", "append", "merge", "upsert"]),
+        help="For ids that exist: overwrite replaces the whole type, append refuses the load, merge replaces the rows, upsert only the "
+        "properties that the records name.",
     ),
     click.option("--branch", default="main", show_default=True, help="The branch to load into."),
     click.option("--from", "from_", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
@@ -267,6 +268,8 @@ def _print_receipt(uri: str, receipt: LoadReceipt, request: LoadRequest, *, crea
         f"{did} {uri} on branch {request.branch} with {request.mode}: {receipt.total} entities across {len(receipt.nodes)} node types "
         f"and {len(receipt.edges)} edge types"
     )
+    if receipt.edges_without_id:
+        output.line(f"{receipt.edges_without_id} edges have no id: they are new edges, and loaded again they are added again")
     if created_from is not None:
         output.line(f"branch {request.branch} created from {created_from}")
 
@@ -281,6 +284,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
         "nodes": [{"name": name, "entities_loaded": rows} for name, rows in receipt.nodes.items()],
         "edges": [{"name": name, "entities_loaded": rows} for name, rows in receipt.edges.items()],
         "total_entities": receipt.total,
+        "edges_without_id": receipt.edges_without_id,
         "commit": commit_document(receipt.commit) if receipt.commit is not None else None,
     }
 

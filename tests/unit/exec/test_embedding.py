@@ -235,6 +235,38 @@ def test_a_load_embeds_the_vectors_that_its_records_leave_out(graph: Graph, embe
     assert sorted((sorted(texts), dimension) for texts, dimension, _ in embedder.calls) == [(["one"], 2), (["one", "two"], 4)]
 
 
+def test_an_upsert_embeds_the_texts_that_it_gives_and_keeps_the_rest(graph: Graph, embedder: Recording) -> None:
+    run(graph, 'insert Doc { slug: "a", text: "one" } insert Doc { slug: "b", text: "two" } insert Doc { slug: "c", text: "three" }')
+    run(graph, 'insert Must { slug: "a", text: "one" }')
+    embedder.calls.clear()
+    changes: list[dict[str, object]] = [
+        {"type": "Doc", "data": {"slug": "a", "note": "n"}},
+        {"type": "Doc", "data": {"slug": "b", "text": "changed"}},
+        {"type": "Doc", "data": {"slug": "c", "text": None}},
+        {"type": "Doc", "data": {"slug": "d", "text": "new"}},
+        {"type": "Must", "data": {"slug": "a", "text": "other"}},
+        {"type": "Must", "data": {"slug": "b", "text": "new"}},
+    ]
+    graph.load(lines(changes), "upsert")
+    assert docs(graph) == {"a": unit("one", 4), "b": unit("changed", 4), "c": None, "d": unit("new", 4)}
+    assert values(graph, "node:Must", "vec") == {"a": unit("other", 2), "b": unit("new", 2)}
+    assert embedder.texts == ["changed", "new", "new", "other"]
+    graph.load(lines([{"type": "Doc", "data": {"slug": "a", "text": "again", "vec": None}}]), "upsert")
+    assert docs(graph)["a"] is None
+
+
+def test_an_upsert_without_a_provider_leaves_no_vector_of_another_text(bare: Graph) -> None:
+    run(bare, 'insert Doc { slug: "a", text: "one", vec: [1, 2, 3, 4] } insert Doc { slug: "b", text: "two", vec: [1, 2, 3, 4] }')
+    run(bare, 'insert Must { slug: "a", text: "one", vec: [1, 2] }')
+    bare.load(lines([{"type": "Doc", "data": {"slug": "a", "text": "new"}}, {"type": "Doc", "data": {"slug": "b", "note": "n"}}]), "upsert")
+    assert docs(bare) == {"a": None, "b": [1, 2, 3, 4]}
+    with pytest.raises(InvalidInput) as caught:
+        bare.load(lines([{"type": "Must", "data": {"slug": "a", "text": "new"}}]), "upsert")
+    assert "configure an embedding provider, or give the vector" in caught.value.message
+    bare.load(lines([{"type": "Must", "data": {"slug": "a", "text": "new", "vec": [3, 4]}}]), "upsert")
+    assert values(bare, "node:Must", "vec") == {"a": [3, 4]}
+
+
 def test_a_load_of_a_table_or_a_file_embeds_too(graph: Graph, tmp_path: Path) -> None:
     graph.load({"Must": pa.table({"slug": ["a", "b"], "text": ["one", "two"]})}, "append")
     file = tmp_path / "more.jsonl.gz"
@@ -252,7 +284,7 @@ def test_a_required_vector_without_text_is_a_problem_of_its_record(graph: Graph,
     bad: list[dict[str, object]] = [{"type": "Must", "data": {"slug": slug, "text": text}} for slug, text in (("a", "fine"), ("b", " "))]
     (problem,) = load_problems(graph, lines(bad))
     assert (problem.code, problem.line, problem.property) == (ProblemCode.REQUIRED, 2, "vec")
-    assert "its source 'text' no text to embed" in problem.message
+    assert "its source 'text' has no text to embed" in problem.message
     assert embedder.calls == []
 
 

@@ -118,7 +118,10 @@ def changes_of(base: Side, theirs: Side) -> int:
 def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] = ()) -> TypePlan:
     """Plan the merge of one type. `crossing` are the other bases after crossing merges."""
     free, contested, split = _classified(sides, crossing)
-    apart = _differ(sides.theirs, sides.ours, contested, "theirs", "ours")
+    if sides.adopts:  # the columns of the second side are compared, and theirs has more
+        apart = _differ(sides.ours, sides.theirs, contested, "ours", "theirs")
+    else:
+        apart = _differ(sides.theirs, sides.ours, contested, "theirs", "ours")
     contested, split = contested.at(apart), split[apart]
     choices = np.array([choice.value for choice in settlement.of(sides.entity.name, contested.ids.to_pylist())], dtype=object)
     blend = blended(sides, contested, choices, split) if settlement.strategy is Strategy.PROPERTY else unblended(sides, contested)

@@ -33,12 +33,12 @@ class _BrokenRule(NamedTuple):
     describe: Callable[[Places], list[str]]
 
 
-def check_values(entity: EntityType, rows: KeyRows, *, limit: int = REPORTED) -> Findings:
-    """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`.
+def check_values(entity: EntityType, rows: KeyRows, *, limit: int = REPORTED, partial: bool = False) -> Findings:
+    """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`. In `partial` rows, every property may be null.
 
     The columns have the types of `table_schema(entity)`. A vector may also be a list, whose length is then checked.
     """
-    return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows)), limit=limit)
+    return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows, partial=partial)), limit=limit)
 
 
 def _describe(entity: EntityType, rows: KeyRows, broken: _BrokenRule, limit: int) -> Findings:
@@ -49,11 +49,13 @@ def _describe(entity: EntityType, rows: KeyRows, broken: _BrokenRule, limit: int
     )
 
 
-def _broken_rules(entity: EntityType, rows: KeyRows) -> Iterator[_BrokenRule]:
+def _broken_rules(entity: EntityType, rows: KeyRows, *, partial: bool) -> Iterator[_BrokenRule]:
     for name in identity_columns(entity):
         if name in rows.schema.names:
             yield from _required(name, f"non-nullable property '{name}' has null or invalid values", rows.column(name))
     for property_ in entity.properties:
+        if not property_.nullable and not partial:
+            yield from _required(property_.name, missing_value(property_), rows.column(property_.name))
         yield from _of_type(entity, property_, rows.column(property_.name))
     if isinstance(entity, NodeType):
         for range_ in entity.ranges:
@@ -63,8 +65,6 @@ def _broken_rules(entity: EntityType, rows: KeyRows) -> Iterator[_BrokenRule]:
 
 
 def _of_type(entity: EntityType, property_: Property, column: Column) -> Iterator[_BrokenRule]:
-    if not property_.nullable:
-        yield from _required(property_.name, missing_value(property_), column)
     match property_.type:
         case Plain(scalar):
             if scalar in FLOATS:

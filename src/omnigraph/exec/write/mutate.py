@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import derive_ids, spell_tuples
-from omnigraph.catalog.layout import ID, SOURCE, TARGET
+from omnigraph.catalog.layout import ID, SOURCE, TARGET, unique_ends
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.compiled import QueryCall
@@ -191,7 +191,7 @@ class _MutationRun:
 
     def _insert(self, image: Image, change: InsertNode | InsertEdge, rows: Driving, ends: Mapping[str, pa.Array]) -> None:
         given = self._given_ids(image, change, rows)
-        if change.insertion is Insertion.UPSERT and (given is not None or _unique_ends(image.entity)):
+        if change.insertion is Insertion.UPSERT and (given is not None or unique_ends(image.entity)):
             self._upsert(image, change, rows, ends, given)
             return
         _refuse_missing(image, change.values, rows.count)
@@ -450,10 +450,6 @@ def _absent(image: Image, rows: Driving) -> ColumnReader:
         return pa.nulls(rows.count, image.schema.field(field.column).type) if field.binding == ROW else rows.read(field)
 
     return read
-
-
-def _unique_ends(entity: EntityType) -> bool:
-    return isinstance(entity, EdgeType) and any(set(unique.columns) == set(_ENDS) for unique in entity.uniques)
 
 
 def _taken(ids: pa.Array, columns: Mapping[str, Column], places: Places) -> tuple[pa.Array, dict[str, Column]]:

@@ -108,7 +108,7 @@ def test_wrong_names_are_refused(diverged: og.Graph, call: Call) -> None:
     for arguments in (("work", "--into", "work"), ("wrok",), ("work", "--into", "mian")):
         assert call("branch", "merge", *arguments, *STORE).code == 1
     assert call("branch", "merge", "work", "--strategy", "line", *STORE).code == 2
-    assert call("commit", "diff", "main", "wrok", *STORE[:2]).err.startswith("Error: there is no branch and no commit 'wrok'")
+    assert call("commit", "diff", "main", "wrok", *STORE[:2]).err.startswith("Error: there is no branch, commit or tag 'wrok'")
 
 
 def test_changes_and_reverts(diverged: og.Graph, call: Call) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
+from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine, check_at
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
+    from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -84,30 +86,39 @@ def init(
     actor: str | None = None,
     message: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph."""
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`."""
     from omnigraph.exec.write.migrate import new_table
 
     with located(_source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
+    engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
+    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
 
 
 @waited_for
 def open_(
-    uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
+    uri: str | os.PathLike[str],
+    *,
+    mode: Mode = "rw",
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
-    It does not wait: a branch with an active writer is left as it is.
+    It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
+    the environment is asked when a text is to be embedded.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
+    engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
-    graph = Graph(Engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
+    graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
         from omnigraph.manifest.recover import heal_dead
 
@@ -244,7 +255,7 @@ class Graph:
         from omnigraph.exec.load.load import LocalIntake
 
         return self.load_intake(
-            LocalIntake(data),
+            LocalIntake(data, lambda: self.engine.embedder, write=not dry_run),
             mode,
             branch=branch,
             from_branch=from_branch,
@@ -311,6 +322,15 @@ class Graph:
         self._require_writable()
         return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
 
+    def ensure_embeddings(
+        self, branch: str = MAIN, *, message: str | None = None, on_progress: OnEmbeddingProgress | None = None
+    ) -> Embeddings:
+        """Embed, in one commit, every text of an `@embed` property whose vector is missing. A second call has nothing to do."""
+        from omnigraph.exec.upkeep.embeddings import ensure_embeddings
+
+        self._require_writable()
+        return ensure_embeddings(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
+
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
         from omnigraph.exec.history.export import export_lines
@@ -332,7 +352,7 @@ class Graph:
         target = open_root(uri, storage_options=storage_options)
         name = BranchName(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        return Graph(Engine(made), mode="rw", actor=self.actor)
+        return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -537,6 +557,13 @@ class Graph:
     def _require_writable(self) -> None:
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
+
+
+def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:
+    if choice is None or isinstance(choice, EmbeddingProvider) or (hasattr(choice, "embed") and hasattr(choice, "model")):
+        return choice
+    message = f"`embedding` takes an EmbeddingProvider, or an object with `model` and `embed`, not {type(choice).__name__}"
+    raise InvalidInput(Kind.INVALID_ARGUMENT, message)
 
 
 def _source(text: str, name: str) -> Source:

@@ -23,6 +23,7 @@ from bench.scenario.social.cold import cold
 from bench.scenario.social.data import Network, network
 from bench.scenario.social.engines import Duck, Engine, Floor, Kuzu, LanceTables, Ours
 from bench.scenario.social.language import IGRAPH, Asked, measure_reads, measure_updates
+from bench.scenario.social.search import measure_searches
 
 PEOPLE = 100_000
 EDGES = 2_000_000
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         facts |= {FLOOR: {}, IGRAPH: {}}
         _measure_traversals(facts, chosen.only, folder, net)
         _measure_language(facts, [engine for engine in chosen.only if engine in ASKED], folder, net)
+        for engine, timings in measure_searches(folder, net).items():
+            facts[engine] = facts.get(engine, {}) | timings
     _show(facts)
     save("scenario-social", {"people": chosen.people, "edges": chosen.edges, "engines": facts})
 
@@ -157,6 +160,14 @@ ROWS = (
     ("count distinct by group, 2M edges", "distinct_by_group_ms", "ms"),
     ("shortest paths of 100 pairs", "shortest_ms", "ms"),
     ("match-driven update of 10k rows", "update_ms", "ms"),
+    ("10 nearest of all, exact", "vector_exact_ms", "ms"),
+    ("10 nearest of all, by index", "vector_indexed_ms", "ms"),
+    ("  share of the 10 nearest found", "recall", ""),
+    ("  build the index", "index_vec_s", "s"),
+    ("10 best texts, words in memory", "text_scan_ms", "ms"),
+    ("10 best texts, by index", "text_indexed_ms", "ms"),
+    ("  build the index", "index_bio_s", "s"),
+    ("10 best of both among neighbours", "hybrid_ms", "ms"),
     ("new process: python -c 'import lance'", "lance_alone_ms", "ms"),
     ("  2 hops on the command line, in all", "command_ms", "ms"),
     ("  2 hops in Python, after that import", "cold_ms", "ms"),

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.store.arrays import Mask
+from omnigraph.store.membership import is_in
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -67,6 +68,28 @@ class Words:
             return np.zeros(len(self._ends) - 1, np.int64)
         return self._sums(np.bincount(self._owners[chosen[self._codes]], minlength=self._count))
 
+    def hits(self, chosen: Mask) -> tuple[Integers, Integers]:
+        """The texts, ascending, that have some of the chosen words of the vocabulary, and how many of them. Others are not looked at."""
+        of_parts = np.bincount(self._owners[chosen[self._codes]], minlength=self._count)
+        order, starts = self._postings
+        wanted = np.flatnonzero(of_parts)
+        sizes = starts[wanted + 1] - starts[wanted]
+        at = np.repeat(starts[wanted] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        texts = np.searchsorted(self._ends, order[at], side="right") - 1
+        found, places = np.unique(texts, return_inverse=True)
+        return found, np.bincount(places, np.repeat(of_parts[wanted], sizes), len(found)).astype(np.int64)
+
+    @cached_property
+    def _postings(self) -> tuple[Integers, Integers]:
+        """The places of each distinct part, one part after another, and where those of each begin."""
+        return np.argsort(self._parts, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(self._parts, minlength=self._count))])
+
+    @property
+    def nbytes(self) -> int:
+        """What they take in memory, with everything that is computed from them later."""
+        places = 2 * self._ends.nbytes + self._parts.nbytes + 8 * len(self._parts) + 8 * self._count
+        return int(places + self._owners.nbytes + self._codes.nbytes + self.vocabulary.nbytes)
+
     def _sums(self, of_parts: Integers) -> Integers:
         totals = np.concatenate([[0], np.cumsum(of_parts[self._parts])])
         sums: Integers = totals[self._ends[1:]] - totals[self._ends[:-1]]
@@ -74,7 +97,7 @@ class Words:
 
     def among(self, words: Sequence[str]) -> Mask:
         """For each word of the vocabulary, whether it is one of these."""
-        return np.asarray(pc.is_in(self.vocabulary, pa.array(words, pa.string())).to_numpy(zero_copy_only=False), np.bool_)
+        return is_in(self.vocabulary, pa.array(words, pa.string()))
 
     def near(self, words: Iterable[str], *, edits: int) -> Mask:
         """For each word of the vocabulary, whether it can be made one of these by at most so many edits."""

@@ -7,16 +7,17 @@ reading only what is needed.
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.numbering import Numbering
+from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
 from omnigraph.lru import Lru
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.fragments import Fragment, scan_fragments
 from omnigraph.store.tables import ADDRESS, Table, TableRef
+from omnigraph.store.words import Words
 
 LIMIT_BYTES: Final = 512 << 20
 """The size limit of all columns in memory together."""
@@ -26,6 +27,8 @@ CALL_ROWS: Final = 5_000
 """The fixed cost of a call that reads some rows, in scanned rows."""
 ROW_ROWS: Final = 20
 """The additional cost of each of its rows, in scanned rows."""
+WORDS_ROWS: Final = 8
+"""The cost of finding the words of a text, in scanned rows."""
 TEXT_BYTES: Final = 32
 """The assumed size of a text."""
 TRACKED_COLUMNS: Final = 4_096
@@ -38,6 +41,10 @@ class ColumnRef(NamedTuple):
     name: str
 
 
+WordParts: TypeAlias = "tuple[tuple[Numbers64, Words], ...]"
+"""Row numbers and the words of their texts."""
+
+
 class ColumnCache:
     """The columns of one graph that are in memory. Safe to use from many threads."""
 
@@ -45,6 +52,7 @@ class ColumnCache:
         self._limit_bytes: Final = limit_bytes
         self._columns: Final = Lru[ColumnRef, pa.Array](limit_bytes, weigh=lambda column: int(column.nbytes))
         self._spent: Final = Lru[ColumnRef, int](TRACKED_COLUMNS)
+        self._words: Final = Lru[ColumnRef, WordParts](limit_bytes // SHARE, weigh=lambda parts: sum(part.nbytes for _, part in parts))
         self._mutex = threading.Lock()
 
     def get(self, table: Table, numbers: Numbering, name: str, *, rows: int) -> pa.Array | None:
@@ -63,6 +71,23 @@ class ColumnCache:
     def held(self, table: Table, name: str) -> pa.Array | None:
         """Return the whole column if it is in memory, otherwise None."""
         return self._columns.get(ColumnRef(table.ref, name))
+
+    def spend_words(self, table: Table, name: str, *, rows: int, size: int) -> bool:
+        """Count a search that read `rows` texts. Return whether such searches have cost as much as finding the words of all texts."""
+        key = ColumnRef(table.ref, f"{name} words")
+        with self._mutex:
+            spent = (self._spent.get(key) or 0) + CALL_ROWS + rows * ROW_ROWS
+            self._spent.put(key, spent)
+        return spent >= size * WORDS_ROWS
+
+    def words(self, table: Table, name: str) -> WordParts | None:
+        """Return the words of a whole column of texts if they are in memory."""
+        return self._words.get(ColumnRef(table.ref, name))
+
+    def keep_words(self, table: Table, name: str, parts: WordParts) -> None:
+        """Keep the words of a whole column, unless they take too much memory."""
+        if sum(part.nbytes for _, part in parts) * SHARE <= self._limit_bytes:
+            self._words.put(ColumnRef(table.ref, name), parts)
 
     def _worth_it(self, key: ColumnRef, rows: int, size: int, type_: pa.DataType) -> bool:
         width = _width(type_)

@@ -18,9 +18,12 @@ import pyarrow as pa
 
 from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.embed import Embedder
 from omnigraph.errors import ConflictError, Kind, OmniGraphError
+from omnigraph.exec.embedding import embed_targets
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.batches import Data, RowCheck, read_batches, rereadable
+from omnigraph.exec.load.embedded import LoadEmbedding
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.patches import Patched
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
@@ -76,21 +79,38 @@ class Intake(Protocol):
         ...
 
 
-class LocalIntake(msgspec.Struct, frozen=True):
-    """Data that this process reads."""
+class LocalIntake:
+    """Data that this process reads. `embedder` gives the embedder of vectors that the data leaves out, if there is one."""
 
-    data: Data
+    def __init__(self, data: Data, embedder: Callable[[], Embedder | None] = lambda: None, *, write: bool = True) -> None:
+        self._data: Final = data
+        self._embedder: Final = embedder
+        self._write: Final = write
+        self._embeds = False
 
     @property
     def rereadable(self) -> bool:
-        return rereadable(self.data)
+        """A load that embeds is not read again: that might happen under a lock, and take as long as the provider likes."""
+        return rereadable(self._data) and not self._embeds
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         mode = staging.mode
-        for batch in read_batches(self.data, catalog, report, mode=mode, check=row_check(mode), progress=advance):
-            if not report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
-                staging.add(batch)
+        embedding = self._embedding(catalog, mode)
+        readable = catalog if embedding is None else embedding.readable
+        for batch in read_batches(self._data, readable, report, mode=mode, check=row_check(mode), progress=advance):
+            if report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
+                continue
+            filled = batch if embedding is None else embedding.filled(batch, report)
+            if not report.problems:
+                staging.add(filled)
         staging.finish()
+
+    def _embedding(self, catalog: Catalog, mode: LoadMode) -> LoadEmbedding | None:
+        if not any(map(embed_targets, catalog.nodes)):
+            return None
+        embedder = self._embedder()
+        self._embeds = embedder is not None
+        return LoadEmbedding(catalog, embedder, keeps=mode.keeps, write=self._write) if embedder is not None or mode.keeps else None
 
 
 def row_check(mode: LoadMode) -> RowCheck:
@@ -208,7 +228,7 @@ class Load:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
             if not self._intake.rereadable:
-                changed = "the schema changed during the load, and the input can be read only once; nothing was written"
+                changed = "the schema changed during the load, and the input is read only once; nothing was written"
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}; start the load again", branch=snapshot.branch.name)
         catalog, report = self._engine.catalog(snapshot), Report(self._report_errors)
         self._staging = self._new_staging(partial(target_of, snapshot), self._mode)

@@ -25,7 +25,7 @@ from omnigraph.exec.load.pieces import Piece, piece_schema, with_flags
 from omnigraph.exec.load.sources import STREAM
 from omnigraph.exec.load.strict import unknown_field
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
-from omnigraph.exec.problems import Problem, ProblemCode, with_hint
+from omnigraph.exec.problems import EMBED_REMEDY, Problem, ProblemCode, with_hint
 from omnigraph.lang.tree import Scalar
 
 
@@ -212,7 +212,9 @@ def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, te
     for property_ in entity.properties:
         required = not property_.nullable and not (keeps and not is_key(entity, property_.name))
         if required and property_.name not in seen:
-            yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", alias, property_.name)
+            message = f"no column for the non-nullable property '{property_.name}'"
+            remedy = "" if property_.embed is None else f"; {EMBED_REMEDY}"
+            yield Problem(ProblemCode.REQUIRED, f"{message}{remedy}", alias, property_.name)
 
 
 def _identity(ends: _NodesAtEnds, name: str, values: pa.Array) -> ConvertedColumn:

@@ -33,6 +33,8 @@ SPARSE: Final = 20
 SMALL_TABLE_ROWS: Final = 4_096
 """A table of up to this many rows is always read in one pass."""
 
+MOST_WORD_BYTES: Final = 128 << 20
+"""The words of a column are kept in memory if they take less than this."""
 LOOKUP_ROWS: Final = 200
 """The assumed cost of one index lookup, in texts read sequentially. It is an estimate derived from the planner's costs."""
 
@@ -110,6 +112,33 @@ class Entities:
         return np.flatnonzero(filter_mask(where, self.size, lambda field: held[field.column]) & self.alive)
 
     # -- by words
+
+    def words(self, column: str, *, check: Check) -> Iterator[tuple[Numbers64, Words]]:
+        """Yield the words of all texts of a column. They are kept in memory for the next call if they are not too large."""
+        if self.held_words(column):
+            assert self._cache is not None
+            yield from self._cache.words(self.table, column) or ()
+            return
+        kept: list[tuple[Numbers64, Words]] = []
+        left = 0 if self._cache is None else MOST_WORD_BYTES
+        for numbers, batch in self.each((column,), check=check, batch_rows=BATCH):
+            words = Words(batch.column(0))
+            left -= words.nbytes
+            if left > 0:
+                kept.append((numbers, words))
+            else:
+                kept.clear()
+            yield numbers, words
+        if self._cache is not None and left > 0:
+            self._cache.keep_words(self.table, column, tuple(kept))
+
+    def held_words(self, column: str) -> bool:
+        """Return whether the words of a column are in memory."""
+        return self._cache is not None and self._cache.words(self.table, column) is not None
+
+    def spend_words(self, column: str, *, rows: int) -> bool:
+        """Count a search by an index that reads `rows` texts. Return whether it is time to find the words of all of them."""
+        return self._cache is not None and self._cache.spend_words(self.table, column, rows=rows, size=self.size)
 
     def with_words(self, column: str, query: str) -> Numbers64 | None:
         """Return the rows, ascending, that may have a word of the query: those that the full-text index names, and those it does not cover.

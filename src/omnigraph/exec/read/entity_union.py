@@ -17,6 +17,7 @@ from omnigraph.exec.read.entities import Check, Entities
 from omnigraph.plan import ir
 from omnigraph.plan.expr import ID, TYPE
 from omnigraph.store.arrays import Column, Mask, joined
+from omnigraph.store.words import Words
 
 Piece = TypeVar("Piece")
 
@@ -57,6 +58,11 @@ class EntityUnion:
         for part, base in zip(self._parts, self._bases.tolist(), strict=False):
             for numbers, batch in part.each(columns, check=check, batch_rows=batch_rows):
                 yield numbers + base, pa.RecordBatch.from_arrays([self._cast(batch.column(name), name) for name in columns], list(columns))
+
+    def words(self, column: str, *, check: Check) -> Iterator[tuple[Numbers64, Words]]:
+        """Yield the words of all texts of a column."""
+        for part, base in zip(self._parts, self._bases.tolist(), strict=False):
+            yield from ((numbers + base, words) for numbers, words in part.words(column, check=check))
 
     def mask(self, where: Sequence[ir.Predicate], *, check: Check) -> Mask:
         """Return for every number whether it is a row for which the predicates hold."""

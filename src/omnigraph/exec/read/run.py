@@ -341,7 +341,8 @@ class _Run:
             yield best.with_columns({(binding, name): read[name] for name in names})
             return
         if not isinstance(op.ranking, ir.Fusion):
-            yield from scored(op, scores_of(op.ranking, entities, check=check, index=op.index), self._rows(op.input, outer))
+            top = op.top if isinstance(op.input, ops.Scan) and not op.input.where else None
+            yield from scored(op, scores_of(op.ranking, entities, check=check, index=op.index, top=top), self._rows(op.input, outer))
             return
         with self._held(op.input, outer, "fusing rankings") as rows:
             if rows.count:

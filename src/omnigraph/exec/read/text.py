@@ -58,9 +58,8 @@ def bm25(
     for numbers, words in parts:
         lengths[numbers] = words.lengths
         for word, found in zip(wanted, hits, strict=True):
-            counts = words.counts(words.among((word,)))
-            at = np.flatnonzero(counts)
-            found.append((numbers[at], counts[at]))
+            at, counts = words.hits(words.among((word,)))
+            found.append((numbers[at], counts))
     texts, words_of_all = (int(np.count_nonzero(lengths)), int(lengths.sum())) if totals is None else totals
     scores = np.zeros(size)
     if not texts:

@@ -94,6 +94,20 @@ def test_equal_vectors_have_equal_distances_wherever_they_stand() -> None:
     assert len({*cosine_distances(vectors, query), *cosine_distances(vectors.slice(3), query), *cosine_distances(vectors[:1], query)}) == 1
 
 
+def test_the_best_of_many_vectors_are_found_whatever_their_lengths(tmp_path: Path) -> None:
+    """Most are left out by a comparison in single precision, which can neither hold all lengths nor tell all directions apart."""
+    rng = np.random.default_rng(8)
+    vectors = rng.normal(size=(5_000, 4)).astype(np.float32) * 10.0 ** rng.integers(-20, 21, (5_000, 1)).astype(np.float32)
+    vectors[1_000:1_040] = vectors[0] * rng.uniform(0.5, 2, (40, 1)).astype(np.float32)
+    docs = [Doc(at, None, vector, True) for at, vector in enumerate(vectors.tolist())]
+    graph = library(tmp_path, docs)
+    body = "($v: Vector(4)) match { $d: Doc } return { $d.key as k, nearest($d.vec, $v) as s } order { s } skip 3 limit 30"
+    for query in (vectors[0], vectors[7], np.array(QUERY)):
+        wanted = cosine_distances(pa.array(vectors.tolist(), pa.list_(pa.float32(), 4)), np.asarray(query, np.float32).astype(np.float64))
+        order = sorted(range(5_000), key=lambda at, wanted=wanted: (wanted[at], str(at)))  # type: ignore[misc]
+        assert ask(graph, body, {"v": query}) == [(at, wanted[at]) for at in order[3:33]]
+
+
 @pytest.mark.parametrize("words", ["river", "runs the stones", "the", "sea sand wave tide ebb", "none of it"])
 def test_bm25_is_the_formula(tmp_path: Path, words: str) -> None:
     docs = documents(200, seed=3)

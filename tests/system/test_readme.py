@@ -37,6 +37,12 @@ def test_the_tour_on_the_command_line_runs_as_it_is_printed(tmp_path: Path) -> N
     assert "Guido" in (tmp_path / "export.ndjson").read_text(), "the next writer has finished it"
 
 
+def test_the_guide_to_branches_runs_as_it_is_printed(tmp_path: Path) -> None:
+    blocks = _blocks("docs/user/branches.md", "python")
+    assert len(blocks) >= 7
+    _run("\n".join(blocks), cwd=tmp_path)
+
+
 @pytest.mark.spark
 def test_the_demo_tells_its_story_and_can_be_run_again(tmp_path: Path) -> None:
     place = tmp_path / "demo"

@@ -214,6 +214,20 @@ MUTANTS = (
         ("tests/contract/test_pauses_s3.py",),
     ),
     Mutant(
+        "the mark on a branch whose commit is tagged",
+        "manifest/tagging.py",
+        "            if not touch(objects, found) or not settle_tag(objects, tag, reservation):\n",
+        "            if not settle_tag(objects, tag, reservation):\n",
+        ("tests/contract/test_pauses_s3.py",),
+    ),
+    Mutant(
+        "the paths of the place where a graph is",
+        "store/tables.py",
+        "    return at_home(root, path, dataset)\n",
+        "    return dataset\n",
+        ("tests/unit/exec/test_moved.py",),
+    ),
+    Mutant(
         "the check of the lease before a branch is removed",
         "manifest/branches.py",
         "        reach(Fault.BRANCH_BEFORE_DELETE)\n        grant.check()\n",

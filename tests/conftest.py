@@ -24,6 +24,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # For every Java that a test starts, also in a process of its own; and nobody's own settings.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
+# Nobody's own provider of embeddings.
+for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]:
+    del os.environ[_name]
+
 # The same examples in every run: what fails, fails for everybody. `./test --all` looks for new ones, and prints the seed of what fails.
 # An example may take as long as it takes: on a busy machine, how long says nothing.
 settings.register_profile("omnigraph", derandomize=not is_whole(), deadline=None)

@@ -42,7 +42,7 @@ BASE: Final = (
     {"type": "Note", "data": {"id": "n-base", "text": "there"}},
     {"edge": "Knows", "from": "base0", "to": "base1", "data": {"id": "k-base"}},
 )
-MODES: Final = ("append", "merge", "overwrite")
+MODES: Final = ("append", "merge", "overwrite", "upsert")
 _ULID: Final = re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b")
 
 Record = Mapping[str, Any]
@@ -61,7 +61,7 @@ class World(NamedTuple):
 def world(seed: int) -> World:
     """A file with a few dozen records; three of five have something wrong, often several things, anywhere in them."""
     chance = random.Random(seed)
-    mode = MODES[seed % 3]
+    mode = MODES[seed % 4]
     right = right_records(chance, mode)
     codes: tuple[ProblemCode, ...] = ()
     lines = [_line(record) for record in right]
@@ -88,8 +88,12 @@ def right_records(chance: random.Random, mode: str) -> list[Record]:
     pairs = chance.sample([(a, b) for a in names for b in names], k=min(len(names), chance.randrange(0, 8)))
     records += [{"edge": "Knows", "from": a, "to": b, "data": {"since": 1990}} for a, b in pairs]
     records += [{"edge": "Wrote", "from": name, "to": note, "data": {"id": f"w-{note}"}} for name, note in zip(names, notes, strict=False)]
-    if mode == "merge":
+    if mode in ("merge", "upsert"):
         records.append({"type": "Person", "data": {"name": "base0", "born": 1999}})
+        records.append({"edge": "Knows", "from": "base0", "to": "base1", "data": {"since": chance.choice((None, 1))}})
+    if mode == "upsert":
+        records.append({"type": "Note", "data": {"id": "n-base", "weight": chance.random()}})
+        records += [{"type": "Person", "data": {"name": f"base{n}", "mood": "sad"}} for n in range(1, chance.randrange(1, 5))]
     if mode == "overwrite":  # what stays must still find its ends
         records += BASE
     chance.shuffle(records)

@@ -125,6 +125,10 @@ OPERATIONS = (
     _listing("list n tags", ("tags.list",), worlds.tagged, lambda place: place.graph.tags.list(), base=BRANCHES),
     _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
     _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
+    _listing("graph of n commits", ("Graph.commit_graph",), worlds.history, lambda place: place.graph.commit_graph(), base=COMMITS),
+    _listing(
+        "commit graph of n branches", ("Graph.commit_graph",), worlds.branched, lambda place: place.graph.commit_graph(), base=BRANCHES
+    ),
     _listing("the newest of n commits", COMMIT, worlds.history, lambda place: place.graph.commits(limit=1), base=COMMITS),
     _listing(
         "one of n commits by id",
@@ -180,6 +184,13 @@ OPERATIONS = (
     _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),
     _flat("merge of one entity, n commits", MERGE, worlds.history, _merged_late, base=COMMITS, changes=True),
     Operation(name="merge of n entities", covers=MERGE, needs=(worlds.people,), run=_merge_all, changes=True),
+    Operation(
+        name="log of an entity in n commits",
+        covers=("Graph.log", "omnigraph log"),
+        needs=(worlds.history,),
+        run=lambda place: list(place.graph.log("Person", "person-1")),
+        base=COMMITS,
+    ),
     _flat("revert of one commit, n rows", ("Graph.revert", "omnigraph commit"), worlds.indexed_people, _reverted, changes=True),
     Operation(
         name="copy of n branches",

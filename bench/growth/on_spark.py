@@ -33,6 +33,10 @@ def _merge(place: Place) -> object:
     return _load(place, mode="merge")
 
 
+def _upsert(place: Place) -> object:
+    return _load(place, mode="upsert")
+
+
 def _export(place: Place) -> object:
     from omnigraph.spark import export
 
@@ -63,6 +67,7 @@ LOAD = ("spark.GraphLoad", "spark.session", "omnigraph spark")
 OPERATIONS = (
     _on_spark("Spark load append", LOAD, worlds.empty, worlds.new_people, run=_append),
     _on_spark("Spark load merge, existing rows", LOAD, worlds.people, worlds.same_people, run=_merge),
+    _on_spark("Spark load upsert, existing rows", LOAD, worlds.people, worlds.same_people, run=_upsert),
     _on_spark("Spark export", ("spark.export", "omnigraph spark"), worlds.people, run=_export),
     _on_spark("Spark read", ("spark.register",), worlds.people, run=_read),
     _on_spark("Spark views", ("spark.register_views",), worlds.people, run=_views),

@@ -60,6 +60,26 @@ def _indexes(place: Place) -> None:
         raise SystemExit("no index was built")
 
 
+def _embeddings(place: Place) -> None:
+    import omnigraph as og
+
+    graph = og.open(place.uri, embedding=og.EmbeddingProvider(kind="mock"))
+    if graph.ensure_embeddings().embedded != place.n:
+        raise SystemExit("some texts have no vector")
+
+
+def _embed_file(place: Place) -> None:
+    from omnigraph.embed import EmbeddingProvider, embedder_of
+    from omnigraph.embed.files import EmbeddedFile, EmbedMode, RecordSelection, decode_spec, embed_lines
+
+    spec = decode_spec({"dimension": 16, "types": {"Person": {"target": "vector", "fields": ["name", "city"]}}})
+    mock, done = embedder_of(EmbeddingProvider(kind="mock"), {}), EmbeddedFile()
+    with (place.folder / worlds.LINES).open("rb") as lines, (place.folder / "embedded.ndjson").open("wb") as file:
+        file.writelines(embed_lines(lines, spec, RecordSelection(EmbedMode.FILL_MISSING), mock, done))
+    if not done.embedded:
+        raise SystemExit("no record was embedded")
+
+
 OPERATIONS = (
     Operation(name="export", covers=("Graph.export", "omnigraph export"), needs=(worlds.social,), run=_export, changes=True),
     Operation(name="copy", covers=("Graph.copy_to", "omnigraph copy"), needs=(worlds.social,), run=_copy, changes=True),
@@ -111,6 +131,20 @@ OPERATIONS = (
         times=10,
         changes=True,
         repeatable=True,
+    ),
+    Operation(
+        name="embed missing vectors",
+        covers=("Graph.ensure_embeddings", "omnigraph ensure-embeddings"),
+        needs=(worlds.documents,),
+        run=_embeddings,
+        changes=True,
+    ),
+    Operation(
+        name="embed a file",
+        covers=("omnigraph embed",),
+        needs=(worlds.ndjson,),
+        run=_embed_file,
+        changes=True,
     ),
     _heal("recovery, finished", worlds.killed_before_publish, rows=True),
     _heal("recovery, undone", worlds.killed_between_tables, rows=False),

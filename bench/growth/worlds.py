@@ -45,6 +45,7 @@ node Account {
 edge Knows: Person -> Person { since: I32? }
 """
 BLOBS: Final = "node Script { code: String @key  body: Blob? }"
+DOCUMENTS: Final = "node Document { code: String @key  text: String  vector: Vector(16)? @embed(text) }"
 HISTORY: Final = "node Person { name: String @key  age: I32 }"
 ADD: Final = "query add($name: String) { insert Person { name: $name, age: 7 } }"
 
@@ -134,6 +135,13 @@ def blobs(folder: Path, n: int) -> None:
     graph = _graph(folder, BLOBS)
     graph.load({"Script": rows}, mode="append")
     graph.ensure_indices()
+    _note(folder, rows)
+
+
+def documents(folder: Path, n: int) -> None:
+    """n texts without vectors."""
+    rows = pa.table({"code": labels("document-", np.arange(n)), "text": labels("about ", np.arange(n))})
+    _graph(folder, DOCUMENTS).load({"Document": rows}, mode="append")
     _note(folder, rows)
 
 

@@ -9,9 +9,9 @@ NAMES = ("indexes", "parse", "publish", "write")
 
 
 def main() -> None:
-    if len(sys.argv) != 2 or sys.argv[1] not in NAMES:
+    if len(sys.argv) < 2 or sys.argv[1] not in NAMES:
         raise SystemExit(f"usage: python -m bench.micro {{{','.join(NAMES)}}}")
-    import_module(f"bench.micro.{sys.argv[1]}").main()
+    import_module(f"bench.micro.{sys.argv[1]}").main(sys.argv[2:])
 
 
 if __name__ == "__main__":

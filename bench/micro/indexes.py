@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,8 @@ NODES, EDGES = 1_000_000, 4_000_000
 RUNS = 30
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    argparse.ArgumentParser(prog="python -m bench.micro indexes", description=__doc__).parse_args(arguments)
     os.environ[FSYNC_ENVIRONMENT] = "off"
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         graph = og.init(Path(folder) / "g", schema=SCHEMA)

@@ -6,9 +6,10 @@ Ours is measured with and without fsync; theirs never call it.
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def our_write(folder: Path, *, fsync: bool, history: int) -> Callable[[], object
     return work
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    argparse.ArgumentParser(prog="python -m bench.micro publish", description=__doc__).parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         works = {"bare append": bare_append(folder), "bare swap": bare_swap(folder)}

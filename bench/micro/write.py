@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,8 @@ def lancedb_merge(folder: Path, rows: pa.Table) -> Callable[[], object]:
     return work
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    argparse.ArgumentParser(prog="python -m bench.micro write", description=__doc__).parse_args(arguments)
     rows = people()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
     ConflictError,
+    EmbeddingError,
     ExpectedVersionMismatch,
     FormatError,
     InvalidInput,
@@ -26,9 +27,12 @@ from omnigraph.errors import (
 
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
+    from omnigraph.embed import EmbeddingProvider
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.conflicts import Conflict
+    from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
+    from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
@@ -53,6 +57,9 @@ __all__ = [
     "Cancellation",
     "Conflict",
     "ConflictError",
+    "EmbeddingError",
+    "EmbeddingProvider",
+    "Embeddings",
     "EntityChange",
     "ExpectedVersionMismatch",
     "Explanation",
@@ -65,6 +72,7 @@ __all__ = [
     "LanguageError",
     "LimitError",
     "LoadReceipt",
+    "LogEntry",
     "MergeConflicts",
     "MergeResult",
     "NotFound",
@@ -93,8 +101,11 @@ __all__ = [
 _ELSEWHERE = {
     "AppliedSchema": "exec.write.migrate",
     "Conflict": "exec.history.conflicts",
+    "EmbeddingProvider": "embed",
+    "Embeddings": "exec.upkeep.embeddings",
     "EntityChange": "exec.history.changes",
     "Indexes": "exec.upkeep.indices",
+    "LogEntry": "exec.history.entity_log",
     "MergeResult": "exec.history.merge",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",

@@ -23,7 +23,10 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class LoadReceipt(msgspec.Struct, frozen=True):
-    """The result of a load: rows by type. `commit` is None for a dry run."""
+    """The result of a load: rows by type. `commit` is None for a dry run.
+
+    `edges_without_id` counts the edges that a merge or an upsert added because their records have no id. The same load adds them again.
+    """
 
     branch: str
     mode: LoadMode
@@ -31,6 +34,7 @@ class LoadReceipt(msgspec.Struct, frozen=True):
     edges: Mapping[str, int]
     total: int
     commit: Commit | None
+    edges_without_id: int = 0
 
 
 class TableState(msgspec.Struct, frozen=True):
@@ -55,6 +59,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     def table(self, type_name: str, *, kind: str = "node") -> TableState | None:
         """Return the table of a type, or None. An edge type may have the same name as a node type, so `kind` selects one."""
         return next((table for table in self.tables if (table.kind, table.type_name) == (kind, type_name)), None)
+
+
+class CommitGraph(msgspec.Struct, frozen=True):
+    """The commits of some branches, each child before its parents, otherwise newest first; the heads of the branches, and the tags."""
+
+    commits: tuple[Commit, ...]
+    heads: Mapping[str, str]
+    """Branch names and the ids of their newest commits."""
+    tags: Mapping[str, str]
+    """Tag names and the ids of their commits."""
+    id_length: int
+    """How many characters of an id name each of these commits."""
 
 
 class Recovery(msgspec.Struct, frozen=True):

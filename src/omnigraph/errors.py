@@ -72,6 +72,13 @@ class Kind(StrEnum):
     BLOB_INTEGRITY = "blob_integrity"
     CORRUPT = "corrupt"
     TORN_FILE = "torn_file"
+    # embedding
+    EMBEDDING_MISSING = "embedding_provider_missing"
+    EMBEDDING_CONFIGURATION = "embedding_configuration"
+    EMBEDDING_MODEL = "embedding_model_mismatch"
+    EMBEDDING_UNAVAILABLE = "embedding_unavailable"
+    EMBEDDING_REFUSED = "embedding_refused"
+    EMBEDDING_INVALID = "embedding_invalid"
     # format and location
     FORMAT_OLDER = "format_older"
     FORMAT_NEWER = "format_newer"
@@ -224,6 +231,10 @@ class StorageError(OmniGraphError):
         self.outcome = outcome
 
 
+class EmbeddingError(OmniGraphError):
+    """The embedding provider failed or gave an answer that cannot be used. Nothing was written."""
+
+
 class FormatError(OmniGraphError):
     """This release cannot read or write the graph."""
 
@@ -257,6 +268,7 @@ STATUS: Final[dict[type[OmniGraphError], Status]] = {
     LimitError: Status(exit_code=1, http=413),
     RecoveryRequired: Status(exit_code=1, http=503),
     StorageError: Status(exit_code=1, http=500),
+    EmbeddingError: Status(exit_code=1, http=502),
     FormatError: Status(exit_code=1, http=409),
     PolicyDenied: Status(exit_code=1, http=403),
     Unsupported: Status(exit_code=1, http=400),
@@ -267,6 +279,7 @@ HTTP_BY_KIND: Final[dict[Kind, int]] = {
     Kind.LOCK_TIMEOUT: 503,
     Kind.TIMEOUT: 504,
     Kind.STORAGE_UNAVAILABLE: 503,
+    Kind.EMBEDDING_UNAVAILABLE: 503,
 }
 
 

@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from omnigraph.answers import Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
+from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
 from omnigraph.catalog import Catalog, build_catalog, encode
+from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine, check_at
@@ -27,6 +29,7 @@ from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex1
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
+from omnigraph.manifest.lineage import distinct_length, newest_first
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
 from omnigraph.manifest.registry import check_name, list_branches
 from omnigraph.manifest.tags import Tag, living_tags
@@ -38,9 +41,11 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
+    from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Branches",
     "Cancellation",
+    "CommitGraph",
     "Explanation",
     "Graph",
     "Info",
@@ -65,36 +71,54 @@ __all__ = [
     "open_",
 ]
 
+T = TypeVar("T")
+
 SCHEMA_NAME: Final = "schema.pg"
 QUERY_NAME: Final = "query.gq"
 """The name that messages use for a text without a name."""
 
 
 @waited_for
-def init(uri: str | os.PathLike[str], *, schema: str, actor: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph."""
+def init(
+    uri: str | os.PathLike[str],
+    *,
+    schema: str,
+    actor: str | None = None,
+    message: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
+) -> Graph:
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`."""
     from omnigraph.exec.write.migrate import new_table
 
     with located(_source(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
+    engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(Engine(create_graph(root, schema=text, tables=tables, actor=actor)), mode="rw", actor=actor)
+    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
 
 
 @waited_for
 def open_(
-    uri: str | os.PathLike[str], *, mode: Mode = "rw", actor: str | None = None, storage_options: Mapping[str, str] | None = None
+    uri: str | os.PathLike[str],
+    *,
+    mode: Mode = "rw",
+    actor: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
-    It does not wait: a branch with an active writer is left as it is.
+    It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
+    the environment is asked when a text is to be embedded.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
+    engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
-    graph = Graph(Engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
+    graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
         from omnigraph.manifest.recover import heal_dead
 
@@ -231,7 +255,7 @@ class Graph:
         from omnigraph.exec.load.load import LocalIntake
 
         return self.load_intake(
-            LocalIntake(data),
+            LocalIntake(data, lambda: self.engine.embedder, write=not dry_run),
             mode,
             branch=branch,
             from_branch=from_branch,
@@ -267,7 +291,9 @@ class Graph:
         load = Load(self.engine, intake, chosen, write=not dry_run, report_errors=report_errors, on_progress=on_progress)
         if dry_run:
             existing = from_branch if from_branch is not None and branch not in self.branches.list() else branch
-            return _load_receipt(branch, chosen, Written(None, load.prepare(self.engine.manifest.snapshot(BranchName(existing))).counts))
+            checked = load.prepare(self.engine.manifest.snapshot(BranchName(existing)))
+            load.close()
+            return _load_receipt(branch, chosen, Written(None, checked.counts))
         request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
         base = BranchName(from_branch) if from_branch is not None else None
         return _load_receipt(branch, chosen, _check_kind(run_load(self.engine, request, load, from_=base), request))
@@ -279,7 +305,7 @@ class Graph:
         accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
-    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> AppliedSchema:
+    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
         commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
         """
@@ -287,14 +313,23 @@ class Graph:
 
         self._require_writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor)
+        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor, message=message)
 
-    def ensure_indices(self, branch: str = MAIN, *, on_progress: OnIndexProgress | None = None) -> Indexes:
+    def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._require_writable()
-        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, on_progress=on_progress)
+        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
+
+    def ensure_embeddings(
+        self, branch: str = MAIN, *, message: str | None = None, on_progress: OnEmbeddingProgress | None = None
+    ) -> Embeddings:
+        """Embed, in one commit, every text of an `@embed` property whose vector is missing. A second call has nothing to do."""
+        from omnigraph.exec.upkeep.embeddings import ensure_embeddings
+
+        self._require_writable()
+        return ensure_embeddings(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
@@ -317,7 +352,7 @@ class Graph:
         target = open_root(uri, storage_options=storage_options)
         name = BranchName(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        return Graph(Engine(made), mode="rw", actor=self.actor)
+        return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -345,6 +380,19 @@ class Graph:
         if not isinstance(id_, str):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"a commit id is text, not {id_!r}")
         return self.engine.manifest.commit(id_)
+
+    def commit_graph(self, branches: Iterable[str] | None = None, *, limit: int | None = None) -> CommitGraph:
+        """Return the commits of all branches, or of some, with their parents, and where branches and tags stand."""
+        if limit is not None and limit < 0:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+        if isinstance(branches, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
+        manifest = self.engine.manifest
+        names = [MAIN, *list_branches(manifest.root.objects)] if branches is None else [BranchName(name) for name in branches]
+        commits, heads = manifest.histories(names)
+        shown = tuple(islice(newest_first(commits, *heads.values()), limit))
+        tags = {tag.name: str(tag.commit_id) for tag in living_tags(manifest.root.objects) if tag.commit_id in commits}
+        return CommitGraph(shown, {name: str(head) for name, head in heads.items()}, tags, distinct_length(commits))
 
     def diff(
         self,
@@ -381,14 +429,24 @@ class Graph:
         before = parent_of(self.engine, commit, after)
         return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
 
-    def _stream(self, changes: Iterator[EntityChange], *read: read.BranchSnapshot) -> Iterator[EntityChange]:
-        def steps() -> Iterator[EntityChange]:
+    def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
+        def steps() -> Iterator[T]:
             with ExitStack() as scopes:
                 for snapshot in read:
                     scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
                 yield from changes
 
         return waited_for_steps(steps())
+
+    def log(self, type_: str, id_: str, branch: str = MAIN, *, kind: str | None = None) -> Iterator[LogEntry]:
+        """Yield the commits of a branch that changed one entity, newest first, with its values before and after.
+
+        `kind` ("node" or "edge") is needed only if a node type and an edge type have this name.
+        """
+        from omnigraph.exec.history.entity_log import entity_log
+
+        snapshot = self.engine.snapshot(branch)
+        return self._stream(entity_log(self.engine, snapshot, type_, id_, kind=kind), snapshot)
 
     def merge(
         self,
@@ -501,6 +559,13 @@ class Graph:
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
 
 
+def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:
+    if choice is None or isinstance(choice, EmbeddingProvider) or (hasattr(choice, "embed") and hasattr(choice, "model")):
+        return choice
+    message = f"`embedding` takes an EmbeddingProvider, or an object with `model` and `embed`, not {type(choice).__name__}"
+    raise InvalidInput(Kind.INVALID_ARGUMENT, message)
+
+
 def _source(text: str, name: str) -> Source:
     if not isinstance(text, str):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} must be passed as text, not as {type(text).__name__}")
@@ -535,7 +600,11 @@ def _load_receipt(branch: str, mode: LoadMode, written: Written) -> LoadReceipt:
     def of(kind: str) -> dict[str, int]:
         return {alias.removeprefix(kind): rows for alias, rows in sorted(written.counts.items()) if alias.startswith(kind)}
 
-    return LoadReceipt(branch, mode, of("node:"), of("edge:"), sum(written.counts.values()), written.commit)
+    from omnigraph.exec.load.load import EDGES_WITHOUT_ID
+
+    nodes, edges = of("node:"), of("edge:")
+    total = sum(nodes.values()) + sum(edges.values())
+    return LoadReceipt(branch, mode, nodes, edges, total, written.commit, written.counts.get(EDGES_WITHOUT_ID, 0))
 
 
 def _table_states(snapshot: read.BranchSnapshot) -> Iterator[TableState]:

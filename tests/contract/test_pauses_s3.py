@@ -114,6 +114,15 @@ def test_a_deleter_that_slept_does_not_take_a_branch_that_has_a_tag_by_then(work
     assert caught.value.kind is Kind.BRANCH_HAS_TAGS
 
 
+def test_a_deleter_asleep_before_its_last_request_does_not_take_a_branch_that_was_tagged(work: Manifest) -> None:
+    """Where no check of its lease can come between: the tagger has changed the object that the deleter would remove."""
+    with sleeping(work, "delete work", Fault.OBJECT_BEFORE_LINK, nth=2) as sleeper:
+        head = create_tag(work, "v1", branch=WORK).commit_id
+        assert sleeper.wake() == "branch_replaced"
+    assert work.snapshot(at="v1").commit == head
+    assert ids_in(work, branch=WORK) == {"old", "on work"}
+
+
 TAGGED = 4
 """The put that makes a tag visible: after the root lease, the reservation and the branch's object."""
 

@@ -75,3 +75,38 @@ def test_a_diff_does_not_grow_with_the_commits(tmp_path: Path) -> None:
         counts.append(diff_reads(graph.uri))
     assert max(counts) <= 32, counts
     assert counts[2] <= counts[0] + 12, counts
+
+
+def merge_reads(uri: str) -> int:
+    """The reads of a merge in a process that has read both branches, but no table."""
+    graph = og.open(uri)
+    graph.snapshot("work")
+    ledger = graph.engine.manifest.look()[1]
+    reads_of(ledger)
+    assert graph.merge("work").updated == 1
+    return reads_of(ledger)
+
+
+def test_a_merge_reads_the_difference(tmp_path: Path) -> None:
+    """K-12: The reads of a merge follow the difference, not the rows."""
+    counts = []
+    for rows in (1_000, 100_000):
+        graph = graph_of(tmp_path / str(rows), rows=rows)
+        changed(graph)
+        run(graph, 'insert Person { name: "new" }')
+        counts.append(merge_reads(graph.uri))
+    assert counts[1] <= counts[0] + 8, counts
+
+
+def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
+    """K-13: The reads of a merge are bounded, whatever the number of commits."""
+    counts = []
+    for commits in (10, 60, 200):
+        graph = graph_of(tmp_path / str(commits), rows=100)
+        for at in range(commits):
+            run(graph, f'update Person set {{ age: {at} }} where name = "p000001"')
+        changed(graph)
+        run(graph, 'insert Person { name: "new" }')
+        counts.append(merge_reads(graph.uri))
+    assert max(counts) <= 130, counts
+    assert counts[2] <= counts[0] + 40, counts

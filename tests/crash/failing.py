@@ -123,6 +123,8 @@ def person(key: str, bio: str) -> dict[str, object]:
 
 FEW = ndjson(person("a", "x"), person("b", "y"), person("c", "z"), {"edge": "E", "from": "a", "to": "b", "data": {"id": "e"}})
 MANY = ndjson(*(person(f"p{n}", _words.randbytes(60).hex()) for n in range(BIG)), person("a", "again"), person("b", "again"))
+PARTS = MANY + ndjson({"type": "P", "data": {"k": "c"}}, {"edge": "E", "from": "a", "to": "c", "data": {"id": "e"}})
+"""The row c keeps what it has."""
 NEW = ndjson(*(person(f"p{n}", _words.randbytes(60).hex()) for n in range(BIG)))
 
 INTERRUPTED = ndjson(person("d", "d"), {"edge": "E", "from": "a", "to": "c", "data": {"id": "f"}})
@@ -173,6 +175,7 @@ WRITERS = (
     Writer("delete", few, lambda _, g: _open(g).mutate('query w() { delete P where k = "c" }'), ALL),
     Writer("load append", few, lambda _, g: _open(g).load(NEW, mode="append"), ALL),
     Writer("load merge", few, lambda _, g: _open(g).load(MANY, mode="merge"), ALL),
+    Writer("load upsert", few, lambda _, g: _open(g).load(PARTS, mode="upsert"), ALL),
     Writer("load overwrite", few, lambda _, g: _open(g).load(MANY, mode="overwrite"), ALL),
     Writer("ensure_indices", few, lambda _, g: _open(g).ensure_indices(), ALL),
     Writer("apply_schema", few, lambda _, g: _open(g).apply_schema(WIDER), ALL),

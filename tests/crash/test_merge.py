@@ -20,6 +20,7 @@ from tests.crash.matrix import Point, Writer, points
 from tests.crasher import crash
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+WIDER = f"{SCHEMA}\nnode Town {{ name: String @key }}".replace("age: I32?", "age: I32?  mail: String?")
 SOURCE = "source"
 TARGET = "target"
 
@@ -34,6 +35,7 @@ class MergeCase(NamedTuple):
     moved: bool = True
     net_zero: bool = False
     reverts: bool = False
+    widens: bool = False
 
     @property
     def writer(self) -> Writer:
@@ -49,6 +51,7 @@ CASES = (
     MergeCase("merge, fast-forward, main", MAIN, 2, moved=False),
     MergeCase("merge, fast-forward, first touch", TARGET, 2, 2, moved=False),
     MergeCase("merge, net zero, main", MAIN, 0, net_zero=True),
+    MergeCase("merge, wider schema, main", MAIN, 1, 1, widens=True),
     MergeCase("revert, main", MAIN, 2, reverts=True),
 )
 CELLS = [pytest.param(case, point, id=f"{case.name}-{point.fault}:{point.nth}") for case in CASES for point in points(case.writer)]
@@ -60,12 +63,15 @@ def make(folder: Path, case: MergeCase) -> Graph:
     change(graph, 'insert Knows { from: "a", to: "b" } insert Knows { from: "b", to: "c" }')
     for branch in (TARGET, SOURCE):
         graph.branches.create(branch)
+    if case.widens:
+        graph.apply_schema(WIDER, SOURCE)
+        change(graph, 'insert Town { name: "t" }', SOURCE)
     if case.net_zero:
         change(graph, 'insert Person { name: "n" }', SOURCE)
         change(graph, 'delete Person where name = "n"', SOURCE)
     else:
-        text = 'delete Person where name = "b"'
-        change(graph, text, MAIN if case.reverts else SOURCE)
+        if not case.widens:
+            change(graph, 'delete Person where name = "b"', MAIN if case.reverts else SOURCE)
         if not case.reverts:
             change(graph, 'update Person set { age: 2 } where name = "a"', SOURCE)
             change(graph, 'insert Person { name: "d" }', SOURCE)
@@ -136,6 +142,8 @@ def test_a_death_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -
     RT-28: A merge that dies before or while its native branches are made is undone: the target inherits as before.
     RT-32: A merge whose intent could not be removed has one commit, and its intent is removed without a second.
     RT-33: A table without a net change is not touched, whatever happens to the others.
+
+    RT-26: Tables that the target takes over unchanged are published with those that it changed.
 
     RT-25: all tables committed, the merge is finished with both parents.
     """

@@ -13,3 +13,5 @@ WITH_ROWS: Final = 0.6
 CHANGES: Final = range(sample(24, whole=400))
 FACTS: Final = "omnigraph-differential"
 """The property of a test report that carries what a graph was asked."""
+LOADS: Final = range(sample(12, whole=200))
+LOADS_PER_GRAPH: Final = 25

@@ -47,11 +47,11 @@ def check_changes(seed: int, folder: Path) -> ChangeReport:
         except TooManyRows:
             continue
         actual = _outcome_of_engine(made, graph)
-        found = read_lines("\n".join(graph.export()), catalog)
-        wanted, stored = _told(after, catalog), _told(found, catalog)
-        if actual != expected or stored != wanted:
+        found = stored(graph, catalog)
+        wanted, there = told(after, catalog), told(found, catalog)
+        if actual != expected or there != wanted:
             shown = f"{schema}\n{write_lines(data, catalog)}\n{made.text}\n{made.params}"
-            missing, surplus = wanted - stored, stored - wanted
+            missing, surplus = wanted - there, there - wanted
             difference = f"expected {expected}, got {actual}; missing {sorted(missing)}, surplus {sorted(surplus)}"
             return ChangeReport(refused, f"seed {seed}, mutation {number}\n{shown}\n{difference}")
         refused += isinstance(expected, Kind)
@@ -59,7 +59,11 @@ def check_changes(seed: int, folder: Path) -> ChangeReport:
     return ChangeReport(refused, None)
 
 
-def _told(data: Data, catalog: Catalog) -> Counter[str]:
+def stored(graph: Graph, catalog: Catalog) -> Data:
+    return read_lines("\n".join(graph.export()), catalog)
+
+
+def told(data: Data, catalog: Catalog) -> Counter[str]:
     """The rows as lines; ids that were made up are all alike."""
     lines = filter(None, write_lines(data, catalog).split("\n"))
     return Counter(ULID.sub("<ulid>", json.dumps(json.loads(line), sort_keys=True)) for line in lines)

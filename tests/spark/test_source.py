@@ -185,7 +185,9 @@ def test_the_graph_may_be_told_as_a_path_and_storage_options_after_a_prefix() ->
     assert "aws_region" not in repr(asked), "options may be secrets"
 
 
-@pytest.mark.parametrize(("overwrite", "mode"), [(True, "merge"), (True, "append"), (False, "overwrite"), (False, "upsert")])
+@pytest.mark.parametrize(
+    ("overwrite", "mode"), [(True, "merge"), (True, "append"), (False, "overwrite"), (True, "upsert"), (False, "replace")]
+)
 def test_modes_that_contradict_each_other_are_refused(overwrite: bool, mode: str) -> None:
     with pytest.raises(InvalidInput, match=r"do not go together|none of"):
         write_options({"graph": "g", "type": "T", "mode": mode}, overwrite=overwrite)

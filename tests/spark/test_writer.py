@@ -45,6 +45,10 @@ def data_files(graph: Graph) -> set[Path]:
     return {path for path in Path(graph.uri).rglob("*.lance") if path.parent.name == "data" and "__manifest" not in path.parts}
 
 
+def patches(graph: Graph) -> list[Path]:
+    return list(Path(graph.uri).rglob("*.patch"))
+
+
 def test_each_write_is_one_commit_in_its_mode(spark: SparkSession, graph: Graph) -> None:
     rows = spark.createDataFrame([("Cyd", 1900, "glad"), ("Dee", None, None)], PEOPLE).repartition(2)
     write(rows, graph, "Person", actor="act-etl", message="two more", token="once")
@@ -60,6 +64,11 @@ def test_each_write_is_one_commit_in_its_mode(spark: SparkSession, graph: Graph)
     write(spark.createDataFrame([("Ada", 1815, "glad")], PEOPLE), graph, "Person", mode="merge")
     assert people(graph)["Ada"] == (1815, None), "the new row replaces the old one, whole"
     assert len(graph.commits()) == len(before) + 2
+
+    write(spark.createDataFrame([("Ben", 1890), ("Eve", 1901)], "name string, born int").repartition(2), graph, "Person", mode="upsert")
+    assert people(graph)["Ben"] == (1890, "Ben@x"), "what has no column is kept"
+    assert people(graph)["Eve"] == (1901, None)
+    assert patches(graph) == []
 
     write(spark.createDataFrame([("Ada", "Cyd")], "from string, to string"), graph, "Knows")
     write(spark.createDataFrame([("Ada", 1815, None), ("Cyd", 1901, None)], PEOPLE), graph, "Person", "overwrite")
@@ -114,12 +123,12 @@ def test_columns_that_do_not_fit_are_refused_before_any_task_runs(spark: SparkSe
 # -- the parts of a write, one by one
 
 
-def staged(graph: Graph, name: str = "Cyd") -> tuple[TypeWriter, TaskMessage]:
+def staged(graph: Graph, name: str = "Cyd", mode: str = "append") -> tuple[TypeWriter, TaskMessage]:
     """A writer and the answer of its one task, as they would be after the task ran."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     schema = StructType([StructField("name", StringType())])
-    writer = writer_of(write_options({"graph": graph.uri, "type": "Person"}, overwrite=False), schema)
+    writer = writer_of(write_options({"graph": graph.uri, "type": "Person", "mode": mode}, overwrite=False), schema)
     batch = pa.record_batch({"name": [name]})
     answer = stage_rows(StageFrame(writer._job, "node:Person", REPORTED), 0, [batch])
     return writer, TaskMessage(encode_reply(answer))
@@ -131,6 +140,21 @@ def test_a_failed_task_takes_the_files_of_the_others_with_it(graph: Graph) -> No
     assert len(data_files(graph)) == len(files) + 1
     writer.abort([told, None])
     assert data_files(graph) == files
+
+
+def test_a_failed_task_takes_the_patches_of_the_others_with_it(graph: Graph) -> None:
+    writer, told = staged(graph, "Ada", mode="upsert")
+    assert len(patches(graph)) == 1
+    writer.abort([told, None])
+    assert patches(graph) == []
+
+
+def test_an_upsert_that_was_overtaken_keeps_what_came_meanwhile(graph: Graph) -> None:
+    writer, told = staged(graph, "Ada", mode="upsert")
+    graph.load([{"type": "Person", "data": {"name": "Ada", "born": 1815, "email": "new@x"}}])
+    writer.commit([told])
+    assert people(graph)["Ada"] == (1815, "new@x")
+    assert patches(graph) == []
 
 
 def test_an_abort_after_a_commit_was_tried_removes_nothing(graph: Graph) -> None:

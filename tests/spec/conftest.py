@@ -15,7 +15,6 @@ FOLDER: Final = Path(__file__).parent
 EXAMPLES: Final = FOLDER / "examples"
 
 AWAITED: Final = {
-    **dict.fromkeys(("L2-30-unique", "L2-31-keeps", "L2-31-null", "L2-31-required"), "loads that keep what they do not name"),
     "L2-24-mixed": "transactions",
 }
 """Cases that the engine cannot pass yet, and what they wait for. One that passes fails until it is taken off this list."""

@@ -193,6 +193,28 @@ def test_a_tag_stands_wherever_a_commit_does(graph: Graph) -> None:
     assert graph.verify(deep=True) == []
 
 
+def test_tags_and_beginnings_of_ids_name_the_sides_of_a_difference(graph: Graph) -> None:
+    graph.tags.create("v1", at=graph.commits()[1].id)
+    old = shortest(graph, graph.commits()[2].id)
+    assert [change.id for change in graph.diff("v1", "work")] == ["Cy", "Dan"]
+    assert [change.id for change in graph.diff(old, "v1")] == ["Ben"]
+    assert [change.id for change in graph.commit_changes("v1")] == ["Ben"]
+    graph.revert("v1")
+    assert names(graph) == ["Ada", "Cy"]
+
+
+def test_a_tag_of_a_merged_branch_holds_the_branch_and_not_the_merge(graph: Graph) -> None:
+    """G-29: A merge that should delete its source keeps one with tags, and says why."""
+    graph.tags.create("v1", branch="work")
+    merged = graph.merge("work", delete_source=True)
+    assert merged.branch_deleted is False
+    assert "v1" in (merged.branch_delete_error or "")
+    assert names(graph) == names(graph, at="v1") == ["Ada", "Ben", "Cy", "Dan"]
+    found = graph.commit_graph()
+    assert len(found.commits[0].parents) == 2
+    assert graph.verify() == []
+
+
 def test_a_deleted_tag_is_gone_and_its_name_free(graph: Graph) -> None:
     first = graph.tags.create("v1")
     graph.tags.delete("v1")
@@ -315,3 +337,49 @@ def test_tags_move_with_the_graph(graph: Graph, tmp_path: Path) -> None:
     graph.tags.create("v1", branch="work")
     there = og.open(Path(graph.uri).rename(tmp_path / "there"))
     assert names(there, at="v1") == ["Ada", "Ben", "Cy", "Dan"]
+
+
+# -- the graph of commits
+
+
+def test_the_commit_graph_has_every_commit_of_every_branch_once(graph: Graph) -> None:
+    """G-27: The commit graph has each commit of the branches once, children before parents, with heads and tags."""
+    graph.branches.create("deep", from_="work")
+    add(graph, "Eve", branch="deep")
+    graph.branches.create("past", at=graph.commits()[2].id)
+    add(graph, "Flo", branch="past")
+    graph.tags.create("v1", branch="work")
+    found = graph.commit_graph()
+    ids = [commit.id for commit in found.commits]
+    assert sorted(ids) == sorted({commit.id for branch in graph.branches.list() for commit in graph.commits(branch)})
+    assert all(ids.index(commit.id) < ids.index(parent) for commit in found.commits for parent in commit.parents)
+    assert found.heads == {branch: graph.commits(branch)[0].id for branch in graph.branches.list()}
+    assert found.tags == {"v1": graph.commits("work")[0].id}
+    assert [graph.commit(one[: found.id_length]).id for one in ids] == ids
+    assert found.id_length >= 8
+    assert graph.commit_graph(["deep"]).commits == tuple(graph.commits("deep"))
+    assert graph.commit_graph(["main", "deep"]).tags == {"v1": graph.commits("work")[0].id}
+    assert graph.commit_graph(["main"]).tags == {}
+    assert graph.commit_graph(limit=2).commits == found.commits[:2]
+    assert graph.commit_graph(limit=0).commits == ()
+
+
+def test_wrong_arguments_of_the_commit_graph_are_refused(graph: Graph) -> None:
+    attempts: list[tuple[Callable[[], object], Kind]] = [
+        (lambda: graph.commit_graph(["nope"]), Kind.BRANCH_NOT_FOUND),
+        (lambda: graph.commit_graph("main"), Kind.INVALID_ARGUMENT),
+        (lambda: graph.commit_graph(limit=-1), Kind.INVALID_ARGUMENT),
+    ]
+    for attempt, kind in attempts:
+        with pytest.raises(OmniGraphError) as caught:
+            attempt()
+        assert caught.value.kind is kind
+
+
+def test_every_write_stores_its_message(tmp_path: Path) -> None:
+    """G-28: Every write that makes a commit stores the message that it was given."""
+    graph = og.init(tmp_path / "g", schema=SCHEMA, message="born")
+    graph.load([{"type": "Person", "data": {"name": "Ada"}}], message="loaded")
+    graph.apply_schema(SCHEMA.replace("I32?", "I32? @index"), message="changed")
+    graph.ensure_indices(message="indexed")
+    assert [commit.message for commit in graph.commits()] == ["indexed", "changed", "loaded", "born"]

@@ -50,6 +50,11 @@ def identity_columns(entity: EntityType) -> tuple[str, ...]:
             assert_never(entity)
 
 
+def unique_ends(entity: EntityType) -> bool:
+    """True for an edge type with at most one edge from one node to another: `@unique(src, dst)`."""
+    return isinstance(entity, EdgeType) and any(set(unique.columns) == {SOURCE, TARGET} for unique in entity.uniques)
+
+
 def property_field(property_: Property) -> pa.Field:
     """The column of a property, marked with its identity."""
     import pyarrow as pa

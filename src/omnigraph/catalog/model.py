@@ -185,6 +185,11 @@ EntityType = NodeType | EdgeType
 AnyType = InterfaceType | NodeType | EdgeType
 
 
+def is_key(entity: EntityType, property_: str) -> bool:
+    """True for a property of the key of a node type."""
+    return isinstance(entity, NodeType) and entity.key is not None and property_ in entity.key.columns
+
+
 class Catalog(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     """A whole schema. Each group is sorted by name."""
 

@@ -1,4 +1,4 @@
-"""`omnigraph commit changes` and `commit diff`: a graph and one or two of its commits -> the entities that changed."""
+"""`omnigraph commit changes`, `commit diff` and `log`: a graph and one or two of its commits, or an entity -> what changed."""
 
 from __future__ import annotations
 
@@ -67,6 +67,30 @@ def commit_diff(
             output.document({"from": a, "to": b, "changes": map(change_document, changes)})
         else:
             print_changes(changes)
+
+
+@click.command()
+@click.argument("type_name", metavar="TYPE")
+@click.argument("entity_id", metavar="ID")
+@click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
+@click.option("--kind", type=click.Choice(["node", "edge"]), help="Needed only if a node type and an edge type are called TYPE.")
+@graph_option
+@command_flags
+def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
+    """Print the history of one entity: who changed it, when, from what to what. Newest first."""
+    with open_graph(resolve(flags, "log", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+        entries = graph.log(type_name, entity_id, branch, kind=kind)
+        if as_json:
+            output.document(
+                {"entries": ({"cause": cause_document(entry.commit), "change": change_document(entry.change)} for entry in entries)}
+            )
+            return
+        for entry in entries:
+            made = entry.commit
+            said = f" {made.message}" if made.message else ""
+            output.line(f"{made.id} {made.created_at.isoformat()} {made.branch} {made.actor or '-'}{said}")
+            for line in change_lines(entry.change):
+                output.line(f"  {line}")
 
 
 def _point(text: str) -> str | datetime:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from typing import TYPE_CHECKING
+
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.commit_graph import Node, draw
 from omnigraph.cli.queries import parse_moment
 from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.model import Commit
 
 graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
@@ -162,7 +169,39 @@ def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool)
     if as_json:
         output.document(commit_document(found))
         return
-    output.fields({**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat()})
+    output.fields(
+        {**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat(), "message": found.message}
+    )
+
+
+@commit.command("graph")
+@click.argument("uri", required=False)
+@click.option("--branch", "branches", metavar="BRANCH", multiple=True, help="Draw this branch only. May be repeated. The default is all.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the newest N commits.")
+@command_flags
+def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], limit: int | None, as_json: bool) -> None:
+    """Draw the commits of all branches, the newest first, with branches, tags, times, actors and messages."""
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
+        found = graph.commit_graph(branches or None, limit=limit)
+    labels: dict[str, list[str]] = {}
+    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
+        for name, at in names.items():
+            labels.setdefault(at, []).append(name)
+    if as_json:
+        commits = [{**commit_document(one), "kind": one.kind.value, "message": one.message} for one in found.commits]
+        output.document({"commits": commits, "branches": dict(found.heads), "tags": dict(found.tags)})
+        return
+    for drawn in draw(Node(one.id, one.parents, _beside(one, found.id_length, labels.get(one.id, []))) for one in found.commits):
+        output.line(drawn)
+
+
+def _beside(commit: Commit, length: int, labels: list[str]) -> str:
+    """The text beside a commit in the drawing."""
+    when = commit.created_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    actor = f" {commit.actor}" if commit.actor is not None else ""
+    names = f" ({', '.join(labels)})" if labels else ""
+    said = next(iter((commit.message or "").splitlines()), "") or f"[{commit.kind}]"
+    return f"{commit.id[:length]} {when}{actor}{names} {said}"
 
 
 @click.command()

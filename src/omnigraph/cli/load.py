@@ -16,7 +16,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 
@@ -34,12 +34,14 @@ _FLAGS: Final = (
     click.option(
         "--mode",
         required=True,
-        type=click.Choice(["overwrite", "append", "merge"]),
-        help="For ids that exist: overwrite replaces the whole type, append refuses the load, merge replaces the rows.",
+        type=click.Choice(["overwrite", "append", "merge", "upsert"]),
+        help="For ids that exist: overwrite replaces the whole type, append refuses the load, merge replaces the rows, upsert only the "
+        "properties that the records name.",
     ),
     click.option("--branch", default="main", show_default=True, help="The branch to load into."),
     click.option("--from", "from_", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     click.option("--token", help="A name for this load. A second run with the same name writes nothing and returns the first commit."),
+    message_flag,
     click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Write the problems of the records to this file, as NDJSON."),
     click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="The number of problems to report."),
 )
@@ -55,6 +57,7 @@ class LoadRequest(NamedTuple):
     branch: str
     from_: str | None
     token: str | None
+    message: str | None
     errors_file: Path | None
     report_errors: int
     as_json: bool
@@ -101,6 +104,7 @@ def _load_locally(graph: Graph, source: Data, request: LoadRequest, on_progress:
         branch=request.branch,
         from_branch=request.from_,
         token=request.token,
+        message=request.message,
         dry_run=request.dry_run,
         report_errors=request.report_errors,
         on_progress=on_progress,
@@ -111,7 +115,15 @@ def _load_on_spark(graph: Graph, request: LoadRequest, on_progress: OnProgress) 
     from omnigraph.spark import GraphLoad
 
     with spark_session(request.master) as spark:
-        load = GraphLoad(spark, graph, branch=request.branch, from_branch=request.from_, mode=request.mode, token=request.token)
+        load = GraphLoad(
+            spark,
+            graph,
+            branch=request.branch,
+            from_branch=request.from_,
+            mode=request.mode,
+            token=request.token,
+            message=request.message,
+        )
         load = load.tables(tables) if (tables := _tables(request.data)) else load.ndjson(*request.data)
         return load.commit(report_errors=request.report_errors, on_progress=on_progress)
 
@@ -256,6 +268,8 @@ def _print_receipt(uri: str, receipt: LoadReceipt, request: LoadRequest, *, crea
         f"{did} {uri} on branch {request.branch} with {request.mode}: {receipt.total} entities across {len(receipt.nodes)} node types "
         f"and {len(receipt.edges)} edge types"
     )
+    if receipt.edges_without_id:
+        output.line(f"{receipt.edges_without_id} edges have no id: they are new edges, and loaded again they are added again")
     if created_from is not None:
         output.line(f"branch {request.branch} created from {created_from}")
 
@@ -270,6 +284,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
         "nodes": [{"name": name, "entities_loaded": rows} for name, rows in receipt.nodes.items()],
         "edges": [{"name": name, "entities_loaded": rows} for name, rows in receipt.edges.items()],
         "total_entities": receipt.total,
+        "edges_without_id": receipt.edges_without_id,
         "commit": commit_document(receipt.commit) if receipt.commit is not None else None,
     }
 
@@ -303,6 +318,7 @@ def load(
     branch: str,
     from_: str | None,
     token: str | None,
+    message: str | None,
     dry_run: bool,
     errors_file: Path | None,
     report_errors: int,
@@ -312,5 +328,5 @@ def load(
 ) -> None:
     """Load files into a branch, in one commit."""
     target = resolve(flags, "load", DATA, uri=uri)
-    request = LoadRequest(data, mode, branch, from_, token, errors_file, report_errors, as_json, dry_run, engine, master)
+    request = LoadRequest(data, mode, branch, from_, token, message, errors_file, report_errors, as_json, dry_run, engine, master)
     run_load(flags, target, "load", request)

@@ -13,17 +13,18 @@ from typing import NoReturn
 import click
 
 from omnigraph import __version__
-from omnigraph.cli import changes as _changes  # noqa: F401  # adds commands to `commit`
 from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
+from omnigraph.cli.changes import log as entity_log
 from omnigraph.cli.data import blob, copy, export
+from omnigraph.cli.embed import embed
 from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
-from omnigraph.cli.upkeep import ensure_indices, info, recovery, verify, version
+from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
 from omnigraph.errors import OmniGraphError, status_of
 from omnigraph.store.leaving import wait_for_work
 
@@ -31,10 +32,10 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, tag, commit, snapshot,
-                                    ensure-indices, spark
+                                    branch, tag, commit, log, snapshot,
+                                    ensure-indices, ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, verify, recovery
-  local   no graph                  lint, version"""
+  local   no graph                  lint, embed, version"""
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, ensure_indices, export, info, init, lint, load, mutate, query, recovery),
-    *(schema, snapshot, spark, tag, verify, version),
+    *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate, query),
+    *(recovery, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -18,7 +18,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.output import FORMATS, format_rows
-from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, open_graph, resolve
+from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
 
@@ -106,7 +106,9 @@ def parse_moment(text: str | None) -> str | int | datetime | None:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         if _DATE.match(text):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{text!r} is no time such as 2026-01-31T12:00:00Z") from None
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT, f"{text!r} is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z"
+            ) from None
         return text
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
@@ -138,6 +140,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
 @_text_options
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
+@message_flag
 @command_flags
 def mutate(
     flags: Flags,
@@ -149,6 +152,7 @@ def mutate(
     params_file: Path | None,
     branch: str,
     if_commit: str | None,
+    message: str | None,
     as_json: bool,
 ) -> None:
     """Run one mutation, in one commit."""
@@ -159,7 +163,7 @@ def mutate(
     given = read_params(params, params_file)
     try:
         with open_graph(target, mode="rw") as graph, draw_errors(source):
-            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit)
+            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message)
     except PreconditionFailed as lost:
         if as_json:
             facts = {key: lost.facts[key] for key in ("expected", "actual") if lost.facts.get(key) is not None}

@@ -22,6 +22,7 @@ from omnigraph.cli.scope import (
     confirm,
     echo_write,
     global_flags,
+    message_flag,
     open_graph,
     resolve,
 )
@@ -99,8 +100,11 @@ def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_
 @_file
 @_loss
 @_branch
+@message_flag
 @command_flags
-def schema_apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
+def schema_apply(
+    flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, message: str | None, as_json: bool
+) -> None:
     """Change the schema of a branch, in one commit. An unsupported change is refused."""
     target = resolve(flags, "schema apply", DATA, uri=uri)
     wanted = read_source(schema_file, what="schema file")
@@ -108,7 +112,7 @@ def schema_apply(flags: Flags, *, uri: str | None, schema_file: Path, allow_data
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
     with open_graph(target, mode="rw") as graph, draw_errors(wanted):
-        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
+        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message)
     if as_json:
         facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}
         output.document({**facts, "graph_manifest_version": done.manifest_version, **_step_documents(done.steps)})
@@ -148,8 +152,9 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
 @click.command()
 @click.argument("uri")
 @click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The graph's schema (.pg).")
+@message_flag
 @command_flags
-def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
+def init(flags: Flags, *, uri: str, schema_file: Path, message: str | None, as_json: bool) -> None:
     """Create a graph at URI, a new or empty location."""
     target = resolve(flags, "init", INIT, uri=uri)
     schema = read_source(schema_file, what="schema file")
@@ -157,7 +162,7 @@ def init(flags: Flags, *, uri: str, schema_file: Path, as_json: bool) -> None:
         from omnigraph.graph import init as make  # after the cheap checks
 
     with draw_errors(schema):
-        graph = make(target.uri, schema=schema.text, storage_options=flags.storage_options)
+        graph = make(target.uri, schema=schema.text, message=message, storage_options=flags.storage_options)
     if as_json:
         output.document({"uri": target.uri, "graph_id": graph.info().graph_id})
     else:

@@ -89,6 +89,10 @@ def json_flag(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
+def message_flag(command: F) -> F:
+    return click.option("--message", metavar="TEXT", help="A text that is stored in the commit.")(command)
+
+
 def command_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json` and the global flags. The command gets the global flags as its first argument."""
     return json_flag(global_flags(click.pass_obj(command)))

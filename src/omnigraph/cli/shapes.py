@@ -10,6 +10,7 @@ from omnigraph.ids import MAIN
 if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange, EntityImage
     from omnigraph.exec.history.conflicts import Conflict
+    from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.graph import Recovery, Snapshot, TableState, Tag
     from omnigraph.manifest.model import Commit
@@ -141,6 +142,26 @@ def indexes_document(found: Indexes) -> Document:
                 "damage": index.damage,
             }
             for index in found.indexes
+        ],
+        "commit": commit_document(found.commit) if found.commit is not None else None,
+    }
+
+
+def embeddings_document(found: Embeddings) -> Document:
+    return {
+        "graph_branch": found.branch,
+        "embedded": found.embedded,
+        "pending": found.pending,
+        "properties": [
+            {
+                "type_key": each.table,
+                "property": each.property,
+                "model": each.model,
+                "embedded": each.embedded,
+                "pending": each.pending,
+                "without_text": each.without_text,
+            }
+            for each in found.properties
         ],
         "commit": commit_document(found.commit) if found.commit is not None else None,
     }

@@ -39,6 +39,7 @@ def spark_load(
     branch: str,
     from_: str | None,
     token: str | None,
+    message: str | None,
     errors_file: Path | None,
     report_errors: int,
     master: str | None,
@@ -46,7 +47,7 @@ def spark_load(
 ) -> None:
     """Load files into a branch with Spark, in one commit."""
     target = resolve(flags, "spark load", DATA, uri=uri)
-    request = LoadRequest(data, mode, branch, from_, token, errors_file, report_errors, as_json, engine="spark", master=master)
+    request = LoadRequest(data, mode, branch, from_, token, message, errors_file, report_errors, as_json, engine="spark", master=master)
     run_load(flags, target, "spark load", request)
 
 

@@ -1,4 +1,6 @@
-"""`omnigraph ensure-indices`, `verify`, `recovery`, `info` and `version`: a graph -> its indexes, findings, recoveries and facts."""
+"""`omnigraph ensure-indices`, `ensure-embeddings`, `verify`, `recovery`, `info` and `version`: a graph -> its indexes, vectors, findings,
+recoveries and facts.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,38 @@ import click
 from omnigraph import __version__
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, DIRECT, LOCAL, Flags, admit, command_flags, echo_write, global_flags, json_flag, open_graph, resolve
-from omnigraph.cli.shapes import indexes_document, recovery_document
+from omnigraph.cli.scope import (
+    DATA,
+    DIRECT,
+    LOCAL,
+    Flags,
+    admit,
+    command_flags,
+    echo_write,
+    global_flags,
+    json_flag,
+    message_flag,
+    open_graph,
+    resolve,
+)
+from omnigraph.cli.shapes import embeddings_document, indexes_document, recovery_document
 
 if TYPE_CHECKING:
+    from omnigraph.exec.upkeep.embeddings import EmbeddingProgress
     from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress
 
 
 @click.command("ensure-indices")
 @click.argument("uri", required=False)
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
+@message_flag
 @command_flags
-def ensure_indices(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
+def ensure_indices(flags: Flags, *, uri: str | None, branch: str, message: str | None, as_json: bool) -> None:
     """Build the indexes that the schema declares and the tables lack."""
     target = resolve(flags, "ensure-indices", DATA, uri=uri)
     echo_write(target, "ensure-indices")
     with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
-        found = graph.ensure_indices(branch, on_progress=lambda progress: line.draw(_index_progress(progress)))
+        found = graph.ensure_indices(branch, message=message, on_progress=lambda progress: line.draw(_index_progress(progress)))
     if as_json:
         output.document({"uri": target.uri, **indexes_document(found)})
         return
@@ -48,6 +65,30 @@ def _index_line(index: ColumnIndex) -> str:
     if index.damage is not None:
         return f"{line}: replaces a damaged index ({index.damage})"
     return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line
+
+
+@click.command("ensure-embeddings")
+@click.argument("uri", required=False)
+@click.option("--branch", default="main", show_default=True, help="The branch whose vectors are filled.")
+@message_flag
+@command_flags
+def ensure_embeddings(flags: Flags, *, uri: str | None, branch: str, message: str | None, as_json: bool) -> None:
+    """Embed the texts of `@embed` properties whose vectors are missing."""
+    target = resolve(flags, "ensure-embeddings", DATA, uri=uri)
+    echo_write(target, "ensure-embeddings")
+    with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
+        found = graph.ensure_embeddings(branch, message=message, on_progress=lambda progress: line.draw(_embedding_progress(progress)))
+    if as_json:
+        output.document({"uri": target.uri, **embeddings_document(found)})
+        return
+    output.line(f"vectors of {target.uri} on branch {branch}: {found.embedded} embedded, {found.pending} pending")
+    for each in found.properties:
+        by = f" by {each.model}" if each.embedded and each.model else ""
+        output.line(f"{each.table}.{each.property}: {each.embedded} embedded{by}, {each.pending} pending, {each.without_text} without text")
+
+
+def _embedding_progress(progress: EmbeddingProgress) -> str:
+    return f"{progress.table}.{progress.property}: {progress.rows:,} of {progress.of:,} rows"
 
 
 @click.command()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from omnigraph.catalog import Catalog, decode
+from omnigraph.embed import Embedder, EmbeddingProvider, resolve_embedder
 from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
@@ -43,8 +46,9 @@ def check_at(at: At) -> At:
 class Engine:
     """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, *, embedding: Embedder | EmbeddingProvider | None = None) -> None:
         self.manifest: Final = manifest
+        self.embedding: Final = embedding
         self.tables: Final = Tables(manifest.root)
         self.topology: Final = Topology(self.tables, cache_directory(manifest.graph_id))
         self.surveyor: Final = Surveyor(self.tables)
@@ -58,6 +62,11 @@ class Engine:
     @property
     def root(self) -> Root:
         return self.manifest.root
+
+    @cached_property
+    def embedder(self) -> Embedder | None:
+        """The embedder of this graph, or None. Its settings are read, and wrong ones refused, on first use."""
+        return resolve_embedder(self.embedding, os.environ)
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""

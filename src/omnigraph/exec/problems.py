@@ -12,7 +12,10 @@ from typing import Final
 
 import msgspec
 
+from omnigraph.catalog.model import Property
+from omnigraph.catalog.types import VectorOf, scalar_of
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.lang.tree import Scalar
 from omnigraph.plan.type_codes import nearest_name
 
 REPORTED: Final = 100
@@ -49,6 +52,20 @@ class ProblemCode(StrEnum):
     UNIQUE = "unique"
     ENDPOINT = "endpoint"
     CARDINALITY = "cardinality"
+
+
+EMBED_REMEDY: Final = "configure an embedding provider, or give the vector"
+"""What to do about a missing vector that the schema says is embedded."""
+
+
+def missing_value(property_: Property) -> str:
+    """The message for a required property without a value."""
+    if isinstance(property_.type, VectorOf):
+        noun = "vector property"
+    else:
+        noun = "blob property" if scalar_of(property_.type) is Scalar.BLOB else "property"
+    message = f"non-nullable {noun} '{property_.name}' has null or invalid values"
+    return message if property_.embed is None else f"{message}; {EMBED_REMEDY}"
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

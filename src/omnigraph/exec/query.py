@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from omnigraph.errors import ResourceLimitExceeded
-from omnigraph.exec.compiled import CompiledRead, QueryCall, refuse_embedding
+from omnigraph.exec.compiled import CompiledRead, QueryCall
+from omnigraph.exec.embedding import with_query_vectors
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.measure import Recorder
 from omnigraph.exec.read.result import Result
@@ -33,7 +34,7 @@ def query(
     """Run a read. With `route` every link is followed by that route; the result is the same. `memory_bytes` is the memory limit."""
     view = engine.view(snapshot)
     compiled = engine.compiled_read(call.source, call.name, snapshot)
-    plan = _plan(engine, call, compiled, view)
+    plan = _with_vectors(engine, _plan(engine, call, compiled, view), view)
     table = _run(call, compiled, plan, view, watch=watch, route=route, memory_bytes=memory_bytes)
     return Result(table, query_name=plan.name, branch=snapshot.branch.name, commit_id=snapshot.commit)
 
@@ -46,6 +47,7 @@ def explanation(engine: Engine, call: QueryCall, snapshot: BranchSnapshot, *, ru
     plan = _plan(engine, call, compiled, view)
     if run_with is None:
         return explain(plan, notes=notes)
+    plan = _with_vectors(engine, plan, view)
     recorder = Recorder()
     _run(call, compiled, plan, view, watch=run_with, recorder=recorder)
     return explain(plan, notes=notes, measured=recorder.measured)
@@ -65,6 +67,11 @@ def _plan(engine: Engine, call: QueryCall, compiled: CompiledRead, view: View) -
         return plan_read(compiled.read, parameters, now_ms=call.now_ms, statistics=statistics)
 
 
+def _with_vectors(engine: Engine, plan: ops.ReadPlan, view: View) -> ops.ReadPlan:
+    """Embed the texts of `nearest`. This comes after planning, so that a plan can be explained without a provider."""
+    return with_query_vectors(plan, engine.catalog(view.snapshot), lambda: engine.embedder)
+
+
 def _run(
     call: QueryCall,
     compiled: CompiledRead,
@@ -76,7 +83,6 @@ def _run(
     memory_bytes: int = MEMORY_BYTES,
     recorder: Recorder | None = None,
 ) -> pa.Table:
-    refuse_embedding(compiled, call.source)
     try:
         return run(plan, view, watch=watch, route=route, memory_bytes=memory_bytes, recorder=recorder)
     except ResourceLimitExceeded as error:

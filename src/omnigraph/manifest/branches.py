@@ -32,6 +32,7 @@ from omnigraph.manifest.registry import (
 )
 from omnigraph.manifest.tagging import tagged_states
 from omnigraph.manifest.tags import living_tags, read_tag, withdraw_all
+from omnigraph.store.bases import home
 from omnigraph.store.durable import sync_directory
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
@@ -180,13 +181,15 @@ def _clean_up(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
 
 def _unshared_forks(manifest: Manifest, branch: Branch, state: State, shown: list[State]) -> Iterator[Table]:
     """Yield the native branches that a deleted branch created and that no live branch shows."""
-    shared = {row.ref.home for other in shown for row in other.tables.values()}
+    shared = {needed for other in shown for row in other.tables.values() for needed in row.homes}
     for row in state.tables.values():
-        if row.native is not None and row.owner == branch.native and row.ref.home not in shared:
-            try:
-                yield table_at_head(manifest.root, row.path, branch=row.native)
-            except OmniGraphError as error:
-                log.info("native branch %s of a deleted branch was not removed; it costs space only: %s", row.ref.home, error)
+        own = [row.native] if row.native is not None and row.owner == branch.native else []
+        for native in (*own, *row.former):
+            if home(row.path, native) not in shared:
+                try:
+                    yield table_at_head(manifest.root, row.path, branch=native)
+                except OmniGraphError as error:
+                    log.info("native branch %s of a deleted branch was not removed; it costs space only: %s", native, error)
 
 
 def _unshared_births(branch: Branch, state: State, shown: list[State]) -> list[str]:

@@ -38,6 +38,8 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The table is no longer visible after the write."""
     gives_up: bool = False
     """The earlier versions of the table may be reclaimed after this commit."""
+    shown: int | None = None
+    """The version that the branch shows before the write, if `before` is the table of a merged branch."""
 
     @property
     def creates_ref(self) -> bool:
@@ -78,6 +80,8 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     restated: tuple[TableRow, ...] = ()
     """Rows that change although their table does not: it was renamed, or dropped."""
     new_schema: SchemaText | None = None
+    adopted: tuple[TableRow, ...] = ()
+    """Rows of tables that another branch owns and that this branch shows from now on."""
     merged: CommitId | None = None
     """The head of the merged branch, which is the second parent of the commit."""
     copied: tuple[Commit, ...] = ()

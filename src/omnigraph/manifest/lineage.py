@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Final
 
 from omnigraph.errors import FormatError, Kind, NotFound
 from omnigraph.ids import CommitId
 from omnigraph.manifest.model import Commit, CommitKind
 
 Commits = Mapping[CommitId, Commit]
+
+SHORTEST: Final = 8
+"""How much of an id is shown at least."""
 
 
 def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
@@ -29,16 +34,23 @@ def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
 def merge_base(
     commits: Commits, ours: CommitId, theirs: CommitId, *, readable: Callable[[Commit], bool] = lambda _: True
 ) -> CommitId | None:
-    """Return the common ancestor nearest to both, or None. Only a `readable` commit is considered.
+    """Return the common ancestor nearest to both, or None. It is the first of `merge_bases`."""
+    return next(iter(merge_bases(commits, ours, theirs, readable=readable)), None)
 
-    Candidates are the common ancestors that no other common ancestor descends from. Of these it is the one with the smallest
-    sum of steps, and of equals the one with the newest manifest version. Steps alone are not enough: a merge with an old
-    commit makes that commit near, although a later one is common too.
+
+def merge_bases(
+    commits: Commits, ours: CommitId, theirs: CommitId, *, readable: Callable[[Commit], bool] = lambda _: True
+) -> list[CommitId]:
+    """Return the common ancestors that no other common ancestor descends from. Only a `readable` commit is considered.
+
+    There are several after crossing merges. The first has the smallest sum of steps, and of equals the newest manifest
+    version. Steps alone are not enough to find them: a merge with an old commit makes that commit near, although a later one is
+    common too.
     """
     left, right = distances(commits, ours), distances(commits, theirs)
     common = {commit for commit in left.keys() & right.keys() if readable(commits[commit])}
     last = common - _ancestors(commits, {parent for commit in common for parent in commits[commit].parents})
-    return min(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c), default=None)
+    return sorted(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c))
 
 
 def _ancestors(commits: Commits, starts: set[CommitId]) -> set[CommitId]:
@@ -52,10 +64,11 @@ def _ancestors(commits: Commits, starts: set[CommitId]) -> set[CommitId]:
     return found
 
 
-def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:
-    """Yield the ancestors of `head`: each child before its parents, otherwise by time, newest first."""
-    waiting = _child_counts(commits, head)
-    ready = [_rank(_known(commits, head))]
+def newest_first(commits: Commits, *heads: CommitId) -> Iterator[Commit]:
+    """Yield `heads` and their ancestors: each child before its parents, otherwise by time, newest first."""
+    waiting = _child_counts(commits, heads)
+    ready = [_rank(_known(commits, head)) for head in set(heads) if not waiting.get(head)]
+    heapq.heapify(ready)
     while ready:
         *_, found = heapq.heappop(ready)
         yield found
@@ -63,6 +76,16 @@ def newest_first(commits: Commits, head: CommitId) -> Iterator[Commit]:
             waiting[parent] -= 1
             if not waiting[parent]:
                 heapq.heappush(ready, _rank(commits[parent]))
+
+
+def distinct_length(commits: Iterable[CommitId]) -> int:
+    """Return how many characters tell the ids of these commits apart, `SHORTEST` at least."""
+    return max(SHORTEST, *(1 + _shared(one, other) for one, other in pairwise(sorted(commits))), 0)
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the length of the beginning that two texts share."""
+    return next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), min(len(one), len(other)))
 
 
 def first_parents(commits: Commits, head: CommitId) -> Iterator[Commit]:
@@ -118,9 +141,9 @@ def _all_child_counts(commits: Commits, head: CommitId) -> tuple[dict[CommitId, 
     return counts, reached
 
 
-def _child_counts(commits: Commits, head: CommitId) -> dict[CommitId, int]:
+def _child_counts(commits: Commits, heads: Iterable[CommitId]) -> dict[CommitId, int]:
     counts: dict[CommitId, int] = {}
-    for commit in distances(commits, head):
+    for commit in _ancestors(commits, set(heads)):
         for parent in commits[commit].parents:
             counts[parent] = counts.get(parent, 0) + 1
     return counts

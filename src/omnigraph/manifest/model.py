@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
+from omnigraph.store.bases import home
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -57,6 +58,18 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: bool = False
     floor: int = 0
     """Versions of this native branch below `floor` are reclaimed as soon as no other branch shows them."""
+    former: tuple[str, ...] = ()
+    """Native branches that earlier commits of the branch show. A merge replaced them by the table of another branch."""
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The directories of the native branches that the branch needs for its newest commit and for earlier ones."""
+        return (self.ref.home, *(home(self.path, native) for native in self.former))
+
+    def replaced_by(self, other: TableRow, *, branch: str | None) -> TableRow:
+        """The table of another branch, shown in place of this one by the branch with the native name `branch`."""
+        own = (self.native,) if self.owner == branch and self.native is not None else ()
+        return msgspec.structs.replace(other, former=(*self.former, *own))
 
     @property
     def ref(self) -> TableRef:

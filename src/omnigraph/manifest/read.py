@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -265,6 +265,16 @@ class Manifest:
             if len(chain) == limit:
                 return chain
         return list(islice(lineage.newest_first(_by_id(ledger), state.head.commit), limit))
+
+    def histories(self, branches: Iterable[BranchName]) -> tuple[dict[CommitId, Commit], dict[BranchName, CommitId]]:
+        """Return all commits in the histories of some branches, by id, and the head of each. What a branch inherited is read once."""
+        seen = [self.look(name) for name in dict.fromkeys(branches)]
+        natives = {branch.native for branch, _, _ in seen}
+        commits: dict[CommitId, Commit] = {}
+        for branch, ledger, _ in seen:
+            inherits = branch.parent is not None and branch.parent_native in natives
+            commits.update(_by_id(ledger, since=branch.forked_at + 1 if inherits else 0))
+        return commits, {branch.name: state.head.commit for branch, _, state in seen}
 
     def history(self, branch: BranchName = MAIN) -> Mapping[CommitId, Commit]:
         """Return all commits in the history of a branch, by id."""

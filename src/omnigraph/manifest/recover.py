@@ -326,7 +326,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
     """Return the publication that completes an intent. It is the same for its writer and for a recovery."""
     return Publication(
         intent.kind,
-        tables=(*rows, *intent.restated),
+        tables=(*rows, *intent.restated, *intent.adopted),
         schema=intent.new_schema,
         commit=intent.commit,
         actor=intent.actor,
@@ -343,7 +343,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
             head=intent.parent,
             schema=intent.schema,
             tables={
-                **{table.before.id: table.before.version for table in intent.tables},
+                **{table.before.id: table.before.version if table.shown is None else table.shown for table in intent.tables},
                 **{row.id: row.version for row in intent.restated},
             },
         ),

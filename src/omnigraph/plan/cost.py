@@ -192,7 +192,7 @@ def choose_indexes(where: tuple[Predicate, ...], known: NodeStatistics) -> tuple
     """The columns whose indexes answer the most selective predicate that indexes can answer; none for a full scan."""
     best: tuple[float, tuple[str, ...]] | None = None
     for predicate in where:
-        columns = _text_index(predicate, known.texts) or indexes_of(predicate, known.indexed)
+        columns = _text_index(predicate, known.texts) or _indexes_of(predicate, known.indexed)
         if not columns:
             continue
         share = selectivity(predicate, known)
@@ -201,7 +201,16 @@ def choose_indexes(where: tuple[Predicate, ...], known: NodeStatistics) -> tuple
     return () if best is None else best[1]
 
 
-def indexes_of(predicate: Predicate, indexed: frozenset[str]) -> tuple[str, ...]:
+def _text_index(predicate: Predicate, texts: frozenset[str]) -> tuple[str, ...]:
+    """The column whose index on words leads to the rows of a search."""
+    match predicate:
+        case Matches(text, True) if text.mode is not TextMode.FUZZY and text.field.column in texts:
+            return (text.field.column,)
+        case _:
+            return ()
+
+
+def _indexes_of(predicate: Predicate, indexed: frozenset[str]) -> tuple[str, ...]:
     """The columns whose indexes lead to the rows of a predicate. Of `or` every term needs one, of `and` one is enough."""
     match predicate:
         case Compare(Field(column=column), operator, Constant()) if operator is not Comparison.NE and column in indexed:
@@ -209,18 +218,9 @@ def indexes_of(predicate: Predicate, indexed: frozenset[str]) -> tuple[str, ...]
         case OneOf(Field(column=column)) | Prefix(Field(column=column), Constant()) if column in indexed:
             return (column,)
         case AllOf(terms):
-            return next(filter(None, (indexes_of(term, indexed) for term in terms)), ())
+            return next(filter(None, (_indexes_of(term, indexed) for term in terms)), ())
         case AnyOf(terms):
-            found = [indexes_of(term, indexed) for term in terms]
+            found = [_indexes_of(term, indexed) for term in terms]
             return tuple(dict.fromkeys(column for columns in found for column in columns)) if all(found) else ()
-        case _:
-            return ()
-
-
-def _text_index(predicate: Predicate, texts: frozenset[str]) -> tuple[str, ...]:
-    """The column whose index on words leads to the rows of a predicate. An index does not know words with other letters."""
-    match predicate:
-        case Matches(text, True) if text.mode is not TextMode.FUZZY and text.field.column in texts:
-            return (text.field.column,)
         case _:
             return ()

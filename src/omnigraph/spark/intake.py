@@ -17,6 +17,7 @@ from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
 from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
 from omnigraph.exec.load.sources import refuse_tables
 from omnigraph.exec.load.staging import Origin, Staging
@@ -72,7 +73,8 @@ class FilesIntake:
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
 
-        staged_parts = take_parts(self._runner.on_parts(StageLines(job, tuple(parts)), on_done=on_done), staging, catalog)
+        replies = self._runner.on_parts(StageLines(job, tuple(parts)), on_done=on_done)
+        staged_parts = take_parts(replies, staging, catalog, self._root)
         lines = FirstLines(self._runner, parts)
         for staged in staging.types.values():
             staged.places = LinePlaces(self._runner, job, lines, staged_parts, staged.entity.id)
@@ -103,19 +105,19 @@ class FramesIntake:
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         for name, frame in self._frames.items():
             entity = entity_named(name, catalog)
-            if self._columns_match(name, frame, catalog, report):
+            if self._columns_match(name, frame, catalog, report, staging.mode):
                 # After the first problem the load is refused: the rest is read only for its problems.
                 job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not report.problems)
                 replies = self._runner.on_rows(StageFrame(job, name, report.limit), frame)
-                take_frame(staging, catalog, entity, replies, report)
+                take_frame(staging, catalog, entity, replies, report, self._root)
             advance(0, None, sum(staged.rows for staged in staging.types.values()))
             if report.full:
                 return
 
-    def _columns_match(self, name: str, frame: DataFrame, catalog: Catalog, report: Report) -> bool:
+    def _columns_match(self, name: str, frame: DataFrame, catalog: Catalog, report: Report, mode: LoadMode) -> bool:
         """Check the columns on the driver, so that a wrong column is reported once and not by every task."""
         before = len(report.problems)
-        for _ in read_batches({name: frame.limit(0).toArrow()}, catalog, report):
+        for _ in read_batches({name: frame.limit(0).toArrow()}, catalog, report, mode=mode):
             pass
         return len(report.problems) == before
 
@@ -185,33 +187,36 @@ class FramePlaces(msgspec.Struct, frozen=True):
 
 def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
     targets = {entity.id: staging.target_of(entity) for entity in catalog.entities}
-    return Job(Place(root.uri, root.storage_options), encode(catalog), targets)
+    return Job(Place(root.uri, root.storage_options), encode(catalog), targets, staging.mode)
 
 
-def take_parts(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> list[StagedPart]:
+def take_parts(replies: Sequence[Reply], staging: Staging, catalog: Catalog, root: Root) -> list[StagedPart]:
     """Record the files that tasks wrote, in the order of their parts, which is that of the records. Then raise the first failure."""
-    record_files(replies, staging, catalog)
+    record_files(replies, staging, catalog, root)
     return sorted(results(replies, StagedPart), key=lambda part: part.part)
 
 
-def record_files(replies: Sequence[Reply], staging: Staging, catalog: Catalog) -> None:
+def record_files(replies: Sequence[Reply], staging: Staging, catalog: Catalog, root: Root) -> None:
     """Record the files that tasks wrote in `staging`. From now on the load removes them if it is refused."""
     for part in sorted((reply for reply in replies if isinstance(reply, StagedPart)), key=lambda part: part.part):
         for type_id, wrote in part.types:
             entity = catalog.by_id(type_id)
             assert entity is not None, "the tasks had the same schema"
             staged = staging.of(entity)
-            assert staged.shelf is not None, "a Spark load writes"
-            staged.shelf.fragments += fragments_from_text(wrote.fragments)
+            if staged.patches is not None:
+                staged.patches.adopt(root.objects, wrote.patches)
+            else:
+                assert staged.shelf is not None, "a Spark load writes"
+                staged.shelf.fragments += fragments_from_text(wrote.fragments)
             staged.rows += wrote.rows
-            staged.minted = staged.minted and wrote.minted
+            staged.fresh += wrote.fresh
             staged.keys = None
 
 
-def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: Sequence[Reply], report: Report) -> None:
+def take_frame(staging: Staging, catalog: Catalog, entity: EntityType, replies: Sequence[Reply], report: Report, root: Root) -> None:
     """Record the files of one data frame, and report its problems. Records are numbered in the order of the partitions."""
     before = 0
-    for part in take_parts(replies, staging, catalog):
+    for part in take_parts(replies, staging, catalog, root):
         report.add(shifted(part.problems, by=before), more=part.more)
         before += part.records
     staging.of(entity).places = FramePlaces(f"<{entity.alias}>")  # also for a frame without rows
@@ -251,7 +256,7 @@ class TablesIntake:
         self._slice_rows = slice_rows
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
-        tables = [self._open(name, path, catalog) for name, path in self._tables.items()]
+        tables = [self._open(name, path, catalog, staging.mode) for name, path in self._tables.items()]
         total = sum(table.size for table in tables)
         advance(0, total, 0)
         parts = tuple(TypePart(table.entity.alias, part) for table in tables for part in table.parts)
@@ -262,18 +267,18 @@ class TablesIntake:
         # After the first problem the load is refused: the rest is read only for its problems.
         job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not any(table.column_problems for table in tables))
         replies = self._runner.on_parts(StageTables(job, parts, report.limit), on_done=on_done)
-        record_files(replies, staging, catalog)
+        record_files(replies, staging, catalog, self._root)
         advance(total, total, sum(staged.rows for staged in staging.types.values()))
         _report_tables(tables, replies, report)
         for staged in staging.types.values():
             staged.places = TablePlaces(_sources(staged.entity, tables, replies))
 
-    def _open(self, name: str, path: str, catalog: Catalog) -> _Table:
+    def _open(self, name: str, path: str, catalog: Catalog, mode: LoadMode) -> _Table:
         """Check the columns on the driver, so that a wrong column is reported once and not by every task."""
         entity = entity_named(name, catalog)
         parts = table_parts(path, part_bytes=self._part_bytes, slice_rows=self._slice_rows)
         opened = open_table(parts[0])
-        problems = wrong_columns(entity, catalog, opened.schema, text=opened.text)
+        problems = wrong_columns(entity, catalog, opened.schema, text=opened.text, keeps=mode.keeps)
         wrong = tuple(msgspec.structs.replace(problem, source=opened.source) for problem in problems)
         return _Table(entity, path, parts[0].size or 0, () if wrong else tuple(parts), wrong)
 

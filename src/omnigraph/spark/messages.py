@@ -13,6 +13,7 @@ import msgspec
 
 from omnigraph import errors
 from omnigraph.errors import Kind, OmniGraphError, Outcome, RecoveryRequired, StorageError
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.parts import FilePart
 from omnigraph.exec.load.staging import StagingTarget
 from omnigraph.exec.load.tablefiles import TablePart
@@ -32,11 +33,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The common part of all tasks of a load: the graph, its schema, the target of the files of each type, and whether to write files."""
+    """The common part of all tasks of a load: the graph, its schema, the target of the files of each type, the mode, and whether to write
+    files.
+    """
 
     place: Place
     catalog: bytes
     targets: Mapping[TypeId, StagingTarget]
+    mode: LoadMode
     writes: bool = True
 
 
@@ -144,11 +148,12 @@ def decode_assignment(data: bytes) -> TaskAssignment:
 
 
 class TypeRows(msgspec.Struct, frozen=True):
-    """The rows and files of one type that a task wrote."""
+    """The rows of one type that a task wrote, how many of them got a new id, and their files: of whole rows, or of patches."""
 
     rows: int
-    minted: bool
-    fragments: tuple[str, ...]
+    fresh: int
+    fragments: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
 
 
 class SliceProblems(msgspec.Struct, frozen=True):

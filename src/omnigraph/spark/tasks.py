@@ -19,13 +19,13 @@ import pyarrow as pa
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.load.batches import Batch, read_batches
+from omnigraph.exec.load.load import row_check
 from omnigraph.exec.load.parts import FilePart, count_lines, pieces_of
 from omnigraph.exec.load.staging import Staging, StagingTarget
 from omnigraph.exec.problems import Report, shifted
-from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
-from omnigraph.spark.handles import catalog_of, tables_of
+from omnigraph.spark.handles import catalog_of, root_of, tables_of
 from omnigraph.spark.messages import (
     CountLines,
     Failure,
@@ -98,7 +98,7 @@ def stage_lines(job: Job, number: int, part: FilePart) -> StagedPart:
     report = Report(1)
     staging = _staging(job)
     with _discard_on_failure(staging):
-        for batch in read_batches(part, catalog_of(job.catalog), report, check=check_values):
+        for batch in read_batches(part, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode)):
             if not report.problems:
                 staging.add(batch)
         if report.problems:
@@ -115,7 +115,8 @@ def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedP
     report, slices = Report(limit), list[SliceProblems]()
     staging = _staging(job)
     with _discard_on_failure(staging):
-        for batch in read_batches({what.type_: what.part}, catalog_of(job.catalog), report, check=check_values):
+        tables = {what.type_: what.part}
+        for batch in read_batches(tables, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode)):
             if report.problems:
                 slices.append(_since(report, slices))
             elif job.writes:
@@ -135,7 +136,7 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
     with _discard_on_failure(staging):
         for rows in batches:
             report = Report(task.limit)
-            for batch in read_batches({task.type_name: rows}, catalog, report, check=check_values):
+            for batch in read_batches({task.type_name: rows}, catalog, report, mode=job.mode, check=row_check(job.mode)):
                 if job.writes and not report.problems and not whole.problems:
                     staging.add(batch)
             whole.add(shifted(report.problems, by=records), more=report.more)
@@ -150,7 +151,7 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
 def problems_of(job: Job, block: FilePart, *, limit: int) -> StagedPart:
     """Return the problems of the records in a block, with their line numbers."""
     report = Report(limit)
-    for _ in read_batches(block, catalog_of(job.catalog), report, check=check_values):
+    for _ in read_batches(block, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode)):
         pass
     return StagedPart(0, refused=bool(report.problems), problems=tuple(report.problems), more=report.more)
 
@@ -159,7 +160,7 @@ def lines_of(job: Job, part: FilePart, type_id: TypeId, rows: Sequence[int]) -> 
     """Return the lines of some rows of one type. `rows` are their numbers in the part, from 0, ascending."""
     found: list[int] = []
     before = 0
-    for batch in read_batches(part, catalog_of(job.catalog), Report()):
+    for batch in read_batches(part, catalog_of(job.catalog), Report(), mode=job.mode):
         if batch.entity.id == type_id:
             found += _lines(batch, [row - before for row in rows[len(found) :] if row - before < len(batch.lines)])
             before += len(batch.lines)
@@ -174,6 +175,8 @@ def discard(job: Job, parts: Iterable[StagedPart]) -> None:
             shelf = Shelf(tables_of(job.place).open(target.row.ref), native=target.native)
             shelf.fragments += fragments_from_text(wrote.fragments)
             shelf.clear()
+            for name in wrote.patches:
+                shelf.table.root.objects.delete(name)
 
 
 def _lines(batch: Batch, rows: Sequence[int]) -> list[int]:
@@ -202,14 +205,22 @@ def _staging(job: Job) -> Staging:
     def target(entity: EntityType) -> StagingTarget:
         return job.targets[entity.id]
 
-    return Staging(tables_of(job.place), target, write=True, key_bytes=0)
+    objects = root_of(job.place).objects
+    return Staging(tables_of(job.place), target, write=True, mode=job.mode, key_bytes=0, patch_store=objects)
 
 
 def _type_rows(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:
     return tuple(
-        (staged.entity.id, TypeRows(staged.rows, staged.minted, tuple(fragments_to_text(staged.shelf.fragments))))
+        (
+            staged.entity.id,
+            TypeRows(
+                staged.rows,
+                staged.fresh,
+                fragments=() if staged.shelf is None else tuple(fragments_to_text(staged.shelf.fragments)),
+                patches=() if staged.patches is None else staged.patches.names,
+            ),
+        )
         for staged in staging.types.values()
-        if staged.shelf is not None
     )
 
 

@@ -18,6 +18,7 @@ from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import ConflictError, Kind
 from omnigraph.exec.load.load import Advance
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.staging import Staging, target_of
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
 from omnigraph.exec.problems import REPORTED, Report
@@ -27,6 +28,7 @@ from omnigraph.spark.intake import take_frame
 from omnigraph.spark.messages import Job, Place, Reply, StagedPart, StageFrame, TaskAssignment, decode_reply, encode_assignment
 from omnigraph.spark.options import WriteOptions, without_traceback
 from omnigraph.spark.tasks import discard, run_rows
+from omnigraph.store.root import Root
 
 
 class TaskMessage(WriterCommitMessage):
@@ -41,8 +43,9 @@ class StagedIntake:
 
     rereadable = False
 
-    def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply]) -> None:
+    def __init__(self, job: Job, entity: EntityType, replies: Sequence[Reply], root: Root) -> None:
         self._job = job
+        self._root = root
         self._entity = entity
         self._replies = replies
         self.taken = False
@@ -54,7 +57,7 @@ class StagedIntake:
             raise ConflictError(Kind.SCHEMA_CHANGED, changed, type=self._entity.name)
         self.taken = True
         staging.aim(self._entity, self._job.targets[self._entity.id])
-        take_frame(staging, catalog, self._entity, self._replies, report)
+        take_frame(staging, catalog, self._entity, self._replies, report, self._root)
         advance(0, None, staging.of(self._entity).rows)
 
 
@@ -75,10 +78,10 @@ class TypeWriter(DataSourceArrowWriter):
         """Commit the rows of all tasks, atomically. Runs on the driver after every task has replied."""
         with without_traceback():
             replies = _replies(messages)
-            intake = StagedIntake(self._job, self._entity, replies)
-            options = self._options
+            options, intake = self._options, None
             try:
                 graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
+                intake = StagedIntake(self._job, self._entity, replies, graph.engine.root)
                 graph.load_intake(
                     intake,
                     options.mode,
@@ -90,7 +93,7 @@ class TypeWriter(DataSourceArrowWriter):
                     on_progress=None,
                 )
             finally:
-                if not intake.taken:  # an earlier load has the token, or the schema changed
+                if intake is None or not intake.taken:  # an earlier load has the token, or the schema changed
                     self._discard(replies)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -109,10 +112,10 @@ def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
     graph = open_(options.place.uri, actor=options.actor, storage_options=options.place.storage_options)
     snapshot = graph.engine.snapshot(options.branch)
     catalog = graph.engine.catalog(snapshot)
-    entity = entity_named(options.type, catalog)
-    if problems := list(wrong_columns(entity, catalog, to_arrow_schema(schema, timezone="UTC"), text=False)):
+    entity, mode = entity_named(options.type, catalog), LoadMode(options.mode)
+    if problems := list(wrong_columns(entity, catalog, to_arrow_schema(schema, timezone="UTC"), text=False, keeps=mode.keeps)):
         raise error(problems)
-    job = Job(Place(graph.uri, options.place.storage_options), encode(catalog), {entity.id: target_of(snapshot, entity)})
+    job = Job(Place(graph.uri, options.place.storage_options), encode(catalog), {entity.id: target_of(snapshot, entity)}, mode)
     return TypeWriter(options, job, entity)
 
 

@@ -81,7 +81,7 @@ def delete_ref(root: Root, path: str, name: str) -> None:
     every reference of the table, and fails on one that a power failure left empty.
     """
     _check(name)
-    if children := sorted(child for child in native_refs(root, path) if child != name and _parent(root, path, child) == name):
+    if children := sorted(child for child in native_refs(root, path) if child != name and parent_ref(root, path, child) == name):
         message = f"other native branches of {path} were made from {name!r} ({', '.join(children[:5])}); delete those first"
         raise ConflictError(Kind.BRANCH_HAS_CHILDREN, message, table=path, children=children)
     root.objects.delete(f"{path}/{ref_file(name)}")
@@ -101,7 +101,8 @@ def fork_points(table: Table) -> frozenset[int]:
     return frozenset(ref.parent_version for ref in found if ref is not None and ref.parent_branch == table.ref.branch)
 
 
-def _parent(root: Root, path: str, name: str) -> str | None:
+def parent_ref(root: Root, path: str, name: str) -> str | None:
+    """The native branch that this one was made from. A branch with an incomplete reference was never used, so it has no parent."""
     found = _reference(root, path, name)
     return None if found is None else found.parent_branch
 

@@ -353,14 +353,14 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
 
 
-def _covered(files: Iterable[IndexFiles]) -> frozenset[int]:
-    return frozenset().union(*(index.fragments for index in files))
-
-
 def require_version(root: Root, ref: TableRef) -> None:
     """Raises NotFound if a version does not exist. Opens nothing."""
     if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
         raise reclaimed(ref.path, branch=ref.branch, version=ref.version)
+
+
+def _covered(files: Iterable[IndexFiles]) -> frozenset[int]:
+    return frozenset().union(*(index.fragments for index in files))
 
 
 def _is_reclaimed(root: Root, ref: TableRef) -> bool:

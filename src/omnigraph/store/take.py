@@ -52,6 +52,16 @@ def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = No
     return pa.table({ADDRESS: described.column(ADDRESS), **sizes})
 
 
+def carried_bytes(table: Table, addresses: Any, columns: Sequence[str]) -> Any:
+    """The bytes of the blobs of each row at these addresses, in this order, as numpy int64. Reads no blob."""
+    try:
+        described = table.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
+    except raised_by_lance() as error:
+        raise table.failed(error, doing="read blob sizes of") from error
+    sizes = [pc.fill_null(pc.struct_field(described.column(name), "size"), 0) for name in columns]
+    return np.sum([size.to_numpy().astype(np.int64) for size in sizes], axis=0)
+
+
 def blob_file(table: Table, column: str, address: int) -> str:
     """The name of the data file that owns a row's blob. With the row's offset in that file, it identifies the blob."""
     fragment = table.dataset.get_fragment(address >> 32)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.store.arrays import Mask
+from omnigraph.store.membership import is_in
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -96,7 +97,7 @@ class Words:
 
     def among(self, words: Sequence[str]) -> Mask:
         """For each word of the vocabulary, whether it is one of these."""
-        return np.asarray(pc.is_in(self.vocabulary, pa.array(words, pa.string())).to_numpy(zero_copy_only=False), np.bool_)
+        return is_in(self.vocabulary, pa.array(words, pa.string()))
 
     def near(self, words: Iterable[str], *, edits: int) -> Mask:
         """For each word of the vocabulary, whether it can be made one of these by at most so many edits."""

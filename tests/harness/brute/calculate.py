@@ -185,9 +185,25 @@ def part(name: str, of: Typed) -> Typed:
     return Typed(None if of.value is None else getattr(_moment(of), name), I64)
 
 
+def _lower(text: str) -> str:
+    """Character by character: no final sigma, and a dotted capital I loses its dot."""
+    return "".join(character.lower()[0] for character in text)
+
+
+def _upper(text: str) -> str:
+    """Character by character, where Unicode has a capital of one character."""
+    return "".join(_capital(character) for character in text)
+
+
+def _capital(character: str) -> str:
+    if character == "ß":
+        return "ẞ"
+    return next((made for made in (character.upper(), character.title()) if len(made) == 1), character)
+
+
 _FUNCTIONS: Final[dict[str, tuple[ValueType | None, Callable[..., Any]]]] = {
-    "lower": (STRING, str.lower),
-    "upper": (STRING, str.upper),
+    "lower": (STRING, _lower),
+    "upper": (STRING, _upper),
     "trim": (STRING, str.strip),
     "length": (I64, _length),
     "substring": (STRING, _substring),

@@ -112,13 +112,13 @@ class _Run:
         return self._nodes[entity.name] if isinstance(entity, NodeType) else self._edges[entity.name]
 
     def _again(self, row: Bound) -> Bound:
-        """A row of a match as its entities are now: a change sees what was before it, and no more."""
+        """A row of a match as its entities are now: a change sees what was before it, and no more. What was deleted stays as it was."""
         return {name: self._now(entity) if isinstance(entity, Entity) else entity for name, entity in row.items()}
 
     def _now(self, entity: Entity) -> Entity:
         if entity.id is None or not isinstance(entity.type, NodeType | EdgeType):
             return entity
-        return entity._replace(row=self._table(entity.type).get(entity.id))
+        return entity._replace(row=self._table(entity.type).get(entity.id, entity.row))
 
     def _change(self, each: Change, rows: Sequence[Bound]) -> None:
         self._reader = self._matcher()

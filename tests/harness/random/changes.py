@@ -140,6 +140,8 @@ class _Changes:
         """A condition on the row itself, or which row it is."""
         maker = self._maker()
         name = maker.scope.new(Seen(entity, self._known(entity)))
+        if self._rng.random() < 0.2 and (listed := self._listed(entity)) is not None:
+            return listed
         for _ in range(5):
             made = (maker.condition() if self._rng.random() < 0.5 else None) or maker.test()
             bare = None if made is None else made.replace(f"${name}.", "")
@@ -147,6 +149,17 @@ class _Changes:
                 return bare
         known = self._known(entity)
         return f"id = {self._text('none' if known is None else str(known['id']))}"
+
+    def _listed(self, entity: EntityType) -> str | None:
+        """A property in a list, or not. Null is neither."""
+        fields = [property_ for property_ in entity.properties if scalar_of(property_.type) is not None]
+        if not fields:
+            return None
+        property_ = self._rng.choice([field for field in fields if field.nullable] or fields)
+        scalar = Scalar.STRING if isinstance(property_.type, EnumOf) else scalar_of(property_.type)
+        drawn = [self._some_value(property_, null=0.0) for _ in range(self._rng.choice((0, 1, 2, 2, 3)))]
+        items = ", ".join(_literal(value, scalar) for value in drawn if value is not None and not isinstance(value, tuple))
+        return f"{property_.name} {self._rng.choice(('in', 'not in', 'not in'))} [{items}]"
 
     # values
 
@@ -194,6 +207,8 @@ class _Changes:
 
     def _assigned(self, entity: EntityType | InterfaceType, property_: Property, owner: str, maker: Maker | None) -> str:
         scalar = scalar_of(property_.type)
+        if maker is not None and self._rng.random() < 0.35 and (taken := self._of_others(maker, owner, property_)):
+            return self._rng.choice(taken)
         if isinstance(property_.type, Plain) and property_.nullable and scalar in _CALCULATED and self._rng.random() < 0.5:
             scope = maker or self._alone(entity)
             for _ in range(4):
@@ -201,6 +216,16 @@ class _Changes:
                 if made is not None and _fits(made.scalar, scalar):
                     return made.text if maker is not None else made.text.replace("$row.", "")
         return self._value(self._some_value(property_, null=0.15), property_)
+
+    def _of_others(self, maker: Maker, owner: str, property_: Property) -> list[str]:
+        """What other variables of a match have of the same type: often several values for one row, which is refused."""
+        return [
+            f"${name}.{other.name}"
+            for name, seen in maker.scope.variables.items()
+            if name != owner
+            for other in seen.type.properties
+            if other.type == property_.type and (property_.nullable or not (other.nullable or seen.optional))
+        ]
 
     def _alone(self, entity: EntityType | InterfaceType) -> Maker:
         """A scope that holds only the row itself, under a name that is taken off again."""
@@ -225,6 +250,11 @@ class _Changes:
         ]
         if not known:
             return ""
+        if deletes and self._rng.random() < 0.3:
+            name, entity = self._rng.choice(known)
+            if plain := [each.name for each in entity.properties if isinstance(each.type, Plain) and each.type.scalar is not Scalar.BLOB]:
+                property_ = self._rng.choice(plain)
+                return f"delete {entity.name} where {property_} = ${name}.{property_}"
         if deletes:
             names = self._rng.sample([name for name, _ in known], self._rng.randint(1, min(2, len(known))))
             return f"delete {', '.join(f'${name}' for name in names)}"

@@ -112,6 +112,8 @@ class Expressions:
         unsigned = Scalar.U64 in (left.scalar, right.scalar)
         if unsigned and not floats and any("$" in made.text and made.scalar in (Scalar.I32, Scalar.I64) for made in (left, right)):
             return None  # the result may be negative, and that is no U64
+        if unsigned and any(isinstance(made.typed.value, int) and made.typed.value < 0 for made in (left, right)):
+            return None
         operators = [
             operator
             for operator in _ALL
@@ -123,9 +125,14 @@ class Expressions:
         return Made(f"{left.operand} {operator.value} {right.operand}", calculated(left.typed, operator, right.typed), compound=True)
 
     def _constant(self) -> Made:
-        value = self._rng.choice((1, 2, 3, 10, 0, 0.5, 2.0))
+        value = self._rng.choice((1, 2, 3, 10, 0, 0.5, 2.0, -2, -3))
         type_ = F64 if isinstance(value, float) else I64
-        return Made(spelled(value, type_.scalar), Typed(value, type_))
+        return Made(spelled(value, type_.scalar), Typed(value, type_), compound=value < 0)
+
+    def _constant_for(self, number: Made) -> Made:
+        """A constant of which the first that is not null can be of the type of both: a negative one is no U64."""
+        made = self._constant()
+        return made if number.scalar is not Scalar.U64 or not made.compound else Made("1", Typed(1, I64))
 
     def _function(self, scope: Scope) -> Made | None:
         number = self._number(scope)
@@ -138,7 +145,7 @@ class Expressions:
             lambda: self._call("round", number),
             lambda: self._call("round", number, Made("1", Typed(1, I64))),
             lambda: self._call("coalesce", number, Made("0", Typed(0, I64))),
-            lambda: self._call("coalesce", number, self._constant()),
+            lambda: self._call("coalesce", number, self._constant_for(number)),
         ]
         if number.scalar is not Scalar.U64:
             choices.append(
@@ -201,7 +208,7 @@ class Expressions:
         made = self._property(scope, lambda scalar: scalar in (Scalar.DATE, Scalar.DATETIME))
         if made is None:
             return None
-        if self._rng.random() < 0.6:
+        if self._rng.random() < 0.45:
             return self._call("date" if made.scalar is Scalar.DATETIME else "datetime", made)
         by = self._rng.choice((1, 30, 400))
         operator = self._rng.choice(_SUMS)

@@ -116,6 +116,8 @@ class _Source:
                     taken.add(str(row["id"]))
         for edge in self._catalog.edges:
             data.edges[edge.name].extend(self._edges(edge, data, dense=self._dense))
+            if edge.source == edge.target and self._rng.random() < 0.5:
+                data.edges[edge.name].extend(self._ladder(edge, data))
         return data
 
     def _node(self, node: NodeType, taken: set[str]) -> Row | None:
@@ -173,6 +175,15 @@ class _Source:
             if self._rng.random() < self._dangling:
                 ends = (ends[0], "nowhere") if self._rng.random() < 0.5 else ("nowhere", ends[1])
             yield self._edge(edge, *ends)
+
+    def _ladder(self, edge: EdgeType, data: Data) -> Iterator[Row]:
+        """Pairs of nodes, both linked with both of the next pair: there are many shortest paths, and one of them is the smallest."""
+        ids = [str(row["id"]) for row in data.nodes[edge.source]]
+        chosen = self._rng.sample(ids, min(len(ids), 8))
+        for at in range(0, len(chosen) - 3, 2):
+            for source in chosen[at : at + 2]:
+                for target in chosen[at + 2 : at + 4]:
+                    yield self._edge(edge, source, target)
 
     def _popular(self, ids: list[str]) -> str:
         return ids[int(len(ids) * self._rng.random() ** 1.7)]

@@ -10,7 +10,10 @@ from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import Atom, Value
 from omnigraph.plan.values import narrowed
 
-WORDS: Final = ("a", "ab", "abc", "b", "B", "1", "2", "", "b%", "x_y", "it's", 'say "hi"', "back\\slash", "ä", "日本", "null", "a b", "z")
+WORDS: Final = (
+    *("a", "ab", "abc", "b", "B", "1", "äB"),
+    *("2", "", "b%", "x_y", "it's", 'say "hi"', "back\\slash", "ä", "日本", "null", "a b", "z"),
+)
 
 _DAY_MS: Final = 86_400_000
 
@@ -18,8 +21,8 @@ _ATOMS: Final[dict[Scalar, tuple[tuple[Atom, ...], tuple[Atom, ...]]]] = {
     # what is usual, and what is odd
     Scalar.STRING: (WORDS[:7], WORDS[7:]),
     Scalar.BOOL: ((True, False), (True, False)),
-    Scalar.I32: ((0, 1, 2, 3, 5), (-1, -7, 2**31 - 1, -(2**31))),
-    Scalar.I64: ((0, 1, 2, 3, 5), (-1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63))),
+    Scalar.I32: ((0, 1, 2, 3, -5), (-1, -7, 2**31 - 1, -(2**31))),
+    Scalar.I64: ((0, 1, 2, 3, -5), (-1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63))),
     Scalar.U32: ((0, 1, 2, 3, 5), (7, 2**31, 2**32 - 1)),
     Scalar.U64: ((0, 1, 2, 3, 5), (2**53 + 1, 2**63, 2**64 - 1)),
     Scalar.F32: ((0.0, -0.0, 0.5, 1.0, 2.5), (narrowed(0.1), 2.0, -1.5, 16777216.0, narrowed(3.3))),

@@ -202,6 +202,18 @@ def test_deleting_elsewhere_without_consent_touches_nothing(call: Call) -> None:
     assert "refusing destructive" in said.err
 
 
+def test_every_writing_command_stores_its_message(files: Path, call: Call) -> None:
+    """G-28: also on the command line."""
+    call("init", "--schema", "people.pg", "m.omni", "--message", "born")
+    call("load", "m.omni", "--data", "people.ndjson", "--mode", "append", "--message", "loaded")
+    insert = 'query q() { insert Person { name: "Zoe" } }'
+    call("mutate", "-e", insert, "--store", "m.omni", "--message", "mutated")
+    call("schema", "apply", "m.omni", "--schema", "people-next.pg", "--message", "changed")
+    call("ensure-indices", "m.omni", "--message", "indexed")
+    said = [commit["message"] for commit in call("commit", "graph", "m.omni", "--json").json()["commits"]]
+    assert said == ["indexed", "changed", "mutated", "loaded", "born"]
+
+
 # -- looking
 
 
@@ -324,3 +336,36 @@ def test_output_in_a_poor_alphabet(graph: str, monkeypatch: pytest.MonkeyPatch, 
     done = run("commit", "list", graph)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0].endswith(r"actor=zo\xe9")
+
+
+# -- embeddings
+
+DOCS = "node Doc {\n  slug: String @key\n  text: String?\n  vec: Vector(4)? @embed(text)\n}\n"
+
+
+def test_ensure_embeddings_fills_what_is_missing(files: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = og.init(files / "docs.omni", schema=DOCS)
+    graph.load([{"type": "Doc", "data": {"slug": "a", "text": "one"}}, {"type": "Doc", "data": {"slug": "b"}}], "append")
+    refused = call("ensure-embeddings", "docs.omni", "--json")
+    assert (refused.code, json.loads(refused.err.splitlines()[-1])["kind"]) == (1, "embedding_provider_missing")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_MODEL", "m")
+    said = call("ensure-embeddings", "docs.omni", "--as", "act-ada", "--message", "vectors")
+    assert (said.code, said.out.splitlines()) == (
+        0,
+        [
+            "vectors of docs.omni on branch main: 1 embedded, 0 pending",
+            "node:Doc.vec: 1 embedded by m, 0 pending, 1 without text",
+        ],
+    )
+    assert "omnigraph ensure-embeddings → docs.omni" in said.err
+    assert [(commit.actor, commit.message) for commit in graph.commits(limit=1)] == [("act-ada", "vectors")]
+    again = call("ensure-embeddings", "docs.omni", "--json").json()
+    assert again == {
+        "uri": "docs.omni",
+        "graph_branch": "main",
+        "embedded": 0,
+        "pending": 0,
+        "properties": [{"type_key": "node:Doc", "property": "vec", "model": None, "embedded": 0, "pending": 0, "without_text": 1}],
+        "commit": None,
+    }

@@ -75,7 +75,7 @@ def test_the_past_is_named_by_commit_version_or_moment(graph: str, call: Call) -
     for at in ("1", first):
         assert query(call, graph, "--snapshot", at)[1].splitlines()[0] == f"0 rows from snapshot {at} via people"
     assert query(call, graph, "--at", "2999-01-01T00:00:00")[1].splitlines()[0].startswith("1 rows")
-    for wrong, said in (("99", "no manifest version 99"), ("1999-13-01", "is no commit id"), ("2001-01-01", "no commit as old as")):
+    for wrong, said in (("99", "no manifest version 99"), ("1999-13-01", "or time such as"), ("2001-01-01", "no commit as old as")):
         code, out, err = query(call, graph, "--at", wrong)
         assert (code, out) == (1, "")
         assert said in err

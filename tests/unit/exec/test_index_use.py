@@ -199,8 +199,16 @@ def test_an_index_never_changes_which_rows_match(graphs: dict[str, Graph], table
 
     No index, a whole one and a partial one agree, at the edges of every type: zeros of both signs, NaN, nulls, extremes.
     """
+    word = data.draw(st.sampled_from([None, " OR ", " AND "]), label="joined by")
+    where = drawn(graphs["whole"], data) if word is None else word.join(f"({drawn(graphs['whole'], data)})" for _ in range(2))
+    found = {kind: ids(shown, where) for kind, shown in tables.items()}
+    assert found["whole"] == found["partly"] == found["without"], where
+
+
+def drawn(graph: Graph, data: st.DataObject) -> str:
+    """A condition on one column."""
     name = data.draw(st.sampled_from(INDEXED), label="column")
-    field = field_of(graphs["whole"], name)
+    field = field_of(graph, name)
     values: st.SearchStrategy[Any] = st.sampled_from([value for value in STORED[name] if value is not None])
     operator = data.draw(st.sampled_from([*Comparison, "in", "prefix", "null", "not null"]), label="operator")
     value = data.draw(values, label="value")
@@ -213,10 +221,7 @@ def test_an_index_never_changes_which_rows_match(graphs: dict[str, Graph], table
             where = f"starts_with({column(name)}, {literal(value, field.type)})"
         case _:
             where = f"{column(name)} IS {'NOT ' if operator == 'not null' else ''}NULL"
-    if data.draw(st.booleans(), label="negated"):
-        where = f"NOT ({where})"
-    found = {kind: ids(shown, where) for kind, shown in tables.items()}
-    assert found["whole"] == found["partly"] == found["without"], where
+    return f"NOT ({where})" if data.draw(st.booleans(), label="negated") else where
 
 
 def test_the_rows_are_covered_as_said(tables: dict[str, Table]) -> None:

@@ -109,6 +109,10 @@ def test_a_moved_graph_shows_the_same_and_can_be_written(source: Graph, tmp_path
     work(moved)
     assert moved.verify(deep=True) == []
     assert history.items() <= past(moved).items()
+    merged = moved.merge("nested", into="main", on_conflict="theirs")
+    assert merged.commit is not None
+    assert {"new", "w1"} <= {row["name"] for row in moved.query("query q() { match { $p: Person } return { $p.name as name } }").rows}
+    assert moved.verify(deep=True) == []
     again = og.open(there)
     assert shown(again) == shown(moved)
     for branch in ("child-1", "nested", "child-2", "one"):

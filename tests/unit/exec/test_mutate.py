@@ -192,7 +192,8 @@ def test_null_is_refused_where_it_cannot_stand(graph: Graph, text: str, message:
 def test_a_vector_that_nobody_computes_is_refused_unless_it_may_be_null(tmp_path: Path) -> None:
     must = "node Must { k: String @key  t: String  v: Vector(2) @embed(t) }"
     graph = og.init(tmp_path / "g", schema=f"{must} {must.replace('Must', 'May').replace('(2)', '(2)?')}")
-    assert refused(graph, 'insert Must { k: "a", t: "x" }').message == "missing required property 'v'"
+    message = "missing required property 'v': configure an embedding provider, or give the vector"
+    assert refused(graph, 'insert Must { k: "a", t: "x" }').message == message
     run(graph, 'insert Must { k: "a", t: "x", v: [1, 2] } insert May { k: "a", t: "x" }')
     assert values(graph, "node:Must", "v") == {"a": [1.0, 2.0]}
     assert values(graph, "node:May", "v") == {"a": None}

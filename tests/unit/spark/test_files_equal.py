@@ -14,7 +14,7 @@ from omnigraph.spark.intake import FilesIntake
 from tests.loads import ndjson
 from tests.samples import sample
 from tests.unit.spark.here import Here, loaded
-from tests.worlds import ALONE, AMONG, BASE, SCHEMA, Outcome, World, in_file, outcome, world
+from tests.worlds import ALONE, AMONG, BASE, MODES, SCHEMA, Outcome, World, in_file, outcome, world
 
 SEEDS = range(60)
 PARTS = sample(150, whole=10**9)
@@ -48,12 +48,13 @@ def test_tasks_and_one_process_do_the_same(graph: Graph, tmp_path: Path, seed: i
     given = world(seed)
     one, many = both(graph, f"s{seed}", in_file(tmp_path, given.data), given)
     assert many == one
+    assert not list(Path(graph.uri).rglob("*.patch")), "patches are removed when the load ends"
 
 
 def test_the_seeds_meet_every_code_and_every_outcome() -> None:
     worlds = [world(seed) for seed in SEEDS]
     assert {code for given in worlds for code in given.codes} == {*ALONE, *AMONG} == set(ProblemCode)
-    assert {given.mode for given in worlds if not given.codes} == {"append", "merge", "overwrite"}
+    assert {given.mode for given in worlds if not given.codes} == set(MODES)
 
 
 def test_a_report_that_is_full_in_a_later_block_counts_alike(graph: Graph, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -333,6 +334,15 @@ def test_a_version_that_a_native_branch_was_made_from_is_kept_after_a_move(tmp_p
     remove_versions(emptied, versions_below(emptied, emptied.ref.version))
     assert [table_at_head(there, table.ref.path, branch=name).count() for name in (None, "fork", "nested")] == [0, 0, 4]
     assert nested.ref.version == fork.ref.version
+
+
+def test_a_version_put_back_on_a_moved_branch_is_read_where_the_branch_is(tmp_path: Path) -> None:
+    """A restore brings the recorded paths of its version back, and the handle that it returns does not use them."""
+    fork = create_ref(secret_table(tmp_path), "fork")
+    there = open_root(Path(fork.root.uri).rename(tmp_path / "there"))
+    emptied = stage.commit(rewrite(table_at_head(there, fork.ref.path, branch="fork"), None))
+    back = stage.commit(stage.put_back(emptied, fork.ref.version, uuid=str(uuid4())))
+    assert {row["id"]: row["n"] for row in back.scan().read_all().to_pylist()} == FOUR
 
 
 def test_a_reader_that_stood_on_a_removed_version_is_told_so(tmp_path: Path) -> None:

@@ -27,12 +27,15 @@ class Sides(NamedTuple):
     base: Side
     theirs: Side
     ours: Side
+    adopts: bool = False
+    """The target takes over the schema of theirs."""
 
     @property
     def entity(self) -> EntityType:
-        """The type as the target declares it."""
-        assert self.ours.entity is not None
-        return self.ours.entity
+        """The type as the target declares it after the merge."""
+        entity = self.theirs.entity if self.adopts else self.ours.entity
+        assert entity is not None
+        return entity
 
 
 class ChangedEntities(NamedTuple):
@@ -74,19 +77,19 @@ def unblended(sides: Sides, entities: ChangedEntities) -> Blend:
     return Blend(table_schema(sides.entity).empty_table(), np.zeros(count, np.bool_), np.ones(count, np.bool_), {})
 
 
-def blended(sides: Sides, entities: ChangedEntities, choices: Choices) -> Blend:
-    """Merge the entities that both sides updated. Inserts and deletes are in conflict as a whole.
+def blended(sides: Sides, entities: ChangedEntities, choices: Choices, split: Mask) -> Blend:
+    """Merge the entities that both sides updated. Inserts, deletes and those in `split` are in conflict as a whole.
 
     A choice decides the properties that both sides changed; all others keep the change of either side.
     """
-    updated = np.ones(len(entities), np.bool_)
+    updated = ~split
     for addresses in (entities.base, entities.theirs, entities.ours):
         updated &= addresses != ABSENT
     merged, conflict = np.zeros(len(entities), np.bool_), ~updated
     parts = [table_schema(sides.entity).empty_table()]
     clashes: dict[int, tuple[str, ...]] = {}
     places = np.flatnonzero(updated)
-    size, at = PartSize(*sides), 0
+    size, at = PartSize(*sides[:3]), 0
     while at < len(places):
         some = places[at : at + size.rows]
         at += len(some)
@@ -99,7 +102,7 @@ def blended(sides: Sides, entities: ChangedEntities, choices: Choices) -> Blend:
 
 def _blend(sides: Sides, entities: ChangedEntities, choices: Choices, size: PartSize) -> Blend:
     entity = sides.entity
-    read = zip(sides, (entities.base, entities.theirs, entities.ours), strict=True)
+    read = zip(sides[:3], (entities.base, entities.theirs, entities.ours), strict=True)
     base, theirs, ours = (fitted_to(entity, side, side.read(addresses)) for side, addresses in read)
     size.learn(base, theirs, ours)
     conflict, names = np.zeros(len(entities), np.bool_), list[tuple[str, Mask]]()

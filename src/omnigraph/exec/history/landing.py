@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.layout import table_schema
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.layout import ID, table_schema
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.history.by_property import Sides
+from omnigraph.exec.history.by_property import Sides, fitted_to
 from omnigraph.exec.history.conflicts import DESCRIBED, Conflict, ConflictKind, Conflicts, Settlement, rule_conflicts
-from omnigraph.exec.history.pairs import shared_types, side_of
+from omnigraph.exec.history.pairs import ABSENT, Side, candidates, changed, read_parts, shared_types, side_of
 from omnigraph.exec.history.three_way import HELD_BYTES, TypePlan, changes_of, plan_type
 from omnigraph.exec.validate.delta import CommittedTables, Delta
 from omnigraph.exec.validate.findings import Findings, merge_in_order
 from omnigraph.exec.validate.integrity import check_integrity
 from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Change, Patch
-from omnigraph.ids import SchemaHash, TableId
+from omnigraph.ids import TableId
+from omnigraph.manifest.model import SchemaText, TableRow
 from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.store.arrays import joined, whole
 from omnigraph.store.data_files import Shelf
+from omnigraph.store.membership import Members
 from omnigraph.store.refs import fresh_ref
+from omnigraph.store.tables import Table
 
 INSERTED: Final = "inserted"
 UPDATED: Final = "updated"
@@ -41,21 +48,33 @@ class Landing:
         ours: BranchSnapshot,
         settlement: Settlement,
         *,
+        crossing: Sequence[BranchSnapshot] = (),
         refused: Conflict | None = None,
+        adopts: bool = False,
     ) -> None:
-        """`refused` is a conflict of the schemas as a whole, which leaves nothing to compare."""
+        """`crossing` are the other bases after crossing merges. `refused` is a conflict of the schemas, which leaves nothing to compare.
+
+        `adopts`: the target takes over the schema of theirs, which only adds to its own.
+        """
         self._engine: Final = engine
+        self._theirs: Final = theirs
         self._ours: Final = ours
-        self._catalog: Final[Catalog] = engine.catalog(ours)
+        self._adopts: Final = adopts
+        self._catalog: Final[Catalog] = engine.catalog(theirs if adopts else ours)
+        self._new: Final[list[Side]] = []
         self._shelves: Final[list[Shelf]] = []
         self._plans: Final[list[TypePlan]] = []
         schema_conflicts = [] if refused is None else [refused]
         for type_id in shared_types(engine.catalog(theirs)) if refused is None else ():
-            sides = Sides(*(side_of(engine, snapshot, type_id) for snapshot in (base, theirs, ours)))
-            if (misfit := _misfit(sides)) is not None:
+            first, second, third = (side_of(engine, snapshot, type_id) for snapshot in (base, theirs, ours))
+            sides = Sides(first, second, third, adopts)
+            if adopts and sides.ours.entity is None:
+                self._new.append(sides.theirs)
+            elif not adopts and (misfit := _misfit(sides)) is not None:
                 schema_conflicts += [misfit] if changes_of(sides.base, sides.theirs) else []
             else:
-                self._plans.append(plan_type(sides, settlement))
+                others = [side_of(engine, snapshot, type_id) for snapshot in crossing]
+                self._plans.append(plan_type(sides, settlement, crossing=others))
         self.conflicts: Final = self._find_conflicts(schema_conflicts)
         if refused is None:
             refuse_choices(settlement, *self._plans)
@@ -71,10 +90,42 @@ class Landing:
     def changes(self) -> dict[TableId, Change]:
         """The change of each table. Many rows are written to files. Tables without a change are left out (NZ-04)."""
         try:
-            return dict(self._change(plan) for plan in self._plans if not plan.is_empty)
+            own = dict(self._change(plan) for plan in self._plans if not plan.is_empty and not self._alters(plan))
+            return {**own, **self._rebased}
         except BaseException:
             self.discard()
             raise
+
+    @property
+    def schema(self) -> SchemaText | None:
+        """The schema that the target takes over, or None."""
+        snapshot = self._theirs
+        return self._engine.manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name) if self._adopts else None
+
+    @property
+    def adopted(self) -> tuple[TableRow, ...]:
+        """The tables that the target takes over as they are: of new types, and of types with new columns that it has not changed."""
+        new = [side.entity for side in self._new if side.entity is not None]
+        altered = [plan.sides.entity for plan in self._plans if self._alters(plan)]
+        rows = [self._theirs.table_of(entity.id, name=entity.name) for entity in (*new, *altered)]
+        here, native = self._ours.state.tables, self._ours.branch.native
+        taken = (row for row in rows if row.id not in self._rebased)
+        return tuple(here[row.id].replaced_by(row, branch=native) if row.id in here else row for row in taken)
+
+    @cached_property
+    def _rebased(self) -> dict[TableId, Change]:
+        """Tables with new columns that the target has changed, too: those of theirs, with the changes of the target."""
+        changes: dict[TableId, Change] = {}
+        for plan in self._plans:
+            if self._alters(plan) and len((patch := rebased(plan)).removed) + len(patch.rows or ()):
+                row = self._theirs.table_of(plan.sides.entity.id, name=plan.sides.entity.name)
+                changes[row.id] = msgspec.structs.replace(patch, of=row)
+        return changes
+
+    def _alters(self, plan: TypePlan) -> bool:
+        """Whether the table gets new columns."""
+        ours = plan.sides.ours.entity
+        return self._adopts and ours is not None and not table_schema(ours).equals(table_schema(plan.sides.entity), check_metadata=True)
 
     def discard(self) -> None:
         """Delete the written files: no commit will reference them."""
@@ -95,6 +146,7 @@ class Landing:
     def _check(self) -> Findings:
         """Check the graph as it would be, like every other write."""
         deltas = [Delta(plan.sides.entity, plan.added(), plan.deleted) for plan in self._plans if not plan.is_empty]
+        deltas += [Delta(side.entity, _WholeTable(side.table)) for side in self._new if side.entity is not None and side.table is not None]
         values = (
             check_values(delta.entity, pa.Table.from_batches([batch]), limit=DESCRIBED)
             for delta in deltas
@@ -103,7 +155,7 @@ class Landing:
         )
         if findings := merge_in_order(values, limit=DESCRIBED):
             return findings
-        committed = CommittedTables(self._ours, self._engine.tables)
+        committed = _TargetTables(self._ours, self._engine.tables)
         return check_integrity(deltas, self._catalog, committed, limit=DESCRIBED)
 
     # -- rows
@@ -124,6 +176,41 @@ class Landing:
         for part in files:
             shelf.put(part)
         return row.id, Patch(plan.removed, fragments=tuple(shelf.fragments), native=native)
+
+
+class _TargetTables(CommittedTables):
+    """The rows of the target. A type that it does not have yet has none."""
+
+    def rows(self, entity: EntityType) -> int:
+        return super().rows(entity) if self._snapshot.state.table_of(entity.id) is not None else 0
+
+    def scan(self, entity: EntityType, columns: Sequence[str], *, where: str | None = None) -> Iterator[pa.RecordBatch]:
+        return super().scan(entity, columns, where=where) if self._snapshot.state.table_of(entity.id) is not None else iter(())
+
+
+class _WholeTable(msgspec.Struct, frozen=True):
+    """All rows of a table, as rows that come in."""
+
+    table: Table
+
+    @property
+    def rows(self) -> int:
+        return self.table.count()
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self.table.scan(columns)
+
+
+def rebased(plan: TypePlan) -> Patch:
+    """The change that makes the table of theirs the merged one: what only the target changed, and rows merged by property."""
+    sides = plan.sides
+    decided = whole(joined([plan.incoming.ids, whole(plan.merged.column(ID))], pa.string()))
+    apart = changed(sides.ours, sides.theirs, candidates(sides.ours, sides.theirs))
+    own = apart.at(~Members(decided).has(apart.ids))
+    over = apart.at(Members(plan.merged.column(ID)).has(apart.ids))
+    parts = [fitted_to(sides.entity, sides.ours, part) for part in read_parts(sides.ours, own.before[own.before != ABSENT])]
+    removed = np.concatenate([own.after[own.after != ABSENT], over.after])
+    return Patch(removed, rows=pa.concat_tables([table_schema(sides.entity).empty_table(), *parts, plan.merged]))
 
 
 def _gathered(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -178,12 +265,33 @@ def refuse_choices(settlement: Settlement, *plans: TypePlan) -> None:
             )
 
 
-def schema_conflict(theirs: BranchSnapshot, ours: BranchSnapshot, known: frozenset[SchemaHash]) -> Conflict | None:
-    """The conflict of two branches with different schemas, unless the target has, or had, the schema of the other."""
-    if theirs.state.head.schema in known:
-        return None
+def only_adds(theirs: Catalog, ours: Catalog) -> bool:
+    """Whether a schema only adds types and properties to another, and leaves names and rules as they are.
+
+    A rule that the other side added was not checked for the rows of the target.
+    """
+    return all((known := theirs.by_id(entity.id)) is not None and _only_adds(known, entity) for entity in ours.entities)
+
+
+def _only_adds(theirs: EntityType, ours: EntityType) -> bool:
+    known = {property_.id: (property_.name, property_.type, property_.nullable) for property_ in theirs.properties}
+    if any(known.get(one.id) != (one.name, one.type, one.nullable) for one in ours.properties):
+        return False
+    if (theirs.name, theirs.kind, theirs.uniques) != (ours.name, ours.kind, ours.uniques):
+        return False
+    match theirs, ours:
+        case NodeType(), NodeType():
+            return (theirs.key, theirs.ranges, theirs.checks) == (ours.key, ours.ranges, ours.checks)
+        case EdgeType(), EdgeType():
+            return (theirs.source, theirs.target, theirs.cardinality) == (ours.source, ours.target, ours.cardinality)
+        case _:
+            return False
+
+
+def schema_conflict(theirs: BranchSnapshot, ours: BranchSnapshot) -> Conflict:
+    """The conflict of two branches with schemas that cannot be merged."""
     message = (
-        f"branch {theirs.branch.name!r} has another schema than {ours.branch.name!r}, and not one that {ours.branch.name!r} had before; "
-        f"apply the schema of {theirs.branch.name!r} to {ours.branch.name!r} first"
+        f"branches {theirs.branch.name!r} and {ours.branch.name!r} have different schemas, and neither only adds to one that the other "
+        "has; undo the other changes of the schema on one of them first"
     )
     return Conflict(ConflictKind.SCHEMA_CONFLICT, "graph", theirs.branch.name, None, message)

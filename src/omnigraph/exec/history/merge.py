@@ -17,12 +17,13 @@ import msgspec
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound, OmniGraphError
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.conflicts import Conflict, Conflicts, Settlement, merge_error
-from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, refuse_choices, schema_conflict
+from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, only_adds, refuse_choices, schema_conflict
 from omnigraph.exec.write.protocol import Prepared, Request, write
-from omnigraph.ids import BranchName, CommitId, SchemaHash
+from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest import lineage
+from omnigraph.manifest.birth import write_schema_copy
 from omnigraph.manifest.branches import delete_branch
-from omnigraph.manifest.model import Commit
+from omnigraph.manifest.model import Commit, SchemaText
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import living_branches
 
@@ -68,10 +69,10 @@ class RevertResult(msgspec.Struct, frozen=True):
 
 
 class _Relation(msgspec.Struct, frozen=True):
-    """How a source commit relates to a target: the state that both come from, and the commits that the target lacks."""
+    """How a source commit relates to a target: the states that both come from, and the commits that the target lacks."""
 
     outcome: MergeOutcome
-    base: CommitId
+    bases: tuple[CommitId, ...] = ()
     copied: tuple[Commit, ...] = ()
 
 
@@ -79,6 +80,8 @@ def merge(engine: Engine, source: BranchName, request: Request, settlement: Sett
     """Merge a branch into the branch of the request, or raise `MergeConflicts` and write nothing (M-04)."""
     run = _Merge(engine, source, request.branch, settlement)
     written = write(engine, request, run.prepare)
+    if run.schema is not None and request.branch == MAIN:
+        write_schema_copy(engine.root, run.schema)
     return MergeResult(run.outcome, written.commit, *_counted(written.counts))
 
 
@@ -119,6 +122,11 @@ class _Merge:
         assert self._relation is not None, "the merge is prepared"
         return self._relation.outcome
 
+    @property
+    def schema(self) -> SchemaText | None:
+        """The schema that the target took over, or None."""
+        return None if self._landing is None else self._landing.schema
+
     def compare(self, ours: BranchSnapshot) -> Landing | None:
         """Compare the source with a target. None if the target has all its commits."""
         manifest, theirs = self._engine.manifest, self._theirs
@@ -128,9 +136,18 @@ class _Merge:
             refuse_choices(self._settlement)
             return None
         with manifest.reading(theirs, past=False):
-            refused = schema_conflict(theirs, ours, frozenset[SchemaHash](commit.schema for commit in known.values()))
-            base = manifest.snapshot(theirs.branch.name, at=relation.base)
-            return Landing(self._engine, base, theirs, ours, self._settlement, refused=refused)
+            adopts = self._adopts(ours, known)
+            refused = schema_conflict(theirs, ours) if adopts is None else None
+            base, *crossing = (manifest.snapshot(theirs.branch.name, at=base) for base in relation.bases)
+            return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, refused=refused, adopts=bool(adopts))
+
+    def _adopts(self, ours: BranchSnapshot, known: Mapping[CommitId, Commit]) -> bool | None:
+        """Whether the target takes over the schema of the source: not if it has or had it. None if the schemas cannot be merged."""
+        theirs, engine = self._theirs, self._engine
+        if any(theirs.state.head.schema == commit.schema for commit in known.values()):
+            return False
+        passed = any(ours.state.head.schema == commit.schema for commit in engine.manifest.history(theirs.branch.name).values())
+        return True if passed and only_adds(engine.catalog(theirs), engine.catalog(ours)) else None
 
     def prepare(self, ours: BranchSnapshot) -> Prepared:
         if self._landing is not None:  # the target moved: nothing will name the files of the first attempt
@@ -142,23 +159,29 @@ class _Merge:
         assert self._relation is not None
         with self._engine.manifest.reading(self._theirs, past=False):
             return Prepared(
-                landing.changes(), counts=landing.counts, commits_empty=True, merged=self._theirs.commit, copied=self._relation.copied
+                landing.changes(),
+                counts=landing.counts,
+                commits_empty=True,
+                schema=landing.schema,
+                adopted=landing.adopted,
+                merged=self._theirs.commit,
+                copied=self._relation.copied,
             )
 
 
 def _relate(manifest: Manifest, theirs: BranchSnapshot, ours: BranchSnapshot, known: dict[CommitId, Commit]) -> _Relation:
-    """Find the nearest common ancestor whose rows can still be read. Those of a deleted branch cannot."""
+    """Find the nearest common ancestors whose rows can still be read. Those of a deleted branch cannot."""
     if theirs.commit in known and theirs.commit in lineage.distances(known, ours.commit):
-        return _Relation(MergeOutcome.ALREADY_UP_TO_DATE, theirs.commit)
+        return _Relation(MergeOutcome.ALREADY_UP_TO_DATE)
     commits = {**manifest.history(theirs.branch.name), **known}
     live = {None, *(branch.native for branch in living_branches(manifest.root.objects))}
-    base = lineage.merge_base(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
-    if base is None:
+    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
+    if not bases:
         raise NotFound(
             Kind.COMMIT_NOT_FOUND, f"branches {theirs.branch.name!r} and {ours.branch.name!r} have no common commit that can be read"
         )
     copied = tuple(commits[commit] for commit in sorted(lineage.distances(commits, theirs.commit)) if commit not in known)
-    return _Relation(MergeOutcome.FAST_FORWARD if base == ours.commit else MergeOutcome.MERGED, base, copied)
+    return _Relation(MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED, tuple(bases), copied)
 
 
 def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:

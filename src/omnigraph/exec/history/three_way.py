@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.exec.history.by_property import ChangedEntities, Sides, blended, fitted_to, unblended
 from omnigraph.exec.history.changes import images
@@ -114,29 +115,78 @@ def changes_of(base: Side, theirs: Side) -> int:
     return len(changed(base, theirs, candidates(base, theirs)))
 
 
-def plan_type(sides: Sides, settlement: Settlement) -> TypePlan:
-    """Plan the merge of one type."""
-    theirs = changed(sides.base, sides.theirs, candidates(sides.base, sides.theirs))
-    entities, moved = _beside(sides, theirs)
-    disputed = moved.copy()
-    disputed[moved] = _differ(sides.base, sides.ours, entities.at(moved), "base", "ours")
-    contested = entities.at(disputed)
-    contested = contested.at(_differ(sides.theirs, sides.ours, contested, "theirs", "ours"))
+def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] = ()) -> TypePlan:
+    """Plan the merge of one type. `crossing` are the other bases after crossing merges."""
+    free, contested, split = _classified(sides, crossing)
+    if sides.adopts:  # the columns of the second side are compared, and theirs has more
+        apart = _differ(sides.ours, sides.theirs, contested, "ours", "theirs")
+    else:
+        apart = _differ(sides.theirs, sides.ours, contested, "theirs", "ours")
+    contested, split = contested.at(apart), split[apart]
     choices = np.array([choice.value for choice in settlement.of(sides.entity.name, contested.ids.to_pylist())], dtype=object)
-    blend = blended(sides, contested, choices) if settlement.strategy is Strategy.PROPERTY else unblended(sides, contested)
+    blend = blended(sides, contested, choices, split) if settlement.strategy is Strategy.PROPERTY else unblended(sides, contested)
     unsettled = blend.conflict & (choices == Choice.FAIL)
     taken = blend.conflict & (choices == Choice.THEIRS) & ~blend.merged
     described = np.flatnonzero(unsettled)[:DESCRIBED]
     named = [blend.clashes.get(place, ()) for place in described.tolist()]
     return TypePlan(
         sides,
-        _union(entities.at(~disputed), contested.at(taken)),
+        _union(free, contested.at(taken)),
         blend.rows,
         contested.ours[blend.merged],
         tuple(_entity_conflicts(sides, contested.take(described), named)),
         int(unsettled.sum()),
         frozenset(contested.at(blend.conflict & (choices != Choice.FAIL)).ids.to_pylist() if settlement.chosen else ()),
     )
+
+
+def _classified(sides: Sides, crossing: Sequence[Side]) -> tuple[ChangedEntities, ChangedEntities, Mask]:
+    """The entities that only theirs changed, those that both changed, and which of the latter the bases disagree about.
+
+    After crossing merges each base has a verdict on an entity: theirs, if only theirs changed it since then; ours, if only ours did; or
+    none. If the verdicts agree, they decide. If one is for theirs and another for ours, the entity is in conflict as a whole.
+    """
+    found = [_since(sides._replace(base=base)) for base in (sides.base, *crossing)]
+    if not crossing:
+        ((first, disputed),) = found
+        return first.at(~disputed), first.at(disputed), np.zeros(int(disputed.sum()), np.bool_)
+    every = _distinct(sides, [entities for entities, _ in found])
+    for_theirs, for_ours = np.zeros(len(every), np.bool_), np.zeros(len(every), np.bool_)
+    for entities, disputed in found:
+        places = Members(entities.ids).find(every.ids)
+        changed_here = places >= 0
+        for_ours |= ~changed_here
+        for_theirs[changed_here] |= ~disputed[places[changed_here]]
+    both = for_theirs == for_ours
+    return every.at(for_theirs & ~for_ours), every.at(both), for_ours[both]
+
+
+def _since(sides: Sides) -> tuple[ChangedEntities, Mask]:
+    """The entities that theirs changed since one base, and which of them ours changed too."""
+    entities, moved = _beside(sides, changed(sides.base, sides.theirs, candidates(sides.base, sides.theirs)))
+    disputed = moved.copy()
+    disputed[moved] = _differ(sides.base, sides.ours, entities.at(moved), "base", "ours")
+    return entities, disputed
+
+
+def _distinct(sides: Sides, parts: Sequence[ChangedEntities]) -> ChangedEntities:
+    """Every entity once, by id, with its row in the first base."""
+    joint = parts[0]
+    for part in parts[1:]:
+        joint = _union(joint, part)
+    ids = pc.unique(joint.ids)
+    ids = ids.take(pc.sort_indices(ids))
+    every = joint.take(Members(joint.ids).find(ids))
+    apart = candidates(sides.base, sides.theirs)
+    places = Members(apart.ids).find(every.ids)
+    base = np.full(len(every), ABSENT)
+    base[places >= 0] = apart.before[places[places >= 0]]
+    shared = (places < 0) & (every.theirs != ABSENT)
+    if shared.any():
+        assert sides.base.table is not None
+        assert sides.theirs.table is not None
+        base[shared] = moved_to(sides.theirs.table, sides.base.table, every.theirs[shared])
+    return ChangedEntities(every.ids, base, every.theirs, every.ours)
 
 
 def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:

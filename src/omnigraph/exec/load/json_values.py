@@ -13,9 +13,9 @@ from typing import Final, NoReturn, assert_never
 import pyarrow as pa
 
 from omnigraph.catalog.model import Property
-from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
+from omnigraph.catalog.types import EnumOf, ListOf, Plain, VectorOf
 from omnigraph.exec.blobs import BASE64, URI_LIMIT_BYTES, decode_base64
-from omnigraph.exec.problems import ProblemCode
+from omnigraph.exec.problems import ProblemCode, missing_value
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.temporal import parse_date, parse_datetime
 from omnigraph.plan.values import ARROW_NAMES, RANGES, narrowed
@@ -48,7 +48,7 @@ def stored(property_: Property, value: object) -> object:
     """The stored form of a JSON value. Dates and times are days and milliseconds. Raises `InvalidValue`."""
     if value is None:
         if not property_.nullable:
-            raise InvalidValue(ProblemCode.REQUIRED, f"non-nullable {_noun(property_.type)} '{property_.name}' has null or invalid values")
+            raise InvalidValue(ProblemCode.REQUIRED, missing_value(property_))
         return None
     match property_.type:
         case Plain(scalar):
@@ -78,12 +78,6 @@ def shown(value: object) -> str:
     """A JSON value for a message, shortened if it is long."""
     text = _json(value, _SHOWN_DEPTH)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-
-
-def _noun(type_: ValueType) -> str:
-    if isinstance(type_, VectorOf):
-        return "vector property"
-    return "blob property" if scalar_of(type_) is Scalar.BLOB else "property"
 
 
 def _scalar(name: str, scalar: Scalar, value: object) -> object:

@@ -1,7 +1,8 @@
 """Data and a snapshot -> one checked change per table, for the write protocol.
 
-The input is read once, before any lock is taken: rows are converted, checked by value and written to unreferenced files. Rules that
-depend on other rows and on the branch (keys, uniqueness, endpoints, cardinality) are checked on each snapshot that the protocol passes.
+The input is read once, before any lock is taken: rows are converted, checked by value and written to unreferenced files. Rows that keep
+values of existing rows are written to temporary files, and completed on each snapshot that the protocol passes. Rules that depend on other
+rows and on the branch (keys, uniqueness, endpoints, cardinality) are also checked on each snapshot.
 If another writer commits meanwhile, the load is checked again but not read again. If any record is invalid, nothing is committed.
 """
 
@@ -10,20 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog
-from omnigraph.errors import ConflictError, Kind
+from omnigraph.catalog.layout import ID
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.embed import Embedder
+from omnigraph.errors import ConflictError, Kind, OmniGraphError
+from omnigraph.exec.embedding import embed_targets
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.load.batches import Data, read_batches, rereadable
+from omnigraph.exec.load.batches import Data, RowCheck, read_batches, rereadable
+from omnigraph.exec.load.embedded import LoadEmbedding
 from omnigraph.exec.load.mode import LoadMode
+from omnigraph.exec.load.patches import Patched
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
 from omnigraph.exec.problems import REPORTED, Problem, Report
 from omnigraph.exec.validate.delta import CommittedTables, Delta
-from omnigraph.exec.validate.findings import Violation, error
-from omnigraph.exec.validate.integrity import check_integrity
+from omnigraph.exec.validate.findings import Findings, Violation, error, merge_in_order
+from omnigraph.exec.validate.integrity import check_ids, check_integrity
 from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Files, Prepared, Request, Written, repeated, write
 from omnigraph.ids import BranchName, CommitId, SchemaHash, TableId
@@ -32,6 +39,9 @@ from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import check_name, read_branch
 from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.refs import fresh_ref
+
+EDGES_WITHOUT_ID: Final = "edges_without_id"
+"""The count of new edges that a merge or an upsert made because their records have no id."""
 
 
 class Stage(StrEnum):
@@ -69,20 +79,48 @@ class Intake(Protocol):
         ...
 
 
-class LocalIntake(msgspec.Struct, frozen=True):
-    """Data that this process reads."""
+class LocalIntake:
+    """Data that this process reads. `embedder` gives the embedder of vectors that the data leaves out, if there is one."""
 
-    data: Data
+    def __init__(self, data: Data, embedder: Callable[[], Embedder | None] = lambda: None, *, write: bool = True) -> None:
+        self._data: Final = data
+        self._embedder: Final = embedder
+        self._write: Final = write
+        self._embeds = False
 
     @property
     def rereadable(self) -> bool:
-        return rereadable(self.data)
+        """A load that embeds is not read again: that might happen under a lock, and take as long as the provider likes."""
+        return rereadable(self._data) and not self._embeds
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
-        for batch in read_batches(self.data, catalog, report, check=check_values, progress=advance):
-            if not report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
-                staging.add(batch)
+        mode = staging.mode
+        embedding = self._embedding(catalog, mode)
+        readable = catalog if embedding is None else embedding.readable
+        for batch in read_batches(self._data, readable, report, mode=mode, check=row_check(mode), progress=advance):
+            if report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
+                continue
+            filled = batch if embedding is None else embedding.filled(batch, report)
+            if not report.problems:
+                staging.add(filled)
         staging.finish()
+
+    def _embedding(self, catalog: Catalog, mode: LoadMode) -> LoadEmbedding | None:
+        if not any(map(embed_targets, catalog.nodes)):
+            return None
+        embedder = self._embedder()
+        self._embeds = embedder is not None
+        return LoadEmbedding(catalog, embedder, keeps=mode.keeps, write=self._write) if embedder is not None or mode.keeps else None
+
+
+def row_check(mode: LoadMode) -> RowCheck:
+    """The check of values in this mode. What a record leaves out is checked when the rows are complete."""
+
+    def check(entity: EntityType, rows: pa.Table, /, *, limit: int) -> Findings:
+        checked = rows if not mode.finds_by_ends(entity) else rows.select([name for name in rows.schema.names if name != ID])
+        return check_values(entity, checked, limit=limit, partial=mode.keeps)
+
+    return check
 
 
 def run_load(engine: Engine, request: Request, load: Load, *, from_: BranchName | None = None) -> Written:
@@ -91,6 +129,13 @@ def run_load(engine: Engine, request: Request, load: Load, *, from_: BranchName 
     `from_` creates the branch if it does not exist. This happens after all checks, so a refused load leaves no branch. A process that
     dies after that leaves a branch with the content of `from_`.
     """
+    try:
+        return _run(engine, request, load, from_)
+    finally:
+        load.close()
+
+
+def _run(engine: Engine, request: Request, load: Load, from_: BranchName | None) -> Written:
     manifest = engine.manifest
     if from_ is not None and read_branch(manifest.root.objects, request.branch) is None:
         load.prepare(_preview_branch(manifest, request.branch, from_))
@@ -131,6 +176,8 @@ class Load:
         self._key_bytes = key_bytes
         self._schema: SchemaHash | None = None
         self._staging: Staging | None = None
+        self._completed: Staging | None = None
+        """The rows of types whose rows depend on the snapshot."""
         self._progress = Progress(Stage.READ, 0, 0, None)
         self._prepared: tuple[CommitId, Prepared] | None = None
 
@@ -141,20 +188,27 @@ class Load:
         try:
             staging = self._read(snapshot)
             self._report_progress(Stage.CHECK)
-            self._check(staging, snapshot)
+            complete = [self._complete(staged, snapshot) for staged in staging.types.values()]
+            self._check(complete, snapshot)
         except BaseException:
             self.discard()
             raise
         self._report_progress(Stage.COMMIT)
-        prepared = Prepared(dict(self._changes(staging)), counts=_counts(staging), commits_empty=True)
+        prepared = Prepared(dict(self._changes(complete)), counts=self._counts(staging), commits_empty=True)
         self._prepared = snapshot.commit, prepared
         return prepared
 
     def discard(self) -> None:
         """Delete the written files: no commit will reference them."""
+        for staging in (self._staging, self._completed):
+            if staging is not None:
+                staging.discard()
+        self._staging = self._completed = None
+
+    def close(self) -> None:
+        """Delete what no commit references: the patches."""
         if self._staging is not None:
-            self._staging.discard()
-            self._staging = None
+            self._staging.close()
 
     # -- reading, once
 
@@ -174,14 +228,17 @@ class Load:
         if self._staging is not None:  # the schema was changed while we read
             self.discard()
             if not self._intake.rereadable:
-                changed = "the schema changed during the load, and the input can be read only once; nothing was written"
+                changed = "the schema changed during the load, and the input is read only once; nothing was written"
                 raise ConflictError(Kind.SCHEMA_CHANGED, f"{changed}; start the load again", branch=snapshot.branch.name)
         catalog, report = self._engine.catalog(snapshot), Report(self._report_errors)
-        self._staging = Staging(self._engine.tables, partial(target_of, snapshot), write=self._write, key_bytes=self._key_bytes)
+        self._staging = self._new_staging(partial(target_of, snapshot), self._mode)
         self._intake.fill(self._staging, catalog, report, self._advance)
         if report.problems:
             raise error(report.problems, more=report.more)
         return self._staging
+
+    def _new_staging(self, target: Callable[[EntityType], StagingTarget], mode: LoadMode) -> Staging:
+        return Staging(self._engine.tables, target, write=self._write, mode=mode, key_bytes=self._key_bytes)
 
     def _advance(self, read_bytes: int, total_bytes: int | None, rows: int) -> None:
         self._progress = Progress(Stage.READ, rows, read_bytes, total_bytes)
@@ -191,9 +248,59 @@ class Load:
         if self._on_progress is not None:
             self._on_progress(msgspec.structs.replace(self._progress, stage=stage))
 
-    # -- checking, for every snapshot
+    # -- completing and checking, for every snapshot
 
-    def _check(self, staging: Staging, snapshot: BranchSnapshot) -> None:
+    def _complete(self, staged: StagedType, snapshot: BranchSnapshot) -> StagedType:
+        """The rows of a type as the load leaves them. They are completed again only if another writer changed the table."""
+        if staged.patches is None:
+            return staged
+        if self._completed is None:
+            self._completed = self._new_staging(self._target_of_patches, LoadMode.APPEND)
+        if (before := self._completed.types.get(staged.entity.id)) is not None:
+            if before.target.row == staged.target.row:
+                return before
+            self._completed.forget(before)
+        complete = self._completed.of(staged.entity)
+        complete.places = staged.places
+        findings: list[Findings] = []
+        for rows, found in self._patched(staged).whole_rows(limit=self._report_errors):
+            findings.append(found)
+            if rows is not None and not any(findings):  # after the first problem nothing will be committed
+                self._completed.put(staged.entity, rows, fresh=len(rows) if staged.minted else 0)
+        if any(findings):
+            raise self._refused(self._repeated(staged, snapshot) or merge_in_order(findings, limit=self._report_errors), [staged])
+        complete.flush()
+        return complete
+
+    def _target_of_patches(self, entity: EntityType) -> StagingTarget:
+        assert self._staging is not None, "patches are laid over rows after they were read"
+        return self._staging.types[entity.id].target
+
+    def _patched(self, staged: StagedType) -> Patched:
+        row, by_ends = staged.target.row, self._mode.finds_by_ends(staged.entity)
+        assert staged.patches is not None
+        return Patched(
+            staged.entity,
+            staged.patches,
+            staged.rows,
+            self._engine.tables.open(row.ref),
+            row.rows,
+            by_id=self._mode.keeps and not staged.minted,
+            by_ends=by_ends,
+            limit_bytes=min(self._key_bytes, LIMIT_BYTES),
+        )
+
+    def _repeated(self, staged: StagedType, snapshot: BranchSnapshot) -> Findings:
+        """Ids that occur twice. Only the first such record finds its row, so what the others lack is no problem of its own."""
+        if self._mode.finds_by_ends(staged.entity):
+            return Findings()
+        delta, catalog = Delta(staged.entity, added=staged, minted=staged.minted), self._engine.catalog(snapshot)
+        return check_ids(delta, catalog, self._committed(snapshot), budget_bytes=self._key_bytes, limit=self._report_errors)
+
+    def _committed(self, snapshot: BranchSnapshot) -> CommittedTables:
+        return CommittedTables(snapshot, self._engine.tables)
+
+    def _check(self, complete: Sequence[StagedType], snapshot: BranchSnapshot) -> None:
         catalog = self._engine.catalog(snapshot)
         deltas = [
             Delta(
@@ -203,45 +310,49 @@ class Load:
                 whole=self._mode is LoadMode.OVERWRITE,
                 replaces=self._mode is not LoadMode.APPEND,
             )
-            for staged in _in_order(staging, catalog)
+            for staged in _in_order(complete, catalog)
         ]
-        committed = CommittedTables(snapshot, self._engine.tables)
+        committed = self._committed(snapshot)
         findings = check_integrity(deltas, catalog, committed, budget_bytes=self._key_bytes, limit=self._report_errors)
         if findings:
-            raise error(_with_origins(findings.found, staging), more=findings.more)
+            raise self._refused(findings, complete)
+
+    def _refused(self, findings: Findings, complete: Sequence[StagedType]) -> OmniGraphError:
+        return error(_with_origins(findings.found, complete), more=findings.more)
 
     # -- changes
 
-    def _changes(self, staging: Staging) -> Iterator[tuple[TableId, Files]]:
+    def _changes(self, complete: Sequence[StagedType]) -> Iterator[tuple[TableId, Files]]:
         whole = self._mode is LoadMode.OVERWRITE
-        for staged in staging.types.values():
+        for staged in complete:
             if staged.shelf is not None and (whole or staged.rows):  # a type without rows needs no change and no fork
-                replaced = self._replaced(staged) if self._mode is LoadMode.MERGE else None
+                replaced = self._replaced(staged) if self._mode.replaces else None
                 files, native = tuple(staged.shelf.fragments), staged.shelf.native
                 limit_bytes = min(self._key_bytes, LIMIT_BYTES)
                 yield staged.target.row.id, Files(files, replaced=replaced, whole=whole, native=native, limit_bytes=limit_bytes)
+
+    def _counts(self, staging: Staging) -> Mapping[str, int]:
+        counts = {staged.entity.alias: staged.rows for staged in staging.types.values()}
+        new_edges = sum(staged.fresh for staged in staging.types.values() if isinstance(staged.entity, EdgeType))
+        return {**counts, EDGES_WITHOUT_ID: new_edges} if self._mode.replaces and new_edges else counts
 
     def _replaced(self, staged: StagedType) -> StagedType | None:
         """The rows whose ids are replaced. None if the table is empty or all ids are new."""
         return None if staged.minted or not staged.target.row.rows else staged
 
 
-def _in_order(staging: Staging, catalog: Catalog) -> list[StagedType]:
+def _in_order(staged: Sequence[StagedType], catalog: Catalog) -> list[StagedType]:
     """The types in the order of the schema, so that the report does not depend on the order of the rows."""
     places = {entity.id: place for place, entity in enumerate(catalog.entities)}
-    return sorted(staging.types.values(), key=lambda staged: places[staged.entity.id])
+    return sorted(staged, key=lambda one: places[one.entity.id])
 
 
-def _with_origins(found: Sequence[Violation], staging: Staging) -> list[Problem]:
+def _with_origins(found: Sequence[Violation], complete: Sequence[StagedType]) -> list[Problem]:
     """Problems with the sources and lines of their records. Each type is asked once, because the answer may be remote."""
     origins: dict[tuple[str, int], Origin] = {}
-    for staged in staging.types.values():
+    for staged in complete:
         type_ = staged.entity.alias
         rows = sorted({one.row for one in found if one.type == type_ and one.row is not None})
         origins |= {(type_, row): origin for row, origin in zip(rows, staged.places.of(rows), strict=True)}
     places = (origins.get((one.type, one.row)) if one.row is not None else None for one in found)
     return [one.problem() if place is None else one.problem(**place._asdict()) for one, place in zip(found, places, strict=True)]
-
-
-def _counts(staging: Staging) -> Mapping[str, int]:
-    return {staged.entity.alias: staged.rows for staged in staging.types.values()}

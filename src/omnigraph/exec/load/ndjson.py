@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, Property, is_key
 from omnigraph.exec.load.blocks import LineBlock, long_lines
 from omnigraph.exec.load.ends import FROM, TO, end_column, end_type, end_types
 from omnigraph.exec.load.json_columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
-from omnigraph.exec.load.pieces import Piece, joined, piece_schema
+from omnigraph.exec.load.pieces import Piece, joined, piece_schema, with_flags
 from omnigraph.exec.load.sorting import Group, LineShape, Sorter
 from omnigraph.exec.load.strict import forms_of, parse_exactly
 from omnigraph.exec.problems import Problem
@@ -46,9 +46,11 @@ class Parsed(msgspec.Struct, frozen=True):
 class Reader:
     """A parser of blocks. It learns from each block how lines of a type start and how dates are written. This affects only speed."""
 
-    def __init__(self, catalog: Catalog, *, most: int) -> None:
+    def __init__(self, catalog: Catalog, *, most: int, keeps: bool = False) -> None:
+        """`keeps`: rows have flags for the properties that their records leave out, which need not be all that are required."""
         self._catalog = catalog
         self._most = most
+        self._keeps = keeps
         self._sorter = Sorter(catalog)
         self._forms: dict[TypeId, Forms] = {}
 
@@ -71,7 +73,7 @@ class Reader:
 
     def _exactly(self, block: LineBlock, places: Places, pieces: list[Piece]) -> Parsed:
         numbered = ((int(block.numbers[place]), block.line(place)) for place in places)
-        exact = parse_exactly(numbered, self._catalog, most=self._most)
+        exact = parse_exactly(numbered, self._catalog, keeps=self._keeps, most=self._most)
         problems = sorted([*long_lines(block), *exact.problems], key=lambda problem: problem.line or 0)
         return Parsed(joined([*pieces, *exact.pieces]), problems, len(places))
 
@@ -105,11 +107,14 @@ class Reader:
             record = _parse(_text(texts), _schema(group.entity, group.shape, forms, ends))
             if record.num_rows != len(texts) or not self._is_of(group, record):
                 return None
-            columns = _identity(ends, record) | _properties(group, record, texts)
+            fields = _fields(group, record, texts)
+            flags = _left_out(group.entity, fields, texts) if self._keeps else {}
+            properties = {item.name: column(_optional(item, flags), fields[item.name]) for item in group.entity.properties}
+            columns = {**_identity(ends, record), ID: fields[ID], **properties}
         except NeedsExactParser:
             return None
         schema = piece_schema(group.entity)
-        return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
+        return with_flags(pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema), flags)
 
     def _is_of(self, group: Group, record: pa.Table) -> bool:
         """True if every line names the type of its group. Trimmed lines were matched by their type already."""
@@ -148,17 +153,47 @@ def _identity(ends: Mapping[str, NodeType], record: pa.Table) -> dict[str, pa.Ar
     return found
 
 
-def _properties(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:
-    """The explicit ids and the columns of the properties."""
+def _fields(group: Group, record: pa.Table, texts: pa.Array) -> dict[str, pa.Array]:
+    """The explicit ids and the properties, as they were parsed."""
     if group.shape is LineShape.DATA:
-        fields = {name: whole(record.column(name)) for name in record.schema.names}
-    else:
-        data = whole(record.column("data"))
-        # A missing `data` is valid, but `"data": null` is not. Only the latter line contains `null`, unless a string does.
-        if data.null_count and pc.any(pc.match_substring(texts.filter(data.is_null()), "null")).as_py():
-            raise NeedsExactParser
-        fields = dict(zip((field.name for field in data.type), data.flatten(), strict=True))
-    return {ID: fields[ID]} | {item.name: column(item, fields[item.name]) for item in group.entity.properties}
+        return {name: whole(record.column(name)) for name in record.schema.names}
+    data = whole(record.column("data"))
+    # A missing `data` is valid, but `"data": null` is not. Only the latter line contains `null`, unless a string does.
+    if data.null_count and pc.any(pc.match_substring(texts.filter(data.is_null()), "null")).as_py():
+        raise NeedsExactParser
+    return dict(zip((field.name for field in data.type), data.flatten(), strict=True))
+
+
+def _left_out(entity: EntityType, fields: Mapping[str, pa.Array], texts: pa.Array) -> dict[str, pa.Array]:
+    """For each property that is null somewhere: the rows that leave it out. The parser does not distinguish them from a written null.
+
+    A written null stands behind the name of its property. The same text cannot be in a string, where quotes are escaped.
+    """
+    flags: dict[str, pa.Array] = {}
+    may_write = pc.match_substring(texts, "null")
+    for property_ in entity.properties:
+        values = fields[property_.name]
+        if not values.null_count or is_key(entity, property_.name):
+            continue
+        null = values.is_null()
+        doubtful = np.flatnonzero(np.asarray(pc.and_(null, may_write)))
+        if len(doubtful):
+            some = texts.take(pa.array(doubtful))
+            written = np.asarray(pc.match_substring_regex(some, f'"{property_.name}"\\s*:\\s*null'))
+            if not property_.nullable and written.any():
+                raise NeedsExactParser  # a problem
+            if pc.any(pc.match_substring(some.filter(pa.array(~written)), "\\")).as_py():
+                raise NeedsExactParser  # the name may be written with escapes
+            mask = np.array(np.asarray(null))
+            mask[doubtful[written]] = False
+            null = pa.array(mask)
+        flags[property_.name] = null
+    return flags
+
+
+def _optional(property_: Property, flags: Mapping[str, pa.Array]) -> Property:
+    """The property as it is where it may be left out."""
+    return property_ if property_.nullable or property_.name not in flags else msgspec.structs.replace(property_, nullable=True)
 
 
 def _text(texts: pa.Array) -> pa.Buffer:

@@ -16,6 +16,9 @@ import pyarrow as pa
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
 from omnigraph.exec.load.batches import Batch, Unit
+from omnigraph.exec.load.mode import LoadMode
+from omnigraph.exec.load.patches import PATCH_BYTES, PatchFiles, PatchStore, TemporaryFiles
+from omnigraph.exec.load.pieces import together
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
@@ -27,6 +30,8 @@ FLUSH_BYTES: Final = 64 << 20
 """How many bytes of one type are buffered before they are written as one file."""
 HELD_BYTES: Final = 192 << 20
 """How many bytes of all types are buffered at once."""
+PATCHES: Final = "patches"
+"""The directory of patches beside a table, where tasks of a cluster put them. They are removed when the load ends."""
 KEY_BYTES: Final = 512 << 20
 """How many bytes of key columns stay in memory. Beyond it they are read back from the files."""
 
@@ -92,37 +97,55 @@ def target_of(snapshot: BranchSnapshot, entity: EntityType) -> StagingTarget:
 
 
 class StagedType:
-    """All rows of one type so far. `shelf` has the written files, or is None if nothing is written; `keys` has the key columns."""
+    """All rows of one type so far. `shelf` has the written files, or is None if nothing is written; `keys` has the key columns.
 
-    def __init__(self, entity: EntityType, target: StagingTarget, shelf: Shelf | None) -> None:
+    Rows that depend on a snapshot are in `patches`, and neither in the shelf nor in the keys.
+    """
+
+    def __init__(self, entity: EntityType, target: StagingTarget, shelf: Shelf | None, patches: PatchFiles | None = None) -> None:
         self.entity: Final = entity
         self.target = target
         self.shelf = shelf
+        self.patches: Final = patches
         self.places: RowOrigins = BatchPlaces()
         self.rows = 0
-        self.minted = True
+        self.fresh = 0
         self.waiting: list[pa.Table] = []
         self.waiting_bytes = 0
-        self.keys: list[pa.Table] | None = []
+        self.keys: list[pa.Table] | None = [] if patches is None else None
         self.key_columns: Final = _key_columns(entity)
 
     def add(self, batch: Batch) -> None:
         assert isinstance(self.places, BatchPlaces), "rows come in batches, or all at once from elsewhere"
-        self.rows += len(batch.rows)
-        self.minted = self.minted and batch.minted
         self.places.add(batch)
+        self.put(batch.rows, fresh=batch.fresh)
+
+    def put(self, rows: pa.Table, *, fresh: int) -> None:
+        """Add rows, of which `fresh` have an id that was minted for them."""
+        self.rows += len(rows)
+        self.fresh += fresh
         if self.keys is not None:
             # A minted id cannot conflict. It is needed only to name a row, and can be read from the file then.
-            kept = [name for name in self.key_columns if name != ID or not batch.minted or self.shelf is None]
-            self.keys.append(batch.rows.select(kept))
-        if self.shelf is not None:
-            self.waiting.append(batch.rows)
-            self.waiting_bytes += batch.rows.nbytes
+            kept = [name for name in self.key_columns if name != ID or fresh < len(rows) or self.shelf is None]
+            self.keys.append(rows.select(kept))
+        if self.shelf is not None or self.patches is not None:
+            self.waiting.append(rows)
+            self.waiting_bytes += rows.nbytes
+
+    @property
+    def minted(self) -> bool:
+        """Every id was minted here."""
+        return self.fresh == self.rows
 
     def flush(self) -> None:
-        if self.waiting and self.shelf is not None:
-            self.shelf.put(pa.concat_tables(self.waiting))
+        to = self.shelf if self.patches is None else self.patches
+        if self.waiting and to is not None:
+            to.put(together(self.waiting))
             self.waiting, self.waiting_bytes = [], 0
+
+    @property
+    def flush_bytes(self) -> int:
+        return FLUSH_BYTES if self.patches is None else PATCH_BYTES
 
     @property
     def key_bytes(self) -> int:
@@ -133,6 +156,8 @@ class StagedType:
         if self.keys is not None and all(set(columns) <= set(part.schema.names) for part in self.keys):
             for part in self.keys:
                 yield from part.select(list(columns)).to_batches()
+        elif self.patches is not None:
+            yield from self.patches.read(columns)
         elif self.shelf is not None:
             yield from self.shelf.read(columns)
 
@@ -140,18 +165,40 @@ class StagedType:
 class Staging:
     """The rows of one load, by type."""
 
-    def __init__(self, tables: Tables, target: Callable[[EntityType], StagingTarget], *, write: bool, key_bytes: int = KEY_BYTES) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        target: Callable[[EntityType], StagingTarget],
+        *,
+        write: bool,
+        mode: LoadMode,
+        key_bytes: int = KEY_BYTES,
+        patch_store: PatchStore | None = None,
+    ) -> None:
+        """`patch_store` is where patches are written, if not to temporary files of this process."""
         self._tables = tables
+        self.mode: Final = mode
+        self._patch_store = patch_store
         self._target_for = target
         self._targets: dict[TypeId, StagingTarget] = {}
         self._write = write
         self._key_bytes = key_bytes
+        self._temporary: TemporaryFiles | None = None
         self.types: Final[dict[TypeId, StagedType]] = {}
 
     def add(self, batch: Batch) -> None:
         staged = self.of(batch.entity)
         staged.add(batch)
-        if staged.waiting_bytes > FLUSH_BYTES:
+        self._relieve(staged)
+
+    def put(self, entity: EntityType, rows: pa.Table, *, fresh: int) -> None:
+        """Add rows that come in no batch."""
+        staged = self.of(entity)
+        staged.put(rows, fresh=fresh)
+        self._relieve(staged)
+
+    def _relieve(self, staged: StagedType) -> None:
+        if staged.waiting_bytes > staged.flush_bytes:
             staged.flush()
         elif sum(held.waiting_bytes for held in self.types.values()) > HELD_BYTES:
             max(self.types.values(), key=lambda held: held.waiting_bytes).flush()
@@ -162,7 +209,9 @@ class Staging:
         """The staged rows of a type. Creates an empty entry for a new type."""
         if entity.id not in self.types:
             target = self.target_of(entity)
-            self.types[entity.id] = StagedType(entity, target, self._shelf(target) if self._write else None)
+            patches = self._patch_files(target) if self.mode.patches(entity) else None
+            shelf = self._shelf(target) if self._write and patches is None else None
+            self.types[entity.id] = StagedType(entity, target, shelf, patches)
         return self.types[entity.id]
 
     def target_of(self, entity: EntityType) -> StagingTarget:
@@ -173,6 +222,12 @@ class Staging:
         """The staged rows of a type whose files were written for a target chosen earlier."""
         self._targets[entity.id] = target
         return self.of(entity)
+
+    def forget(self, staged: StagedType) -> None:
+        """Drop the rows of a type and delete its files."""
+        _discard(staged)
+        del self.types[staged.entity.id]
+        self._targets.pop(staged.entity.id, None)
 
     def finish(self) -> None:
         """Write all buffered rows."""
@@ -190,9 +245,22 @@ class Staging:
     def discard(self) -> None:
         """Delete every file: the load was refused."""
         for staged in self.types.values():
-            staged.waiting, staged.waiting_bytes = [], 0
-            if staged.shelf is not None:
-                staged.shelf.clear()
+            _discard(staged)
+        self.close()
+
+    def close(self) -> None:
+        """Delete what no commit references: the patches."""
+        for staged in self.types.values():
+            if staged.patches is not None:
+                staged.patches.clear()
+        if self._temporary is not None:
+            self._temporary.close()
+
+    def _patch_files(self, target: StagingTarget) -> PatchFiles:
+        if self._patch_store is None:
+            self._temporary = self._temporary or TemporaryFiles()
+            return PatchFiles(self._temporary, "")
+        return PatchFiles(self._patch_store, f"{target.row.ref.home}/{PATCHES}/")
 
     def _shelf(self, target: StagingTarget) -> Shelf:
         return Shelf(self._tables.open(target.row.ref), native=target.native)
@@ -202,6 +270,14 @@ class Staging:
             largest = max(self.types.values(), key=lambda staged: staged.key_bytes)
             largest.flush()
             largest.keys = None
+
+
+def _discard(staged: StagedType) -> None:
+    staged.waiting, staged.waiting_bytes = [], 0
+    if staged.shelf is not None:
+        staged.shelf.clear()
+    if staged.patches is not None:
+        staged.patches.clear()
 
 
 def _key_columns(entity: EntityType) -> list[str]:

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, is_key
 from omnigraph.exec.load.blocks import WHITESPACE
 from omnigraph.exec.load.ends import FROM, TO, end_forms, end_ids, end_types, end_value
 from omnigraph.exec.load.json_columns import Form, Forms, temporal_properties
 from omnigraph.exec.load.json_text import loads
 from omnigraph.exec.load.json_values import InvalidValue, Whole, plain_type, shown, stored
-from omnigraph.exec.load.pieces import Piece, piece_schema
+from omnigraph.exec.load.pieces import Piece, piece_schema, with_flags
 from omnigraph.exec.problems import Problem, ProblemCode, with_hint
 
 STRUCTURE_LIMIT: Final = 131_072
@@ -46,16 +46,18 @@ class _Record(msgspec.Struct, frozen=True):
     line: int
     values: Mapping[str, object]
     """By column: `id` (None if the record has none), `src` and `dst` of an edge (ids, or the values of keys), and the properties."""
+    left_out: frozenset[str] | None
+    """The properties that the record leaves out, if the load keeps their values."""
 
 
-def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int) -> ExactResult:
-    """Read numbered lines until `most` problems are found."""
+def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int, keeps: bool = False) -> ExactResult:
+    """Read numbered lines until `most` problems are found. `keeps`: records need not name every property that is required."""
     records: dict[str, tuple[EntityType, list[_Record]]] = {}
     problems: list[Problem] = []
     for line, raw in lines:
         if len(problems) >= most:
             break
-        found = _parse_line(line, raw, catalog)
+        found = _parse_line(line, raw, catalog, keeps=keeps)
         if isinstance(found, list):
             problems += found
         else:
@@ -78,7 +80,7 @@ def forms_of(entity: EntityType, text: str, *, enveloped: bool) -> Forms:
     return {**{name: Form.NUMBER for name in temporal_properties(entity) if name in numbers}, **ends}
 
 
-def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _Record] | list[Problem]:
+def _parse_line(line: int, raw: bytes, catalog: Catalog, *, keeps: bool) -> tuple[EntityType, _Record] | list[Problem]:
     """One record, or its problems: the first problem of its envelope, or the problems of all its values."""
     try:
         text = _decoded(line, raw)
@@ -94,11 +96,18 @@ def _parse_line(line: int, raw: bytes, catalog: Catalog) -> tuple[EntityType, _R
         return [error.problem]
     except InvalidValue as error:
         return [Problem(error.code, error.message, line=line)]
-    problems = [_problem(entity, line, text, name, error) for name, error in _convert(entity, data, values)]
-    return problems or (entity, _Record(line, values))
+    left_out = frozenset(_may_leave_out(entity) - data.keys()) if keeps else None
+    problems = [_problem(entity, line, text, name, error) for name, error in _convert(entity, data, values, left_out or frozenset())]
+    return problems or (entity, _Record(line, values, left_out))
 
 
-def _convert(entity: EntityType, data: dict[str, object], values: dict[str, object]) -> Iterable[tuple[str, InvalidValue]]:
+def _may_leave_out(entity: EntityType) -> set[str]:
+    return {property_.name for property_ in entity.properties if not is_key(entity, property_.name)}
+
+
+def _convert(
+    entity: EntityType, data: dict[str, object], values: dict[str, object], left_out: frozenset[str]
+) -> Iterable[tuple[str, InvalidValue]]:
     """Put the columns of a record into `values`. Yields problems, unknown members first, then by property."""
     for name in data:
         if name in _RESERVED:
@@ -116,7 +125,7 @@ def _convert(entity: EntityType, data: dict[str, object], values: dict[str, obje
     values[ID] = id_
     for property_ in entity.properties:
         try:
-            values[property_.name] = stored(property_, data.get(property_.name))
+            values[property_.name] = None if property_.name in left_out else stored(property_, data.get(property_.name))
         except InvalidValue as error:
             yield property_.name, error
 
@@ -130,7 +139,10 @@ def _piece(entity: EntityType, records: list[_Record], catalog: Catalog) -> Piec
         node = ends.get(field.name)
         columns.append(pa.array(values, plain_type(field.type)).cast(field.type) if node is None else end_ids(node, values))
     lines = np.fromiter((record.line for record in records), np.int64, len(records))
-    return Piece(entity, lines, pa.Table.from_arrays(columns, schema=schema))
+    kept = [record.left_out for record in records if record.left_out is not None]
+    names = [property_.name for property_ in entity.properties if kept]
+    flags = {name: pa.array([name in left_out for left_out in kept]) for name in names}
+    return Piece(entity, lines, with_flags(pa.Table.from_arrays(columns, schema=schema), flags))
 
 
 # -- the text

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, is_key
 from omnigraph.catalog.types import INTEGERS, Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
 from omnigraph.exec.load.ends import FROM, TO, end_types, from_end, suits_end
-from omnigraph.exec.load.pieces import Piece, piece_schema
+from omnigraph.exec.load.pieces import Piece, piece_schema, with_flags
 from omnigraph.exec.load.sources import STREAM
 from omnigraph.exec.load.strict import unknown_field
 from omnigraph.exec.load.tablefiles import SLICE_ROWS, OpenTable, TablePart, open_table
-from omnigraph.exec.problems import Problem, ProblemCode, with_hint
+from omnigraph.exec.problems import EMBED_REMEDY, Problem, ProblemCode, with_hint
 from omnigraph.lang.tree import Scalar
 
 
@@ -54,20 +54,22 @@ class Slice(msgspec.Struct, frozen=True):
     """The number of problems that are counted but not described."""
 
 
-def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int) -> Iterator[Slice]:
+def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int, keeps: bool = False) -> Iterator[Slice]:
     """The tables in the order given, each in slices. A table without rows is one empty slice, which still names the type.
+
+    `keeps`: rows have flags for the properties without a column, which need not be all that are required.
 
     All tables are opened before the first is read, so that a wrong path is reported at once.
     """
     for entity, opened in _open_all(tables, catalog):
         ends = end_types(entity, catalog) if isinstance(entity, EdgeType) else {}
-        if problems := list(wrong_columns(entity, catalog, opened.schema, text=opened.text)):
+        if problems := list(wrong_columns(entity, catalog, opened.schema, text=opened.text, keeps=keeps)):
             yield Slice(opened.source, None, [msgspec.structs.replace(problem, source=opened.source) for problem in problems])
             continue
         record = opened.first_record
         for batch in opened.batches:
             if batch.num_rows:
-                yield _slice(entity, ends, opened, batch, record, most=most)
+                yield _slice(entity, ends, opened, batch, record, most=most, keeps=keeps)
                 record += batch.num_rows
         if record == opened.first_record:
             yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
@@ -143,7 +145,9 @@ def _unreadable(source: str, error: Exception) -> InvalidInput:
     return InvalidInput(Kind.VALIDATION, f"{source}: cannot be read: {error}; nothing was written", source=source)
 
 
-def _slice(entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int) -> Slice:
+def _slice(
+    entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int, keeps: bool
+) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
     alias = entity.alias
     schema = piece_schema(entity)
@@ -152,7 +156,12 @@ def _slice(entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.
     problems: list[Problem] = []
     more = 0
     good = np.ones(batch.num_rows, bool)
+    left_out: dict[str, pa.Array] = {}
     for field in schema:
+        if keeps and field.name not in columns and entity.property(field.name) is not None:
+            left_out[field.name] = pa.repeat(pa.scalar(value=True), batch.num_rows)
+            done.append(pa.nulls(batch.num_rows, field.type))
+            continue
         values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
         property_ = entity.property(field.name)
         converted = _identity(ends, field.name, values) if property_ is None else convert(property_, values)
@@ -163,7 +172,7 @@ def _slice(entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.
             for row, error in converted.refused[:most]
         ]
         more += max(len(converted.refused) - most, 0)
-    rows = pa.Table.from_arrays(done, schema=schema)
+    rows = with_flags(pa.Table.from_arrays(done, schema=schema), left_out)
     numbers = np.arange(record, record + batch.num_rows)
     if not good.all():
         rows, numbers = rows.filter(pa.array(good)), numbers[good]
@@ -176,7 +185,7 @@ def _named(entity: EntityType, column: str) -> str:
     return _ENDS.get(column, column) if isinstance(entity, EdgeType) else column
 
 
-def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, text: bool) -> Iterator[Problem]:
+def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, text: bool, keeps: bool) -> Iterator[Problem]:
     """Problems that make the whole table unusable: columns that are unknown, repeated, missing or of an unsuitable type."""
     alias = entity.alias
     ends = {_ENDS[end]: node for end, node in end_types(entity, catalog).items()} if isinstance(entity, EdgeType) else {}
@@ -201,8 +210,11 @@ def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, te
         if name not in seen:
             yield Problem(ProblemCode.ENVELOPE, f"edge missing '{end}'", alias, name)
     for property_ in entity.properties:
-        if not property_.nullable and property_.name not in seen:
-            yield Problem(ProblemCode.REQUIRED, f"no column for the non-nullable property '{property_.name}'", alias, property_.name)
+        required = not property_.nullable and not (keeps and not is_key(entity, property_.name))
+        if required and property_.name not in seen:
+            message = f"no column for the non-nullable property '{property_.name}'"
+            remedy = "" if property_.embed is None else f"; {EMBED_REMEDY}"
+            yield Problem(ProblemCode.REQUIRED, f"{message}{remedy}", alias, property_.name)
 
 
 def _identity(ends: _NodesAtEnds, name: str, values: pa.Array) -> ConvertedColumn:

@@ -18,7 +18,6 @@ from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
 from omnigraph.lang.query import Comparison
 from omnigraph.plan import ir
-from omnigraph.plan.cost import indexes_of
 from omnigraph.plan.expr import ID, Constant, Field
 from omnigraph.plan.typed import TextMode
 from omnigraph.store.arrays import Column, Mask, joined, whole
@@ -180,7 +179,13 @@ class Entities:
         return None
 
     def _may_use_index(self, predicate: ir.Predicate) -> bool:
-        return bool(indexes_of(predicate, self.indexed)) and exact_sql(predicate) is not None
+        return self._has_index(predicate) and exact_sql(predicate) is not None
+
+    def _has_index(self, predicate: ir.Predicate) -> bool:
+        """Return whether the columns of a predicate have an index. Of `or` every term needs one, otherwise all rows are read."""
+        if isinstance(predicate, ir.AnyOf):
+            return all(self._has_index(term) for term in predicate.terms)
+        return any(field.column in self.indexed for field in ir.fields_of(predicate))
 
     def _rows_by_id(self, where: Sequence[ir.Predicate]) -> tuple[Numbers64, list[ir.Predicate]] | None:
         """Return the rows that a predicate selects by id, and the other predicates. None if there is no such predicate or no known ids."""

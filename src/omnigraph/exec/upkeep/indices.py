@@ -126,7 +126,12 @@ class _TablePlan(msgspec.Struct, frozen=True):
 
 
 def ensure_indices(
-    engine: Engine, *, branch: BranchName = MAIN, actor: str | None = None, on_progress: OnIndexProgress | None = None
+    engine: Engine,
+    *,
+    branch: BranchName = MAIN,
+    actor: str | None = None,
+    message: str | None = None,
+    on_progress: OnIndexProgress | None = None,
 ) -> Indexes:
     """Build the missing indexes of a branch, and rebuild those that cover too few rows, as one commit. A second call does nothing."""
     tables, before = engine.tables, engine.snapshot(branch)
@@ -141,7 +146,7 @@ def ensure_indices(
         changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_segments(plan, ahead))) for plan in plans if plan.specs}
         return Prepared(changes, counts={BUILT: sum(len(plan.specs) for plan in plans)})
 
-    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor), prepare)
+    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor, message=message), prepare)
     return Indexes(branch, _all_indexes(plans), written.commit)
 
 

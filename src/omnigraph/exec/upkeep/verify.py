@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from itertools import count
@@ -30,7 +30,8 @@ from omnigraph.store.arrays import joined
 from omnigraph.store.bases import home
 from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import KeySet, others, repeated
-from omnigraph.store.refs import native_refs
+from omnigraph.store.refs import native_refs, parent_ref
+from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, Tables
 
 
@@ -170,15 +171,29 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
     except OmniGraphError:
         return  # the unreadable branch is a finding already, and it may use any of these
     used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
-    homes = {row.ref.home for row in shown} | intended
+    homes = {needed for row in shown for needed in row.homes} | intended
     for directory in ("nodes", "edges"):
         for path in (entry.rstrip("/") for entry in objects.list(directory)):
             if path not in used:
                 yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path)
                 continue
-            for ref in native_refs(manifest.root, path):
-                if home(path, ref) not in homes:
-                    yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
+            refs = native_refs(manifest.root, path)
+            unused = {ref for ref in refs if home(path, ref) not in homes}
+            if unused:  # a merge can leave a branch with a fork of the fork of a branch that was deleted since
+                unused -= _ancestors(manifest.root, path, [ref for ref in refs if ref not in unused])
+            for ref in sorted(unused):
+                yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
+
+
+def _ancestors(root: Root, path: str, refs: Iterable[str]) -> set[str]:
+    """The native branches that others were made from, and so on."""
+    found: set[str] = set()
+    for ref in refs:
+        parent = parent_ref(root, path, ref)
+        while parent is not None and parent not in found:
+            found.add(parent)
+            parent = parent_ref(root, path, parent)
+    return found
 
 
 def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from omnigraph.exec.validate.findings import Findings, merge_in_order
 from omnigraph.exec.validate.identity import check_identity
 from omnigraph.exec.validate.uniqueness import check_uniques
 
-__all__ = ["BUDGET_BYTES", "Added", "Committed", "CommittedTables", "Delta", "RowsInMemory", "check_integrity"]
+__all__ = ["BUDGET_BYTES", "Added", "Committed", "CommittedTables", "Delta", "RowsInMemory", "check_ids", "check_integrity"]
 
 BUDGET_BYTES: Final = 512 << 20
 """How many bytes of key columns are held in memory. For more the checks take several passes."""
@@ -40,6 +40,12 @@ def check_integrity(
     by_type = {delta.entity.id: _without_empty(delta) for delta in deltas}
     context = IntegrityContext(catalog, committed, by_type, min(budget_bytes, MOST_BYTES), limit)
     return merge_in_order(_all(context), limit=limit)
+
+
+def check_ids(delta: Delta, catalog: Catalog, committed: Committed, *, budget_bytes: int = BUDGET_BYTES, limit: int = REPORTED) -> Findings:
+    """Check only that no id occurs twice in the change of one type."""
+    context = IntegrityContext(catalog, committed, {delta.entity.id: delta}, min(budget_bytes, MOST_BYTES), limit)
+    return check_identity(context, delta)
 
 
 def _without_empty(delta: Delta) -> Delta:

@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 from omnigraph.catalog.keys import KeyRows
 from omnigraph.catalog.layout import ID, identity_columns
 from omnigraph.catalog.model import Check, EntityType, NodeType, Property, Range
-from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, scalar_of
-from omnigraph.exec.problems import REPORTED, ProblemCode
+from omnigraph.catalog.types import FLOATS, NUMBERS, EnumOf, ListOf, Plain, VectorOf
+from omnigraph.exec.problems import REPORTED, ProblemCode, missing_value
 from omnigraph.exec.validate.arrays import true_at
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
-from omnigraph.lang.tree import Scalar
 from omnigraph.store.arrays import Column, Places, whole
 from omnigraph.store.membership import is_in
 
@@ -34,12 +33,12 @@ class _BrokenRule(NamedTuple):
     describe: Callable[[Places], list[str]]
 
 
-def check_values(entity: EntityType, rows: KeyRows, *, limit: int = REPORTED) -> Findings:
-    """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`.
+def check_values(entity: EntityType, rows: KeyRows, *, limit: int = REPORTED, partial: bool = False) -> Findings:
+    """Check every value: required, finite, enum, list items, vectors, `@range`, `@check`. In `partial` rows, every property may be null.
 
     The columns have the types of `table_schema(entity)`. A vector may also be a list, whose length is then checked.
     """
-    return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows)), limit=limit)
+    return merge_by_row((_describe(entity, rows, broken, limit) for broken in _broken_rules(entity, rows, partial=partial)), limit=limit)
 
 
 def _describe(entity: EntityType, rows: KeyRows, broken: _BrokenRule, limit: int) -> Findings:
@@ -50,11 +49,13 @@ def _describe(entity: EntityType, rows: KeyRows, broken: _BrokenRule, limit: int
     )
 
 
-def _broken_rules(entity: EntityType, rows: KeyRows) -> Iterator[_BrokenRule]:
+def _broken_rules(entity: EntityType, rows: KeyRows, *, partial: bool) -> Iterator[_BrokenRule]:
     for name in identity_columns(entity):
         if name in rows.schema.names:
-            yield from _required(name, "property", rows.column(name))
+            yield from _required(name, f"non-nullable property '{name}' has null or invalid values", rows.column(name))
     for property_ in entity.properties:
+        if not property_.nullable and not partial:
+            yield from _required(property_.name, missing_value(property_), rows.column(property_.name))
         yield from _of_type(entity, property_, rows.column(property_.name))
     if isinstance(entity, NodeType):
         for range_ in entity.ranges:
@@ -64,8 +65,6 @@ def _broken_rules(entity: EntityType, rows: KeyRows) -> Iterator[_BrokenRule]:
 
 
 def _of_type(entity: EntityType, property_: Property, column: Column) -> Iterator[_BrokenRule]:
-    if not property_.nullable:
-        yield from _required(property_.name, _noun(property_.type), column)
     match property_.type:
         case Plain(scalar):
             if scalar in FLOATS:
@@ -80,20 +79,12 @@ def _of_type(entity: EntityType, property_: Property, column: Column) -> Iterato
             assert_never(property_.type)
 
 
-def _noun(type_: ValueType) -> str:
-    if isinstance(type_, VectorOf):
-        return "vector property"
-    return "blob property" if scalar_of(type_) is Scalar.BLOB else "property"
-
-
 # -- one function per rule; it yields nothing if no row breaks the rule
 
 
-def _required(name: str, noun: str, column: Column) -> Iterator[_BrokenRule]:
+def _required(name: str, message: str, column: Column) -> Iterator[_BrokenRule]:
     if column.null_count:
-        yield _BrokenRule(
-            ProblemCode.REQUIRED, name, true_at(pc.is_null(column)), _same(f"non-nullable {noun} '{name}' has null or invalid values")
-        )
+        yield _BrokenRule(ProblemCode.REQUIRED, name, true_at(pc.is_null(column)), _same(message))
 
 
 def _finite(name: str, column: Column) -> Iterator[_BrokenRule]:

@@ -83,7 +83,7 @@ class AppliedSchema(msgspec.Struct, frozen=True):
     manifest_version: int
 
 
-def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None) -> AppliedSchema:
+def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None, message: str | None = None) -> AppliedSchema:
     """Make the wanted schema the accepted schema of a branch and change its tables to match, in one commit."""
     steps: tuple[Step, ...] = ()
 
@@ -96,7 +96,7 @@ def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | No
         return prepare_migration(wanted, accepted, evolution, snapshot)
 
     manifest = engine.manifest
-    commit = write(engine, Request(CommitKind.SCHEMA, branch=branch, actor=actor), prepare).commit
+    commit = write(engine, Request(CommitKind.SCHEMA, branch=branch, actor=actor, message=message), prepare).commit
     snapshot = manifest.snapshot(branch)
     if branch == MAIN:
         write_schema_copy(manifest.root, manifest.schema(snapshot.state.head.schema))

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.keys import derive_ids, spell_tuples
-from omnigraph.catalog.layout import ID, SOURCE, TARGET
+from omnigraph.catalog.layout import ID, SOURCE, TARGET, unique_ends
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.compiled import QueryCall
+from omnigraph.exec.embedding import TextVectors, embed_targets, with_vectors
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.problems import REPORTED, Problem, ProblemCode
 from omnigraph.exec.read.expressions import ColumnReader, evaluate
@@ -27,6 +28,7 @@ from omnigraph.exec.validate.arrays import true_at
 from omnigraph.exec.validate.findings import error, merge_in_order
 from omnigraph.exec.validate.integrity import CommittedTables, check_integrity
 from omnigraph.exec.write.assignment import ONCE, Driving, assigned, once_each
+from omnigraph.exec.write.embedded import embedded, kept_columns
 from omnigraph.exec.write.image import Image
 from omnigraph.exec.write.matches import as_they_are, combinations
 from omnigraph.exec.write.protocol import Change as TableChange
@@ -69,6 +71,7 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     """Run one mutation as one commit."""
     engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
     earlier: list[_MutationRun] = []
+    vectors = TextVectors(lambda: engine.embedder)
 
     def plan(snapshot: BranchSnapshot) -> MutationPlan:
         mutation = engine.compiled_mutation(call.source, call.name, snapshot)
@@ -78,20 +81,22 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     def prepare(snapshot: BranchSnapshot) -> Prepared:
         for run in earlier:  # the branch moved: nothing will name the files of the first attempt
             run.discard()
-        earlier[:] = [_MutationRun(engine, snapshot)]
+        earlier[:] = [_MutationRun(engine, snapshot, vectors)]
         return earlier[0].prepare(plan(snapshot))
 
     def read_ahead(snapshot: BranchSnapshot) -> None:
-        _MutationRun(engine, snapshot).read_ahead(plan(snapshot))
+        _MutationRun(engine, snapshot, vectors).read_ahead(plan(snapshot))
+        vectors.embed()
 
-    return write(engine, request, prepare, read_ahead=read_ahead)
+    return with_vectors(vectors, lambda: write(engine, request, prepare, read_ahead=read_ahead))
 
 
 class _MutationRun:
     """The state of a running mutation: an image of each table it has touched."""
 
-    def __init__(self, engine: Engine, snapshot: BranchSnapshot) -> None:
+    def __init__(self, engine: Engine, snapshot: BranchSnapshot, vectors: TextVectors) -> None:
         self._engine: Final = engine
+        self._vectors: Final = vectors
         self._catalog: Final[Catalog] = engine.catalog(snapshot)
         self._snapshot: Final = snapshot
         self._images: Final[dict[TypeId, Image]] = {}
@@ -107,6 +112,7 @@ class _MutationRun:
                 else:
                     self._apply(statement, ONCE)
             self._check()
+            self._vectors.require()  # after the checks: texts of a refused mutation are not embedded
             return Prepared(self._changes(), counts=dict(self._affected))
         except BaseException:
             self.discard()
@@ -185,7 +191,7 @@ class _MutationRun:
 
     def _insert(self, image: Image, change: InsertNode | InsertEdge, rows: Driving, ends: Mapping[str, pa.Array]) -> None:
         given = self._given_ids(image, change, rows)
-        if change.insertion is Insertion.UPSERT and (given is not None or _unique_ends(image.entity)):
+        if change.insertion is Insertion.UPSERT and (given is not None or unique_ends(image.entity)):
             self._upsert(image, change, rows, ends, given)
             return
         _refuse_missing(image, change.values, rows.count)
@@ -196,7 +202,7 @@ class _MutationRun:
             ids, columns = _taken(given, columns, first)
             if change.insertion is Insertion.CREATE:
                 self._refuse_existing(image, ids)
-        self._put(image, ids, columns, new=given is None)
+        self._put(image, ids, {**columns, **embedded(self._vectors, image, columns, len(ids))}, new=given is None)
 
     def _given_ids(self, image: Image, change: InsertNode | InsertEdge, rows: Driving) -> pa.Array | None:
         """The ids that the keys or the text give, or None if they are minted. Properties of a row that is looked for are null."""
@@ -245,7 +251,7 @@ class _MutationRun:
         fresh = keys if given is not None else mint(len(keys))
         ids = pc.if_else(pa.array(absent), fresh, old.column(ID))
         kept = {name: old.column(name) for name in image.schema.names if name not in columns and name != ID}
-        self._put(image, ids, {**columns, **kept}, new=False)
+        self._put(image, ids, {**columns, **kept, **embedded(self._vectors, image, columns, len(ids), old.column)}, new=False)
 
     def _old_rows(
         self, image: Image, values: Mapping[str, Expr], keys: pa.Array, *, by: Sequence[str], ends: Mapping[str, pa.Array]
@@ -271,7 +277,7 @@ class _MutationRun:
         def changed() -> Iterator[pa.Table]:
             columns, carried = _read_columns(image, values)
             for batch in matching_rows(image, columns, where, carried=carried):
-                yield _with_columns(image, batch, assigned(image, values, batch.num_rows, partial(own, batch)))
+                yield self._changed(image, batch, assigned(image, values, batch.num_rows, partial(own, batch)))
 
         self._count(image.entity, image.put(changed(), new=False))
 
@@ -292,11 +298,16 @@ class _MutationRun:
         carried = [name for name in image.blobs if name not in values]
 
         def changed() -> Iterator[pa.Table]:
-            for batch in having_ids(image, ids, [name for name in image.schema.names if name not in values], carried=carried):
+            for batch in having_ids(image, ids, kept_columns(image, values), carried=carried):
                 at = pa.array(known.find(batch.column(ID)))
-                yield _with_columns(image, batch, {name: column.take(at) for name, column in values.items()})
+                yield self._changed(image, batch, {name: column.take(at) for name, column in values.items()})
 
         self._count(image.entity, image.put(changed(), new=False))
+
+    def _changed(self, image: Image, batch: pa.RecordBatch, new: Mapping[str, Column]) -> pa.Table:
+        """Rows with new values of some properties."""
+        every = {**new, **embedded(self._vectors, image, new, batch.num_rows, batch.column)}
+        return pa.table([every[name] if name in every else batch.column(name) for name in image.schema.names], schema=image.schema)
 
     # -- deletes
 
@@ -441,10 +452,6 @@ def _absent(image: Image, rows: Driving) -> ColumnReader:
     return read
 
 
-def _unique_ends(entity: EntityType) -> bool:
-    return isinstance(entity, EdgeType) and any(set(unique.columns) == set(_ENDS) for unique in entity.uniques)
-
-
 def _taken(ids: pa.Array, columns: Mapping[str, Column], places: Places) -> tuple[pa.Array, dict[str, Column]]:
     if len(places) == len(ids):
         return ids, dict(columns)
@@ -454,17 +461,14 @@ def _taken(ids: pa.Array, columns: Mapping[str, Column], places: Places) -> tupl
 
 def _read_columns(image: Image, values: Mapping[str, Expr]) -> tuple[list[str], list[str]]:
     """The columns that a change of some properties reads, and those among them that are blobs."""
-    read = {field.column for value in values.values() for field in row_fields(value)}
-    return [name for name in image.schema.names if name not in values or name in read], [name for name in image.blobs if name not in values]
-
-
-def _with_columns(image: Image, batch: pa.RecordBatch, new: Mapping[str, Column]) -> pa.Table:
-    return pa.table([new[name] if name in new else batch.column(name) for name in image.schema.names], schema=image.schema)
+    read = {field.column for value in values.values() for field in row_fields(value)}.union(kept_columns(image, values))
+    return [name for name in image.schema.names if name in read], [name for name in image.blobs if name not in values]
 
 
 def _refuse_missing(image: Image, values: Mapping[str, Expr], count: int) -> None:
-    """Refuse new rows without a required property. (An `@embed` vector may be missing in the text, but nothing computes it.)"""
-    missing = [property_.name for property_ in image.entity.properties if not property_.nullable and property_.name not in values]
+    """Refuse new rows without a required property. The vector of a text that is given is computed, or refused there."""
+    computed = {target.name for target in embed_targets(image.entity) if target.source in values}
+    missing = [each.name for each in image.entity.properties if not each.nullable and each.name not in values and each.name not in computed]
     if count and missing:
         named = ", ".join(f"'{name}'" for name in missing)
         noun = "property" if len(missing) == 1 else "properties"

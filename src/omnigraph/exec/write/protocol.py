@@ -97,13 +97,15 @@ class Files(msgspec.Struct, frozen=True):
 class Patch(msgspec.Struct, frozen=True):
     """Remove rows by their addresses in the version that the write was prepared on, and add rows, all in one transaction.
 
-    The added rows are in memory, or, if they are many, in data files that are already written, as in `Files`.
+    The added rows are in memory, or, if they are many, in data files that are already written, as in `Files`. With `of`, the table of
+    another branch is forked and changed instead of the branch's own, and shown in its place.
     """
 
     removed: Any
     rows: pa.Table | None = None
     fragments: tuple[Any, ...] = ()
     native: str | None = None
+    of: TableRow | None = None
 
 
 class Alter(msgspec.Struct, frozen=True):
@@ -142,6 +144,8 @@ class Prepared(msgspec.Struct, frozen=True):
     creates: tuple[NewTable, ...] = ()
     drops: frozenset[TableId] = frozenset()
     renames: Mapping[TableId, str] = {}
+    adopted: tuple[TableRow, ...] = ()
+    """Tables of a merged branch that this branch shows from now on. It does not own them, as it would not those of a parent."""
     merged: CommitId | None = None
     """The second parent of the commit: the head of a merged branch."""
     copied: tuple[Commit, ...] = ()
@@ -194,6 +198,8 @@ class _TableStage(msgspec.Struct, frozen=True):
     change: Change
     staged: Staged | None
     native: str | None
+    shown: int | None = None
+    """The version that the branch shows, if `before` is the table of another branch."""
 
 
 def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: ReadAhead | None = None) -> Written:
@@ -235,6 +241,9 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
 
 def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Change) -> _TableStage | None:
     before = snapshot.state.tables[table]
+    if isinstance(change, Patch) and change.of is not None:
+        base = before.replaced_by(change.of, branch=snapshot.branch.native)
+        return _TableStage(base, change, None, fresh_ref(snapshot.branch.name), shown=before.version)
     if before.owner != snapshot.branch.native:
         written_for = change.native if isinstance(change, Files | Patch) else None
         return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
@@ -376,6 +385,7 @@ def _intent(request: Request, ready: _Staged) -> Intent:
                 alias=ready.prepared.renames.get(entry.before.id),
                 drops=entry.before.id in ready.prepared.drops,
                 gives_up=isinstance(entry.change, GiveUp),
+                shown=entry.shown,
             )
             for entry in ready.tables
         ),
@@ -384,6 +394,7 @@ def _intent(request: Request, ready: _Staged) -> Intent:
             for new in ready.prepared.creates
         ),
         restated=tuple(_restated(ready)),
+        adopted=ready.prepared.adopted,
         new_schema=ready.prepared.schema,
         merged=ready.prepared.merged,
         copied=ready.prepared.copied,

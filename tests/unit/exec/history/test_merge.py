@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -387,11 +387,11 @@ def test_the_source_that_was_read_first_is_merged(graph: Graph, monkeypatch: pyt
     plan_type = three_way.plan_type
     moved: list[Receipt] = []
 
-    def meanwhile(*arguments: object) -> object:
+    def meanwhile(*arguments: Any, **more: Any) -> object:
         if not moved:
             moved.append(run(other, 'insert Person { name: "Late" }', branch="work"))
             moved.append(run(other, 'update Person set { age: 7 } where name = "Dan"'))
-        return plan_type(*arguments)  # type: ignore[arg-type]
+        return plan_type(*arguments, **more)
 
     monkeypatch.setattr(landing, "plan_type", meanwhile)
     merged = graph.merge("work").commit
@@ -564,6 +564,74 @@ def test_a_target_with_a_newer_schema(graph: Graph) -> None:
     assert graph.verify() == []
 
 
+WIDER = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String?  mail: String?  scores: [F64]? }
+edge Knows: Person -> Person { since: I32?  weight: F64? }
+node City { name: String @key  photo: Blob? }
+edge LivesIn: Person -> City
+"""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("into", ["main", "target"])
+def test_a_source_with_a_wider_schema(graph: Graph, strategy: str, into: str) -> None:
+    """A schema that only adds to that of the target is taken over, with the rows of both sides, in one commit."""
+    graph.ensure_indices()
+    for branch in ("target", "work"):
+        graph.branches.create(branch)
+    graph.apply_schema(WIDER, "work")
+    run(graph, 'update Person set { mail: "a", scores: [1.5] } where name = "Alice"', branch="work")
+    run(graph, 'insert Person { name: "Eve", mail: "e" } insert City { name: "Rome" }', branch="work")
+    run(graph, 'insert LivesIn { from: "Alice", to: "Rome" }', branch="work")
+    run(graph, 'delete Person where name = "Bob"', branch="work")
+    run(graph, 'update Person set { age: 7 } where name = "Dan"', branch=into)
+    run(graph, 'insert Person { name: "New" }', branch=into)
+    run(graph, 'delete Person where name = "Carol"', branch=into)
+    run(graph, 'update Person set { note: "n" } where name = "Alice"', branch=into)
+    if strategy == "entity":
+        assert [found.id for found in conflicts_of(graph, "work", into)] == ["Alice"]
+    merged = graph.merge("work", into, strategy=strategy, on_conflict="theirs")
+    assert merged.commit is not None
+    assert {table.alias for table in merged.commit.tables} == {"node:Person", "edge:Knows", "node:City", "edge:LivesIn"}
+    people = rows(graph, "node:Person", branch=into)
+    assert set(people) == {"Alice", "Dan", "Eve", "New"}
+    assert (people["Alice"]["mail"], people["Alice"]["scores"], people["Alice"]["note"]) == (
+        "a",
+        [1.5],
+        "n" if strategy == "property" else None,
+    )
+    assert (people["Dan"]["age"], people["Dan"]["mail"], people["Eve"]["mail"]) == (7, None, "e")
+    assert graph.schema_of(into) == graph.schema_of("work")
+    assert graph.merge("work", into).outcome is U
+    found = graph.query('match { $p: Person { name: "Alice" }  $p livesIn $c } return { $c.name as city }', branch=into).rows
+    assert found == [{"city": "Rome"}]
+    run(graph, 'insert City { name: "Oslo" } insert LivesIn { from: "Dan", to: "Oslo" }', branch=into)
+    run(graph, 'update Person set { mail: "d" } where name = "Dan"', branch=into)
+    graph.branches.delete("work")
+    assert og.open(graph.uri).verify(deep=True) == []
+    earlier = graph.commits(into)[3].id
+    assert len(graph.query("match { $p: Person } return { $p.name as name }", branch=into, at=earlier).rows) == 4
+    assert {row["city"] for row in graph.query("match { $p: Person  $p livesIn $c } return { $c.name as city }", branch=into)} == {
+        "Rome",
+        "Oslo",
+    }
+
+
+def test_a_new_edge_needs_its_nodes(graph: Graph) -> None:
+    """The rows of types that the target does not have are checked like all others."""
+    graph.branches.create("work")
+    graph.apply_schema(WIDER, "work")
+    run(graph, 'insert City { name: "Rome" } insert LivesIn { from: "Dan", to: "Rome" }', branch="work")
+    run(graph, 'delete Person where name = "Dan"')
+    assert kinds(graph, "work") == [(ConflictKind.ORPHAN_EDGE, "LivesIn")]
+
+
+def test_a_rename_is_not_taken_over(graph: Graph) -> None:
+    graph.branches.create("work")
+    graph.apply_schema(graph.schema.replace("note: String?", 'text: String? @rename_from("note")'), "work")
+    assert kinds(graph, "work") == [(ConflictKind.SCHEMA_CONFLICT, "work")]
+
+
 def test_schemas_that_cannot_be_merged(graph: Graph) -> None:
     """M-29: Sides that disagree about the identity of a type or property are refused, with nothing written."""
     graph.branches.create("work")
@@ -653,3 +721,21 @@ def test_an_interrupted_merge_is_finished_with_both_parents(graph: Graph) -> Non
     after.branches.delete("work")
     assert theirs in {commit.id for commit in after.commits()}
     assert content(after)["node:Person"].keys() >= {"Eve"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_crossing_merges_that_settled_differently(graph: Graph, strategy: str) -> None:
+    """Each side kept its own value when it merged the other. Neither base may decide for one of them."""
+    for branch, age in (("a", 1), ("b", 2)):
+        graph.branches.create(branch)
+        run(graph, f'update Person set {{ age: {age} }} where name = "Dan"', branch=branch)
+    heads = {branch: graph.commits(branch)[0].id for branch in ("a", "b")}
+    graph.branches.create("c", from_="b")
+    graph.merge("a", "b", on_conflict="ours")
+    graph.merge("c", "a", on_conflict="ours")
+    assert {str(commit.id) for branch in ("a", "b") for commit in graph.commits(branch)} >= set(heads.values())
+    (found,) = conflicts_of(graph, "a", "b", strategy=strategy)
+    assert (found.kind, found.id) == (ConflictKind.DIVERGENT_UPDATE, "Dan")
+    run(graph, 'update Person set { age: 3 } where name = "Carol"', branch="a")
+    assert graph.merge("a", "b", strategy=strategy, on_conflict="theirs").updated == 2
+    assert rows(graph, "node:Person", branch="b")["Dan"]["age"] == 1

@@ -108,8 +108,8 @@ def test_an_empty_load_is_a_commit_of_its_own(graph: Graph) -> None:
 
 
 def test_a_mode_that_is_none_is_refused(graph: Graph) -> None:
-    with pytest.raises(InvalidInput, match="append, merge, overwrite"):
-        graph.load(b"", mode="upsert")
+    with pytest.raises(InvalidInput, match="append, merge, upsert, overwrite"):
+        graph.load(b"", mode="replace")
 
 
 # -- sources

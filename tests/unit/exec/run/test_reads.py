@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import Kind, LimitError, NotFound, ResourceLimitExceeded, Unsupported
+from omnigraph.errors import Kind, LimitError, NotFound, ResourceLimitExceeded
 from omnigraph.exec.read.watch import Watch
 from omnigraph.graph import Graph
 from omnigraph.plan.ops import Route
@@ -217,13 +217,13 @@ def test_a_reader_sees_one_snapshot_while_others_write(tmp_path: Path) -> None:
 # -- limits
 
 
-def test_a_text_to_embed_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_text_to_embed_is_refused_without_a_provider_and_explained_all_the_same(tmp_path: Path) -> None:
     graph = graph_of(tmp_path)
     for query, parameter in (('"x"', ""), ("$t", "$t: String"), ("$t", "$t: String?")):
         text = f"query q({parameter}) {{ match {{ $p: Person }} return {{ $p }} order {{\n nearest($p.vec, {query}) }} limit 1 }}"
-        with pytest.raises(Unsupported) as refused:
+        with pytest.raises(og.InvalidInput) as refused:
             graph.query(text, params={"t": "x"} if parameter else {})
-        assert (refused.value.facts["line"], refused.value.facts["column"], refused.value.facts["function"]) == (2, 2, "nearest")
+        assert (refused.value.kind, refused.value.facts["property"]) == (Kind.EMBEDDING_MISSING, "vec")
         assert "rank" in graph.explain(text, params={"t": "x"} if parameter else {}).text
 
 

@@ -1,0 +1,27 @@
+"""A process that writes to a branch, or merges one into another: `main(URI, DOING, COUNT, [OPTIONS])`. Prints what was acknowledged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import omnigraph as og
+from tests.forks import Forked
+
+
+def main(uri: str, doing: str, count: str, options: str = "{}") -> None:
+    graph = og.open(uri, storage_options=json.loads(options))
+    verb, branch, name = doing.split()
+    for n in range(int(count)):
+        if verb == "write":
+            graph.mutate(
+                f'query q() {{ upsert Person {{ name: "{name}-{n}", age: {n} }} upsert Counter {{ name: "{name}", n: {n} }} }}',
+                branch=branch,
+            )
+            print(f"{name}-{n}", flush=True)
+        else:
+            print(graph.merge(branch, name).outcome, flush=True)
+
+
+def start(uri: str, doing: str, count: int, *, options: Mapping[str, str] | None = None) -> Forked:
+    return Forked("tests.contract.merge_child", uri, doing, str(count), json.dumps(dict(options or {})))

@@ -308,7 +308,8 @@ class _Shape:
         plan = outputs(plan)
         if read.distinct:
             plan = ir.LogicalDistinct(plan)
-        keys = [ir.SortKey(ir.Cell(key.key.index), key.descending, key.nulls) for key in read.order if isinstance(key.key, typed.OutputKey)]
+        order = read.order if leading is None else ()  # what follows a ranking is ignored
+        keys = [ir.SortKey(ir.Cell(key.key.index), key.descending, key.nulls) for key in order if isinstance(key.key, typed.OutputKey)]
         if keys:
             plan = ir.LogicalOrder(plan, tuple(keys), ())
         return self._limited(plan)

@@ -101,7 +101,7 @@ KINDS: Final = frozenset(
         *(f"arithmetic {operator.value}" for operator in ArithmeticOperator),
         "arithmetic negative",
         *(f"function {name}" for name in FUNCTIONS),
-        *("search", "match_text", "fuzzy", "search compared", "search in a block", "search of an interface"),
+        *("search", "match_text", "fuzzy", "search compared", "search in a block"),
         *("ranking nearest", "ranking bm25", "ranking rrf", "order by ranking", "order by score", "return score", "ranking of groups"),
         "now()",
         "query without a name",
@@ -258,14 +258,9 @@ class _Walk:
                 yield "not a condition"
                 yield from self._condition(term, types, depth=depth)
             case Search() | MatchText() | Fuzzy():
-                yield from self._search(condition, types)
+                yield _search_kind(condition)
             case _:
                 assert_never(condition)
-
-    def _search(self, call: Search | MatchText | Fuzzy, types: dict[str, Declared]) -> Iterator[str]:
-        yield {Search: "search", MatchText: "match_text", Fuzzy: "fuzzy"}[type(call)]
-        assert isinstance(call.field, PropertyRef)
-        yield from ("search of an interface" for _ in [call] if isinstance(types[call.field.variable.name], InterfaceType))
 
     def _filter(self, clause: Filter, types: dict[str, Declared]) -> Iterator[str]:
         if clause.operator is Containment.CONTAINS:
@@ -276,7 +271,7 @@ class _Walk:
         for side in sides:
             if isinstance(side, Search | MatchText | Fuzzy):
                 yield "search compared"
-                yield from self._search(side, types)
+                yield _search_kind(side)
                 return
         if any(isinstance(side, Arithmetic | Negative | FunctionCall) for side in sides):
             yield "filter of something calculated"
@@ -379,6 +374,10 @@ class _Walk:
                 raise AssertionError("nothing of the kind is made")
             case _:
                 yield "return literal"
+
+
+def _search_kind(call: Search | MatchText | Fuzzy) -> str:
+    return {Search: "search", MatchText: "match_text", Fuzzy: "fuzzy"}[type(call)]
 
 
 def _searched(clauses: tuple[Clause, ...]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.types import ListOf, Plain
@@ -78,6 +78,10 @@ _IDENTITY = {"id": "id", "from": "src", "to": "dst"}
 """What every entity has beside its properties, and the column that holds it."""
 
 
+_VISITS_OF_STEP: Final = 16
+"""How many nodes a search may visit in the time of one step."""
+
+
 class TooManyRows(Exception):
     """The loops went round more often than the caller allows."""
 
@@ -131,8 +135,15 @@ class Matcher:
                     yield bound
 
     def _step(self) -> None:
+        self._spend(1)
+
+    def _visit(self, nodes: int) -> None:
+        """A search may visit many nodes and emit none of them."""
+        self._spend(nodes // _VISITS_OF_STEP)
+
+    def _spend(self, steps: int) -> None:
         if self._steps is not None:
-            self._steps -= 1
+            self._steps -= steps
             if self._steps < 0:
                 raise TooManyRows
 
@@ -213,7 +224,7 @@ class Matcher:
         """The nodes a traversal leads to: each once, or, if the edge has a name, once for every edge."""
         if clause.edge_variable is not None and not clause.edge_variable.wildcard:
             return list(self._walks.leaving(way, start))
-        return [(end, None) for end in self._walks.reached(way, start)]
+        return [(end, None) for end in self._walks.reached(way, start, on_visit=self._visit)]
 
     def _path(self, clause: Path, bound: Bound) -> Iterator[Bound]:
         way = self._way(clause.traversal, bound)

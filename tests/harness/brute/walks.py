@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from omnigraph.catalog.model import EdgeType
@@ -41,8 +41,8 @@ class Walks:
             if way.undirected:
                 yield from ((other, row) for other, row in self._at(chosen, forward=not way.forward).get(node, ()) if other != node)
 
-    def reached(self, way: Way, start: str) -> list[str]:
-        """The breadth-first search of the language, word for word."""
+    def reached(self, way: Way, start: str, *, on_visit: Callable[[int], None]) -> list[str]:
+        """The breadth-first search of the language, word for word. `on_visit` is told how many nodes it visited."""
         if (way.key, start) in self._reached:
             return self._reached[way.key, start]
         frontier, visited, emitted = [start], {start}, dict[str, None]()
@@ -61,6 +61,7 @@ class Walks:
             frontier = following
             if not frontier:
                 break
+        on_visit(len(visited))
         return self._reached.setdefault((way.key, start), list(emitted))
 
     def shortest(self, way: Way, start: str, end: str) -> Walk:

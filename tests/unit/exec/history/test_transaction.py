@@ -139,6 +139,18 @@ def test_a_rule_that_both_break_together_is_a_conflict(graph: Graph) -> None:
     assert [one.kind for one in caught.value.facts["conflicts"]] == [ConflictKind.ORPHAN_EDGE]  # type: ignore[attr-defined]
 
 
+def test_equal_changes_are_no_conflict(graph: Graph) -> None:
+    """Both raise the age from 30 to 31: the second finds it done."""
+    raised = 'update Person set { age: age + 1 } where name = "Alice"'
+    with graph.transaction() as first:
+        do(first, raised)
+        do(first, 'insert Person { name: "Eve" }')
+        run(graph, raised)
+    assert graph.query('match { $p: Person { name: "Alice" } } return { $p.age as age }').rows == [{"age": 31}]
+    assert first.receipt is not None
+    assert (first.receipt.inserted, first.receipt.updated) == (1, 0)
+
+
 def test_two_transactions_at_once(graph: Graph) -> None:
     with graph.transaction() as first, graph.transaction() as second:
         do(first, 'insert Person { name: "Eve" }')

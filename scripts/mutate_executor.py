@@ -434,8 +434,8 @@ MUTANTS = (
     Mutant(
         "an upsert keeps what it does not name",
         "exec/write/mutate.py",
-        "        self._put(image, ids, {**columns, **kept}, new=False)\n",
-        "        self._put(image, ids, columns, new=False)\n",
+        "{**columns, **kept, **embedded(",
+        "{**columns, **embedded(",
         CHANGES,
     ),
     Mutant(

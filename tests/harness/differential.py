@@ -37,6 +37,7 @@ from tests.harness.landing import apply, land
 from tests.harness.random.graphs import RandomGraph, random_graph
 from tests.harness.random.kinds import kinds_of
 from tests.harness.random.queries import RandomQuery, random_query
+from tests.harness.random.searches import can_search
 from tests.harness.shrink import Case, catalog_of, shrunk
 
 QUERIES: Final = 120
@@ -96,7 +97,7 @@ def check_seed(seed: int, folder: Path, *, only: int | None = None) -> Report:
         for number in numbers:
             if STAGES[number % len(STAGES)] != stage.name:
                 continue
-            searching = number >= WITHOUT_SEARCH
+            searching = number >= WITHOUT_SEARCH and can_search(graph.catalog)
             query = random_query(Random(f"query {seed} {number}"), graph.catalog, stage.data, now_ms=NOW_MS, searching=searching)
             kinds.update(kinds_of(query.text, query.params, graph.catalog, now_ms=NOW_MS))
             with_rows += bool(query.expected.rows)

@@ -64,7 +64,7 @@ class Constants:
         """Something of the type where nothing is known of the data."""
         scalar = _scalar(type_)
         if scalar is Scalar.STRING:
-            return self._given("a", scalar)
+            return self._given(type_.values[0] if isinstance(type_, EnumOf) else "a", scalar)
         return self._given(True if scalar is Scalar.BOOL else 1.0 if scalar in FLOATS else 1, scalar)
 
     def between(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from omnigraph.catalog.model import InterfaceType
+from omnigraph.catalog.model import Catalog, InterfaceType
 from omnigraph.catalog.types import VectorOf
 from omnigraph.plan.expr import STRING, Value
 from tests.harness.random.literals import Constants
@@ -22,6 +22,11 @@ class _Field(NamedTuple):
     text: str
     value: Value
     dimension: int | None = None
+
+
+def can_search(catalog: Catalog) -> bool:
+    """Whether a node type has a text or a vector."""
+    return any(property_.type == STRING or isinstance(property_.type, VectorOf) for node in catalog.nodes for property_ in node.properties)
 
 
 class Searches:

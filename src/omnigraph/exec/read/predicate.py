@@ -144,9 +144,12 @@ def _depth(predicate: ir.Predicate) -> int:
 
 
 def _same_exact_type(left: Field, right: Field) -> bool:
-    """Return whether both fields have the same type. The storage engine compares a wide integer with a double as two doubles (Q17)."""
+    """Return whether both fields have the same type, in which equal values have equal bits.
+
+    The storage engine compares a wide integer with a double as two doubles (Q17), and takes the two zeros for different numbers.
+    """
     scalar = scalar_of(left.type)
-    return scalar is not None and scalar is scalar_of(right.type)
+    return scalar is not None and scalar is scalar_of(right.type) and scalar not in FLOATS
 
 
 def _text(side: ir.Expr) -> str | None:

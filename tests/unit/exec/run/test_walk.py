@@ -206,3 +206,16 @@ def test_an_overflow_of_a_node_that_the_walk_does_not_reach_is_no_error(tmp_path
     body = 'match { $a: Person { name: "ann" }  $a knows $b  $b.rank * 2 > 5 } return { $b }'
     assert ask(graph, body) == [("bob",)]
     assert [routed(graph, body, route) for route in Route] == [[("bob",)]] * len(Route)
+
+
+def test_two_zeros_are_equal_with_and_without_an_index(tmp_path: Path) -> None:
+    schema = "node P { name: String @key  a: F32? @index  b: F32? @index }"
+    graph = graph_of(tmp_path, *({"type": "P", "data": {"name": name, "a": a, "b": b}} for name, a, b in ZEROS), schema=schema)
+    equal, less = "match { $p: P  $p.a = $p.b } return { $p }", "match { $p: P  $p.a < $p.b } return { $p }"
+    for _ in range(2):
+        assert bag(graph, equal) == [("minus",), ("one",), ("plus",)]
+        assert bag(graph, less) == [("less",)]
+        graph.ensure_indices()
+
+
+ZEROS = (("minus", -0.0, 0.0), ("plus", 0.0, -0.0), ("one", 1.0, 1.0), ("less", 0.0, 1.0), ("null", None, 1.0))

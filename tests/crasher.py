@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import omnigraph as og
+from omnigraph import faults
 from omnigraph.errors import OmniGraphError
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.ids import MAIN, BranchName
@@ -89,6 +90,14 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
         case "revert":
             graph = _graph(manifest)
             graph.revert(graph.commits()[0].id)
+        case "transact":
+            branch, _, texts = what.partition(" ")
+            with _graph(manifest).transaction(branch) as transaction:
+                _run(transaction, texts)
+        case "land":
+            branch, _, texts = what.partition(" ")
+            with ExitStack() as block, _disarmed():
+                _run(block.enter_context(_graph(manifest).transaction(branch)), texts)
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:
@@ -97,6 +106,21 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
 
 def _graph(manifest: Manifest) -> og.Graph:
     return og.open(manifest.root.uri, actor="act-merger", storage_options=manifest.root.storage_options)
+
+
+def _run(transaction: og.Transaction, texts: str) -> None:
+    for text in json.loads(texts):
+        transaction.mutate(f"query q() {{ {text} }}")
+
+
+@contextmanager
+def _disarmed() -> Iterator[None]:
+    """No fault acts inside this block."""
+    held, faults._armed = faults._armed, None
+    try:
+        yield
+    finally:
+        faults._armed = held
 
 
 class Died(NamedTuple):

@@ -73,6 +73,13 @@ def _reverted(place: Place) -> object:
     return place.graph.revert(place.graph.snapshot().commit_id)
 
 
+def _transaction(place: Place) -> object:
+    with place.graph.transaction() as transaction:
+        for turn in range(2):
+            transaction.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": f"ada-{place.turn}-{turn}"})
+    return transaction.receipt
+
+
 def _remove(place: Place) -> None:
     _create(place)
     place.graph.branches.delete(f"new-{place.turn}")
@@ -192,6 +199,7 @@ OPERATIONS = (
         base=COMMITS,
     ),
     _flat("revert of one commit, n rows", ("Graph.revert", "omnigraph commit"), worlds.indexed_people, _reverted, changes=True),
+    _flat("transaction of two mutations, n rows", ("Graph.transaction",), worlds.indexed_people, _transaction, changes=True),
     Operation(
         name="copy of n branches",
         covers=("Graph.copy_to",),

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         Snapshot,
         TableState,
         Tag,
+        Transaction,
+        TransactionReceipt,
         init,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
@@ -92,6 +94,8 @@ __all__ = [
     "StorageError",
     "TableState",
     "Tag",
+    "Transaction",
+    "TransactionReceipt",
     "Unsupported",
     "__version__",
     "init",

@@ -37,6 +37,15 @@ class LoadReceipt(msgspec.Struct, frozen=True):
     edges_without_id: int = 0
 
 
+class TransactionReceipt(msgspec.Struct, frozen=True):
+    """The result of a transaction: how many entities it inserted, updated and deleted. `commit` is None if it changed nothing."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    commit: Commit | None
+
+
 class TableState(msgspec.Struct, frozen=True):
     """One table of a snapshot. `native_branch` is the Lance branch that contains it; None is the main branch of the table."""
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Never, Self, TypeVar
 
-from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState
+from msgspec import structs
+
+from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState, TransactionReceipt
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
@@ -25,13 +27,13 @@ from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, new_hex16
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, CommitId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.lineage import distinct_length, newest_first
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText, now
-from omnigraph.manifest.registry import check_name, list_branches
+from omnigraph.manifest.registry import all_branches, check_name, given_name, list_branches
 from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
+    from omnigraph.exec.history.squash import Fork
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
@@ -67,6 +70,8 @@ __all__ = [
     "TableState",
     "Tag",
     "Tags",
+    "Transaction",
+    "TransactionReceipt",
     "init",
     "open_",
 ]
@@ -152,7 +157,7 @@ class Graph:
 
     def schema_of(self, branch: str) -> str:
         """Return the source text of a branch's schema."""
-        snapshot = self.engine.manifest.snapshot(BranchName(branch))
+        snapshot = self.engine.manifest.snapshot(given_name(branch))
         return self.engine.manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name).source
 
     @property
@@ -178,7 +183,7 @@ class Graph:
         self._require_writable()
         request = Request(
             CommitKind.MUTATE,
-            branch=BranchName(branch),
+            branch=given_name(branch),
             actor=self.actor,
             message=message,
             token=token,
@@ -291,18 +296,18 @@ class Graph:
         load = Load(self.engine, intake, chosen, write=not dry_run, report_errors=report_errors, on_progress=on_progress)
         if dry_run:
             existing = from_branch if from_branch is not None and branch not in self.branches.list() else branch
-            checked = load.prepare(self.engine.manifest.snapshot(BranchName(existing)))
+            checked = load.prepare(self.engine.manifest.snapshot(given_name(existing)))
             load.close()
             return _load_receipt(branch, chosen, Written(None, checked.counts))
-        request = Request(CommitKind.LOAD, branch=BranchName(branch), actor=self.actor, message=message, token=token)
-        base = BranchName(from_branch) if from_branch is not None else None
+        request = Request(CommitKind.LOAD, branch=given_name(branch), actor=self.actor, message=message, token=token)
+        base = given_name(from_branch) if from_branch is not None else None
         return _load_receipt(branch, chosen, _check_kind(run_load(self.engine, request, load, from_=base), request))
 
     def plan_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False) -> SchemaPlan:
         """Plan the change of a branch's schema to `text`. Changes nothing. The plan may contain steps that cannot be applied."""
         from omnigraph.exec.write.migrate import Wanted, evolve
 
-        accepted = self.engine.catalog(self.engine.manifest.snapshot(BranchName(branch)))
+        accepted = self.engine.catalog(self.engine.manifest.snapshot(given_name(branch)))
         return evolve(Wanted(_source(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
     def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
@@ -313,14 +318,14 @@ class Graph:
 
         self._require_writable()
         wanted = Wanted(_source(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=BranchName(branch), actor=self.actor, message=message)
+        return apply(self.engine, wanted, branch=given_name(branch), actor=self.actor, message=message)
 
     def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self._require_writable()
-        return ensure_indices(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
+        return ensure_indices(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
 
     def ensure_embeddings(
         self, branch: str = MAIN, *, message: str | None = None, on_progress: OnEmbeddingProgress | None = None
@@ -329,7 +334,7 @@ class Graph:
         from omnigraph.exec.upkeep.embeddings import ensure_embeddings
 
         self._require_writable()
-        return ensure_embeddings(self.engine, branch=BranchName(branch), actor=self.actor, message=message, on_progress=on_progress)
+        return ensure_embeddings(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
 
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
@@ -350,7 +355,7 @@ class Graph:
         from omnigraph.exec.history.copy import copy_graph
 
         target = open_root(uri, storage_options=storage_options)
-        name = BranchName(branch) if branch is not None else None
+        name = given_name(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
         return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
 
@@ -373,7 +378,7 @@ class Graph:
         """Return the commits of a branch, newest first."""
         if limit is not None and limit < 0:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
-        return self.engine.manifest.commits(BranchName(branch), limit=limit)
+        return self.engine.manifest.commits(given_name(branch), limit=limit)
 
     def commit(self, id_: str) -> Commit:
         """Return a commit of any branch, by its id or by the beginning of its id."""
@@ -388,7 +393,7 @@ class Graph:
         if isinstance(branches, str):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
         manifest = self.engine.manifest
-        names = [MAIN, *list_branches(manifest.root.objects)] if branches is None else [BranchName(name) for name in branches]
+        names = [MAIN, *list_branches(manifest.root.objects)] if branches is None else [given_name(name) for name in branches]
         commits, heads = manifest.histories(names)
         shown = tuple(islice(newest_first(commits, *heads.values()), limit))
         tags = {tag.name: str(tag.commit_id) for tag in living_tags(manifest.root.objects) if tag.commit_id in commits}
@@ -471,7 +476,7 @@ class Graph:
         from omnigraph.exec.write.protocol import Request
 
         settled = settlement(strategy, on_conflict, resolve)
-        theirs, ours = BranchName(source), BranchName(into)
+        theirs, ours = given_name(source), given_name(into)
         if dry_run:
             return plan_merge(self.engine, theirs, ours, settled)
         self._require_writable()
@@ -501,8 +506,22 @@ class Graph:
         settled = settlement(strategy, on_conflict, resolve)
         found = self.commit(commit)
         text = message if message is not None else f"revert {found.id}" + (f": {found.message}" if found.message else "")
-        request = Request(CommitKind.REVERT, branch=BranchName(branch), actor=self.actor, message=text)
+        request = Request(CommitKind.REVERT, branch=given_name(branch), actor=self.actor, message=text)
         return revert(self.engine, found, request, settled)
+
+    def transaction(
+        self, branch: str = MAIN, *, message: str | None = None, actor: str | None = None, token: str | None = None
+    ) -> Transaction:
+        """Return a transaction on a branch, for a `with` block: its mutations and loads become one commit, or none.
+
+        The block sees its own changes, and others see them when it ends. An exception inside it discards them. If what was committed
+        meanwhile conflicts with them, `MergeConflicts` is raised. A retry with the same `token` commits nothing and has the first receipt.
+        """
+        from omnigraph.exec.write.protocol import Request
+
+        self._require_writable()
+        by = self.actor if actor is None else actor
+        return Transaction(self, Request(CommitKind.TRANSACTION, branch=given_name(branch), actor=by, message=message, token=token))
 
     def recoveries(self) -> list[Recovery]:
         """Return the interrupted writes on every branch that were finished or undone, newest first."""
@@ -519,7 +538,7 @@ class Graph:
         from omnigraph.manifest.recover import heal
 
         self._require_writable()
-        branches = (MAIN, *list_branches(self.engine.root.objects))
+        branches = (MAIN, *all_branches(self.engine.root.objects))
         return [
             audit for branch in branches for audit in heal(self.engine.manifest, self.engine.tables, branch, timeout_seconds=LOCK_SECONDS)
         ]
@@ -550,7 +569,7 @@ class Graph:
         if commit is None or len(commit) == COMMIT_ID_LENGTH:
             return None if commit is None else CommitId(commit)
         try:
-            return self.engine.manifest.commit(commit, first=BranchName(branch)).id
+            return self.engine.manifest.commit(commit, first=given_name(branch)).id
         except NotFound:
             return CommitId(commit)
 
@@ -639,7 +658,7 @@ class Branches:
         from omnigraph.manifest.branches import create_branch
 
         self._graph._require_writable()
-        return create_branch(self._graph.engine.manifest, name, from_=BranchName(from_), at=check_at(at)).name
+        return create_branch(self._graph.engine.manifest, name, from_=given_name(from_), at=check_at(at)).name
 
     def merge(
         self,
@@ -690,7 +709,7 @@ class Tags:
 
         self._graph._require_writable()
         manifest, actor = self._graph.engine.manifest, self._graph.actor
-        return create_tag(manifest, name, branch=BranchName(branch), at=check_at(at), actor=actor, message=message)
+        return create_tag(manifest, name, branch=given_name(branch), at=check_at(at), actor=actor, message=message)
 
     def delete(self, name: str) -> None:
         """Delete a tag. Its commit stays in the history."""
@@ -698,3 +717,124 @@ class Tags:
 
         self._graph._require_writable()
         delete_tag(self._graph.engine.manifest, name)
+
+
+@waited_for_methods
+class Transaction:
+    """Mutations, loads and queries on a private branch, which become one commit when the `with` block ends without an exception."""
+
+    def __init__(self, graph: Graph, request: Request) -> None:
+        self._graph: Final = graph
+        self._request: Final = request
+        self._fork: Fork | None = None
+        self._ended = False
+        self._receipt: TransactionReceipt | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            if not name.startswith("_") and name in dir(self._graph):
+                raise Unsupported(
+                    Kind.UNSUPPORTED,
+                    f"a transaction has no {name!r}, only query, explain, mutate and load; call it on the graph, before or after the block",
+                    name=name,
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def receipt(self) -> TransactionReceipt | None:
+        """The receipt, after the block has ended without an exception."""
+        return self._receipt
+
+    @waited_for
+    def __enter__(self) -> Self:
+        from omnigraph.exec.history.squash import Fork
+
+        if self._fork is not None:
+            raise _not_open("a transaction is one `with` block; ask the graph for another transaction")
+        self._fork = Fork(self._graph.engine, self._request.branch)
+        return self
+
+    @waited_for
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED
+
+        fork = self._open_fork()
+        self._ended = True
+        try:
+            if error is None:
+                with self._target():
+                    written = _check_kind(fork.squash(self._request), self._request)
+                counts = written.counts
+                self._receipt = TransactionReceipt(counts[INSERTED], counts[UPDATED], counts[DELETED], written.commit)
+        finally:
+            fork.drop()
+
+    def mutate(self, source: str, name: str | None = None, params: Mapping[str, object] | None = None) -> Receipt:
+        """Run one mutation, as `Graph.mutate` does. The receipt has no commit: the transaction has."""
+        with self._target():
+            done = self._graph.mutate(source, name, params, branch=self._open_fork().name)
+        return structs.replace(done, commit=None)
+
+    def load(
+        self, data: Data, mode: str = LoadMode.MERGE, *, report_errors: int = REPORTED, on_progress: OnProgress | None = None
+    ) -> LoadReceipt:
+        """Load data, as `Graph.load` does. The receipt has no commit: the transaction has."""
+        with self._target():
+            done = self._graph.load(data, mode, branch=self._open_fork().name, report_errors=report_errors, on_progress=on_progress)
+        return structs.replace(done, branch=self._request.branch, commit=None)
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Result:
+        """Run one read, as `Graph.query` does. It sees the branch as it was when the block began, and the changes made inside the block.
+
+        `commit_id` of the result is the commit that the transaction began at.
+        """
+        fork = self._open_fork()
+        with self._target():
+            found = self._graph.query(source, name, params, branch=fork.name, timeout=timeout, cancellation=cancellation)
+        return Result(found.to_arrow(), query_name=found.query_name, branch=self._request.branch, commit_id=fork.begun_at)
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        analyze: bool = False,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Explanation:
+        """Explain a read, as `Graph.explain` does."""
+        branch = self._open_fork().name
+        with self._target():
+            return self._graph.explain(source, name, params, branch=branch, analyze=analyze, timeout=timeout, cancellation=cancellation)
+
+    def _open_fork(self) -> Fork:
+        if self._fork is None or self._ended:
+            raise _not_open("the transaction is not open: its statements belong inside its `with` block")
+        return self._fork
+
+    @contextmanager
+    def _target(self) -> Iterator[None]:
+        """Name the branch that was deleted: with it, its transactions were."""
+        try:
+            yield
+        except NotFound as error:
+            if error.kind is not Kind.BRANCH_NOT_FOUND:
+                raise
+            branch = self._request.branch
+            raise NotFound(
+                Kind.BRANCH_NOT_FOUND, f"branch {branch!r} was deleted during the transaction; nothing was written", branch=branch
+            ) from error
+
+
+def _not_open(message: str) -> InvalidInput:
+    return InvalidInput(Kind.TRANSACTION_NOT_OPEN, message)

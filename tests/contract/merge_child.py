@@ -1,4 +1,7 @@
-"""A process that writes to a branch, or merges one into another: `main(URI, DOING, COUNT, [OPTIONS])`. Prints what was acknowledged."""
+"""A process that writes to a branch, in transactions or not, or merges one into another: `main(URI, DOING, COUNT, [OPTIONS])`.
+
+Prints what was acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,24 @@ def main(uri: str, doing: str, count: str, options: str = "{}") -> None:
                 branch=branch,
             )
             print(f"{name}-{n}", flush=True)
+        elif verb == "transact":
+            _transact(graph, branch, f"{name}-{n}")
+            print(f"{name}-{n}", flush=True)
         else:
             print(graph.merge(branch, name).outcome, flush=True)
+
+
+def _transact(graph: og.Graph, branch: str, name: str) -> None:
+    """Replace the newest row of all, which others do too, until there is no conflict."""
+    while True:
+        try:
+            with graph.transaction(branch) as transaction:
+                transaction.mutate(f'query q() {{ insert Person {{ name: "{name}" }} upsert Note {{ name: "last", text: "{name}" }} }}')
+                transaction.mutate('query q() { delete Person where name = "seed" }')
+                transaction.mutate(f'query q() {{ update Person set {{ age: 1 }} where name = "{name}" }}')
+        except og.MergeConflicts:
+            continue
+        return
 
 
 def start(uri: str, doing: str, count: int, *, options: Mapping[str, str] | None = None) -> Forked:

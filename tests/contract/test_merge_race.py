@@ -1,4 +1,4 @@
-"""Merges beside writers of both branches, in real processes: every acknowledged row is there, and no merge loses one."""
+"""Merges and transactions beside writers, in real processes: every acknowledged row is there, and no merge loses one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.manifest.registry import all_branches
 from tests.contract.merge_child import start
 from tests.s3 import S3Server
 from tests.samples import sample
@@ -50,3 +51,32 @@ def test_merges_in_both_directions_beside_writers(tmp_path: Path) -> None:
 @pytest.mark.s3
 def test_merges_beside_writers_on_s3(s3_server: S3Server, s3_uri: str) -> None:
     race(s3_uri, writes=4, merges=2, options=s3_server.storage_options)
+
+
+def transactions(uri: str, *, count: int, options: Mapping[str, str] | None = None) -> None:
+    graph = og.init(uri, schema=f"{SCHEMA}\nnode Note {{ name: String @key  text: String }}", storage_options=options)
+    graph.mutate('query q() { insert Person { name: "seed" } }')
+    doings = ["transact main a", "transact main b", "write main c"]
+    running = [start(uri, doing, count, options=options) for doing in doings]
+    outputs = [process.communicate(timeout=240) for process in running]
+    assert [process.returncode for process in running] == [0] * 3, [errors for _, errors in outputs]
+    found = og.open(uri, storage_options=options)
+    done = [set(output.split()) for output, _ in outputs]
+    assert names(found, "main") == set().union(*done)
+    commits = [commit for commit in found.commits() if commit.kind == "transaction"]
+    assert len(commits) == 2 * count
+    changed = [[change.id for change in found.commit_changes(commit.id, types=["Person"], ops=["insert"])] for commit in commits]
+    assert sorted(changed) == sorted([name] for name in done[0] | done[1]), "each transaction is one commit, whole"
+    last = found.query('match { $n: Note { name: "last" } } return { $n.text as text }').rows
+    assert [[row["text"]] for row in last] == changed[:1], "the note is that of the newest transaction"
+    assert all_branches(found.engine.root.objects) == []
+    assert found.verify() == []
+
+
+def test_transactions_beside_each_other_and_a_writer(tmp_path: Path) -> None:
+    transactions(str(tmp_path / "g"), count=sample(4, whole=25))
+
+
+@pytest.mark.s3
+def test_transactions_on_s3(s3_server: S3Server, s3_uri: str) -> None:
+    transactions(s3_uri, count=2, options=s3_server.storage_options)

@@ -1,10 +1,15 @@
-"""Merges and reverts that die at every boundary: the target is before or after, with its lineage, and a retry merges the rest."""
+"""Merges, reverts and the ends of transactions that die at every boundary.
+
+The target is before or after, with its lineage, and a retry merges the rest.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +28,11 @@ SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Pe
 WIDER = f"{SCHEMA}\nnode Town {{ name: String @key }}".replace("age: I32?", "age: I32?  mail: String?")
 SOURCE = "source"
 TARGET = "target"
+STATEMENTS = (
+    'delete Person where name = "b"',
+    'update Person set { age: 2 } where name = "a"',
+    'insert Person { name: "d" }',
+)
 
 
 class MergeCase(NamedTuple):
@@ -35,6 +45,7 @@ class MergeCase(NamedTuple):
     moved: bool = True
     net_zero: bool = False
     reverts: bool = False
+    transacts: bool = False
     widens: bool = False
 
     @property
@@ -43,7 +54,13 @@ class MergeCase(NamedTuple):
 
     @property
     def doing(self) -> str:
+        if self.transacts:
+            return f"land {self.into} {json.dumps(STATEMENTS)}"
         return "revert" if self.reverts else f"merge {SOURCE} into {self.into}"
+
+    @property
+    def merges(self) -> bool:
+        return not (self.reverts or self.transacts)
 
 
 CASES = (
@@ -53,6 +70,8 @@ CASES = (
     MergeCase("merge, net zero, main", MAIN, 0, net_zero=True),
     MergeCase("merge, wider schema, main", MAIN, 1, 1, widens=True),
     MergeCase("revert, main", MAIN, 2, reverts=True),
+    MergeCase("transaction, main", MAIN, 2, transacts=True),
+    MergeCase("transaction, first touch", TARGET, 2, 2, transacts=True),
 )
 CELLS = [pytest.param(case, point, id=f"{case.name}-{point.fault}:{point.nth}") for case in CASES for point in points(case.writer)]
 
@@ -69,13 +88,12 @@ def make(folder: Path, case: MergeCase) -> Graph:
     if case.net_zero:
         change(graph, 'insert Person { name: "n" }', SOURCE)
         change(graph, 'delete Person where name = "n"', SOURCE)
-    else:
-        if not case.widens:
-            change(graph, 'delete Person where name = "b"', MAIN if case.reverts else SOURCE)
-        if not case.reverts:
-            change(graph, 'update Person set { age: 2 } where name = "a"', SOURCE)
-            change(graph, 'insert Person { name: "d" }', SOURCE)
-    if case.moved and not case.reverts:
+    elif case.reverts:
+        change(graph, STATEMENTS[0])
+    elif case.merges:
+        for text in STATEMENTS[1:] if case.widens else STATEMENTS:
+            change(graph, text, SOURCE)
+    if case.moved and case.merges:
         change(graph, 'insert Person { name: "m" }', case.into)
     return graph
 
@@ -84,11 +102,16 @@ def change(graph: Graph, text: str, branch: str = MAIN) -> None:
     graph.mutate(f"query q() {{ {text} }}", branch=branch)
 
 
-def do(graph: Graph, case: MergeCase) -> None:
+def begun(graph: Graph, case: MergeCase) -> Callable[[], object]:
+    """What is about to change the target. Of a transaction, all statements have run."""
+    if case.merges:
+        return lambda: graph.merge(SOURCE, case.into)
     if case.reverts:
-        graph.revert(graph.commits()[0].id)
-    else:
-        graph.merge(SOURCE, case.into)
+        return lambda: graph.revert(graph.commits()[0].id)
+    transaction = graph.transaction(case.into).__enter__()
+    for text in STATEMENTS:
+        transaction.mutate(f"query q() {{ {text} }}")
+    return lambda: transaction.__exit__(None, None, None)
 
 
 def shown(graph: Graph, branch: str) -> list[str]:
@@ -103,7 +126,7 @@ def images(case: MergeCase) -> tuple[list[str], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         graph = make(Path(folder) / "g", case)
         before = shown(graph, case.into)
-        do(graph, case)
+        begun(graph, case)()
         return before, shown(graph, case.into)
 
 
@@ -118,11 +141,12 @@ def check(graph: Graph, case: MergeCase, point: Point, heads: tuple[str, str], *
     newest = next(commit for commit in found.commits(case.into) if commit.kind != "recovery")
     assert (newest.id not in heads) == point.lands
     if point.lands:
-        assert newest.parents == (heads[:1] if case.reverts else heads)
+        assert newest.parents == (heads if case.merges else heads[:1])
         assert newest.actor == "act-merger"
     assert sum(commit.audit is not None for commit in found.commits(case.into)) == (1 if resolved else 0)
     assert intents.pending(found.engine.root.objects) == []
-    if not case.reverts:
+    assert found.branches.list() == [MAIN, SOURCE, TARGET]
+    if case.merges:
         again = found.merge(SOURCE, case.into)
         assert (again.outcome == "already_up_to_date") == point.lands
         assert shown(found, case.into) == after
@@ -148,9 +172,9 @@ def test_a_death_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -
     RT-25: all tables committed, the merge is finished with both parents.
     """
     graph = make(tmp_path / "g", case)
-    heads = heads_of(graph, case)
+    heads, act = heads_of(graph, case), begun(graph, case)
     with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):
-        do(graph, case)
+        act()
     check(graph, case, point, heads, resolved=point.resolved)
 
 
@@ -158,14 +182,14 @@ def test_a_death_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -
 def test_a_failure_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -> None:
     """RT-21: A merge whose intent cannot be stored changes nothing, and a retry merges."""
     graph = make(tmp_path / "g", case)
-    heads = heads_of(graph, case)
+    heads, act = heads_of(graph, case), begun(graph, case)
     failure = StorageError(Kind.STORAGE_UNAVAILABLE, "the store went away for a moment")
     with armed(point.fault, after=point.nth, failure=failure):
         if point.lands and point.fault is not Fault.WRITE_PUBLISHED:
-            do(graph, case)
+            act()
         else:
             with pytest.raises(OmniGraphError) as caught:
-                do(graph, case)
+                act()
             assert caught.value is failure
     check(graph, case, point, heads, resolved=point.resolved and point.fault is not Fault.OBJECT_AFTER_LINK)
 

@@ -16,11 +16,12 @@ from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
 from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
-from omnigraph.ids import MAIN, BranchName, SchemaHash
+from omnigraph.ids import MAIN, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
 from omnigraph.lru import Lru
 from omnigraph.manifest.read import BranchSnapshot, Manifest
+from omnigraph.manifest.registry import given_name
 from omnigraph.plan.typed import TypedMutation
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Tables
@@ -70,7 +71,7 @@ class Engine:
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
-        return self.manifest.snapshot(BranchName(branch), at=check_at(at))
+        return self.manifest.snapshot(given_name(branch), at=check_at(at))
 
     def point(self, at: str | int | datetime) -> BranchSnapshot:
         """Return the snapshot of a branch, or else of a commit or tag; or of main at a manifest version or a time."""

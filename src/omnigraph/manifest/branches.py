@@ -9,18 +9,22 @@ from functools import partial
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, reach
-from omnigraph.ids import MAIN, BranchName
+from omnigraph.ids import MAIN, BranchName, new_hex16
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import State, now
 from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import (
     DIRECTORY,
+    PRIVATE,
     Branch,
     VersionedBranch,
+    all_branches,
     check_free,
     check_name,
+    existing_name,
     find_branch,
+    is_private,
     list_branches,
     read_branch,
     read_versioned,
@@ -53,7 +57,15 @@ def create_branch(
 
     Copies no data, writes no commit, and changes no table (B-01).
     """
-    wanted = check_name(name)
+    return _create(manifest, check_name(name), from_, at, timeout_seconds)
+
+
+def create_private_branch(manifest: Manifest, *, from_: BranchName, timeout_seconds: float = LOCK_SECONDS) -> Branch:
+    """Create a branch with a new name that only its creator uses, for a transaction on `from_`."""
+    return _create(manifest, BranchName(PRIVATE + new_hex16()), from_, None, timeout_seconds)
+
+
+def _create(manifest: Manifest, wanted: BranchName, from_: BranchName, at: str | int | datetime | None, timeout_seconds: float) -> Branch:
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
         check_free(wanted, list_branches(objects))
@@ -106,13 +118,14 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
         raise InvalidInput(Kind.INVALID_BRANCH_NAME, "the branch 'main' cannot be deleted", branch=name)
     objects = manifest.root.objects
     with Locks.of(objects).exclusive(timeout_seconds=timeout_seconds) as grant:
-        seen = read_versioned(objects, check_name(name))
+        seen = read_versioned(objects, existing_name(name))
         if seen is None:
             find_branch(objects, name)  # raises that it does not exist
             raise _branch_replaced(name)
         branch = seen.branch
         withdraw_all(objects)
-        if children := sorted(other.name for other in _others(manifest, branch) if other.parent_native == branch.native):
+        below = [other for other in _others(manifest, branch) if other.parent_native == branch.native]
+        if children := sorted(other.name for other in below if not is_private(other.name)):
             raise ConflictError(
                 Kind.BRANCH_HAS_CHILDREN,
                 f"branch {name!r} has child branches; delete them first: {', '.join(children)}",
@@ -126,13 +139,21 @@ def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOC
                 branch=name,
                 tags=tags,
             )
-        _, ledger, state = manifest.look(branch.name)
-        reach(Fault.BRANCH_BEFORE_DELETE)
-        grant.check()
-        _remove(manifest, seen)
-        sync_directory(manifest.root, DIRECTORY)  # otherwise a power cut could restore the branch after its files are removed
-        reach(Fault.BRANCH_AFTER_DELETE)
-        _clean_up(grant, _leftovers(manifest, branch, ledger, state))
+        for private in below:  # the transactions on this branch, open or dead: there will be no branch that they could change
+            if (child := read_versioned(objects, private.name)) is not None:
+                _delete(manifest, child, grant)
+        _delete(manifest, seen, grant)
+
+
+def _delete(manifest: Manifest, seen: VersionedBranch, grant: Grant) -> None:
+    branch = seen.branch
+    _, ledger, state = manifest.look(branch.name)
+    reach(Fault.BRANCH_BEFORE_DELETE)
+    grant.check()
+    _remove(manifest, seen)
+    sync_directory(manifest.root, DIRECTORY)  # otherwise a power cut could restore the branch after its files are removed
+    reach(Fault.BRANCH_AFTER_DELETE)
+    _clean_up(grant, _leftovers(manifest, branch, ledger, state))
 
 
 def _remove(manifest: Manifest, seen: VersionedBranch) -> None:
@@ -154,7 +175,7 @@ def _remove(manifest: Manifest, seen: VersionedBranch) -> None:
 def _others(manifest: Manifest, branch: Branch) -> list[Branch]:
     """Return all branches other than main and this one, as they are now."""
     objects = manifest.root.objects
-    return [found for other in list_branches(objects) if other != branch.name and (found := read_branch(objects, other)) is not None]
+    return [found for other in all_branches(objects) if other != branch.name and (found := read_branch(objects, other)) is not None]
 
 
 def _leftovers(manifest: Manifest, branch: Branch, ledger: Ledger, state: State) -> Iterator[Callable[[], None]]:

@@ -35,6 +35,7 @@ class CommitKind(StrEnum):
     LOAD = "load"
     MERGE = "merge"
     REVERT = "revert"
+    TRANSACTION = "transaction"
     SCHEMA = "schema"
     INDEX = "index"
     COPY = "copy"

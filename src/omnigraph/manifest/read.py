@@ -156,6 +156,11 @@ class Manifest:
             if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
                 self._cache[branch.name] = _CachedBranch(branch, ledger, state)
 
+    def forget(self, branch: BranchName) -> None:
+        """Forget a branch that was deleted and whose name is not used again."""
+        with self._mutex:
+            self._cache.pop(branch, None)
+
     def snapshot(self, branch: BranchName = MAIN, *, at: str | int | datetime | None = None) -> BranchSnapshot:
         """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that made the commit."""
         match at:

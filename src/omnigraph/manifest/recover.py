@@ -21,7 +21,7 @@ from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Audit, Commit, CommitKind, Resolution, State, TableChange, TableRow, read_commits
 from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
-from omnigraph.manifest.registry import Branch, find_branch, list_branches
+from omnigraph.manifest.registry import Branch, all_branches, find_branch
 from omnigraph.store import stage
 from omnigraph.store.refs import delete_ref, has_ref, keep_ref
 from omnigraph.store.root import Root
@@ -245,7 +245,7 @@ def _discard(manifest: Manifest, intent: Intent, branch: BranchName, *, grant: G
 def _remove_effects(manifest: Manifest, intent: Intent, grant: Grant) -> None:
     """Remove the native branches and tables that the writer created on the deleted branch, unless a live branch shows them."""
     root = manifest.root
-    shown = [row for name in (MAIN, *list_branches(root.objects)) for row in manifest.look(name)[2].tables.values()]
+    shown = [row for name in (MAIN, *all_branches(root.objects)) for row in manifest.look(name)[2].tables.values()]
     homes, paths = {row.ref.home for row in shown}, {row.path for row in shown}
     for table in intent.tables:
         if table.creates_ref and table.base.home not in homes:

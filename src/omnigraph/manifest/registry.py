@@ -24,6 +24,14 @@ from omnigraph.manifest import names
 from omnigraph.store.objects import Objects
 
 DIRECTORY: Final = "__branches"
+PRIVATE: Final = "~"
+"""The first character of the name of a private branch, which belongs to one transaction. `check_name` refuses it."""
+
+
+class PrivateName(str):
+    """The name of a private branch, in the hands of its transaction. Text that a caller gives is never one."""
+
+    __slots__ = ()
 
 
 class Branch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,6 +58,22 @@ def check_name(name: str) -> BranchName:
     return BranchName(name)
 
 
+def given_name(name: str) -> BranchName:
+    """Return the name of a branch as a caller gave it. Private branches do not exist for others than their transactions."""
+    if isinstance(name, str) and not isinstance(name, PrivateName) and is_private(name):
+        check_name(name)  # raises
+    return BranchName(name)
+
+
+def existing_name(name: str) -> BranchName:
+    """Return the name of a branch that exists, private or not, if it is valid."""
+    return BranchName(name) if isinstance(name, str) and is_private(name) else check_name(name)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith(PRIVATE)
+
+
 def check_free(name: BranchName, live: Iterable[BranchName]) -> None:
     """Raise if a branch of that name exists, or if the name is a path prefix or a path child of a live one (B-18)."""
     for other in (MAIN, *live):
@@ -65,12 +89,17 @@ def check_free(name: BranchName, live: Iterable[BranchName]) -> None:
 
 
 def list_branches(objects: Objects) -> list[BranchName]:
-    """Return the names of all branches except main, sorted. Costs one listing."""
+    """Return the names of all branches except main and private ones, sorted. Costs one listing."""
+    return [name for name in all_branches(objects) if not is_private(name)]
+
+
+def all_branches(objects: Objects) -> list[BranchName]:
+    """Return the names of all branches except main. Whoever removes files keeps what these show. Costs one listing."""
     return list(map(BranchName, names.taken(objects, DIRECTORY)))
 
 
 def living_branches(objects: Objects) -> list[Branch]:
-    """Return all branches except main, sorted by name. A branch that is deleted during the call is left out."""
+    """Return all branches except main and private ones, sorted by name. A branch that is deleted during the call is left out."""
     return [branch for name in list_branches(objects) if (branch := read_branch(objects, name)) is not None]
 
 
@@ -78,7 +107,7 @@ def find_branch(objects: Objects, name: str) -> Branch:
     """Return the live branch of that name. Costs no read for main, and one for any other."""
     if name == MAIN:
         return Branch.main()
-    if (branch := read_branch(objects, check_name(name))) is not None:
+    if (branch := read_branch(objects, existing_name(name))) is not None:
         return branch
     live = [MAIN, *list_branches(objects)]
     close = difflib.get_close_matches(name, live, n=1)

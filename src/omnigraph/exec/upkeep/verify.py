@@ -23,7 +23,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
 from omnigraph.manifest.model import COMMIT, TableRow, read_commits
 from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import Branch, list_branches, read_branch
+from omnigraph.manifest.registry import Branch, all_branches, list_branches, read_branch
 from omnigraph.manifest.tagging import tagged_states
 from omnigraph.manifest.tags import list_tags, read_tag
 from omnigraph.store.arrays import joined
@@ -161,7 +161,7 @@ def _tags(manifest: Manifest) -> Iterator[Finding]:
 def _unused(manifest: Manifest) -> Iterator[Finding]:
     """Table directories and native branches that no live branch shows and no intent references. Dead writers left them."""
     objects = manifest.root.objects
-    names = (MAIN, *list_branches(objects))
+    names = (MAIN, *all_branches(objects))
     try:
         # Read the intents first: a writer publishes before it removes its intent.
         pending = intents.pending(objects)

@@ -26,7 +26,7 @@ from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS
 from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import list_branches
+from omnigraph.manifest.registry import all_branches
 from omnigraph.manifest.tagging import tagged_states
 from omnigraph.manifest.tags import withdraw_all
 from omnigraph.store.reclaim import remove_versions, versions_below
@@ -59,7 +59,7 @@ def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK
 
 def _shown(manifest: Manifest) -> Iterator[TableRef]:
     """The table versions that every branch shows now, those it was created with (its first commits show them), and those of tags."""
-    for name in (MAIN, *list_branches(manifest.root.objects)):
+    for name in (MAIN, *all_branches(manifest.root.objects)):
         branch, _, state = manifest.look(name)
         states = [state] if branch.parent is None else [state, manifest.snapshot(branch.parent, at=branch.forked_at).state]
         yield from (row.ref for each in states for row in each.tables.values() if not row.dropped)

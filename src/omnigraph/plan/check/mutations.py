@@ -116,7 +116,8 @@ def _check_unmixed(name: str, mutation: Mutation) -> None:
         raise refused(
             Code.MIXED,
             f"mutation '{name}' on the same query mixes inserts/updates and deletes; "
-            "split into separate mutations: (1) inserts and updates, then (2) deletes.",
+            "split into separate mutations: (1) inserts and updates, then (2) deletes. "
+            "`g.transaction()` makes one commit of both.",
             deletes[0],
         )
 

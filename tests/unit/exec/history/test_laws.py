@@ -1,4 +1,4 @@
-"""Laws of differences, merges and reverts, on random histories with several branches and crossing merges."""
+"""Laws of differences, merges, reverts and transactions, on random histories with several branches and crossing merges."""
 
 from __future__ import annotations
 
@@ -203,6 +203,51 @@ def test_a_revert_restores_the_parent(tmp_path_factory: pytest.TempPathFactory, 
         graph.revert(newest)
         assert content(graph, "main") == before
     assert graph.verify() == []
+
+
+@settings(max_examples=sample(10, whole=100), deadline=None)
+@given(steps=st.lists(writes, max_size=5), meanwhile=st.lists(writes, max_size=2))
+def test_a_transaction_equals_its_steps_on_a_branch_and_a_squash(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, Any]], meanwhile: list[tuple[str, str, str, Any]]
+) -> None:
+    """The squash is a merge without its second parent: the same rows, numbers and conflicts, and one commit."""
+    graph = new_graph(tmp_path_factory)
+    put(graph, "p", (1, None), "main")
+    graph.branches.create("by-hand")
+    transaction = graph.transaction().__enter__()
+    for _, _, name, person in steps:
+        text, params = statement(name, person)
+        graph.mutate(text, params=params, branch="by-hand")
+        transaction.mutate(text, params=params)
+    for _, _, name, person in meanwhile:
+        text, params = statement(name, person)
+        graph.mutate(text, params=params)
+    graph.branches.create("merged")
+    head, before = graph.commits(limit=1)[0].id, content(graph, "main")
+    plan = graph.merge("by-hand", "merged", dry_run=True)
+    if plan.conflict_count:
+        with pytest.raises(og.MergeConflicts) as caught:
+            transaction.__exit__(None, None, None)
+        assert caught.value.facts["conflicts"] == plan.conflicts
+        assert content(graph, "main") == before
+    else:
+        transaction.__exit__(None, None, None)
+        receipt = transaction.receipt
+        assert receipt is not None
+        assert (receipt.inserted, receipt.updated, receipt.deleted) == (plan.inserted, plan.updated, plan.deleted)
+        assert (receipt.commit is None) == (content(graph, "main") == before)
+        assert receipt.commit is None or receipt.commit.parents == (head,)
+        graph.merge("by-hand", "merged")
+        assert content(graph, "main") == content(graph, "merged")
+    assert graph.branches.list() == ["main", "by-hand", "merged"]
+    assert graph.verify() == []
+
+
+def statement(name: str, person: Person | None) -> tuple[str, dict[str, object]]:
+    if person is None:
+        return "query q($n: String) { delete Person where name = $n }", {"n": name}
+    text = "query q($n: String, $a: I32?, $t: String?) { upsert Person { name: $n, age: $a, note: $t } }"
+    return text, {"n": name, "a": person[0], "t": person[1]}
 
 
 @settings(max_examples=sample(10, whole=100), deadline=None)

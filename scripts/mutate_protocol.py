@@ -230,8 +230,8 @@ MUTANTS = (
     Mutant(
         "the check of the lease before a branch is removed",
         "manifest/branches.py",
-        "        reach(Fault.BRANCH_BEFORE_DELETE)\n        grant.check()\n",
-        "        reach(Fault.BRANCH_BEFORE_DELETE)\n",
+        "    reach(Fault.BRANCH_BEFORE_DELETE)\n    grant.check()\n",
+        "    reach(Fault.BRANCH_BEFORE_DELETE)\n",
         ("tests/contract/test_pauses_s3.py",),
     ),
     Mutant(

@@ -6,6 +6,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -45,7 +48,6 @@ def test_anything_with_an_arrow_stream_is_a_table() -> None:
 
 def test_a_pandas_frame_is_a_table() -> None:
     """L2-33: Integers with missing values are float64 in pandas, and a filtered frame has an index that nobody named."""
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"key": ["a", "b", "c"], "small": [1, None, 3], "real": [0.5, 1.5, None]})
     found = rows({"Every": frame[frame["key"] != "a"]}, all_types())["Every"]
     assert [(row["key"], row["small"], row["real"]) for row in found] == [("b", None, 1.5), ("c", 3, None)]
@@ -57,9 +59,17 @@ def test_a_pandas_frame_is_a_table() -> None:
         read({"Every": pd.DataFrame({"key": ["a", 1]})}, all_types())
 
 
+def test_a_polars_frame_is_a_table() -> None:
+    """L2-33: Lazy frames are collected by their owner; a frame has views and large lists."""
+    frame = pl.DataFrame({"key": ["a", "b"], "small": [1, None], "texts": [["x"], None], "day": [date(1979, 5, 25), None]})
+    first, second = rows({"Every": frame}, all_types())["Every"]
+    assert (first["key"], first["small"], first["texts"], first["day"]) == ("a", 1, ["x"], date(1979, 5, 25))
+    assert (second["key"], second["small"], second["texts"]) == ("b", None, None)
+    assert rereadable(frame)
+
+
 def test_a_duckdb_relation_is_a_table() -> None:
     """L2-33: A relation is computed when it is read; its errors are errors of the input."""
-    duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         relation = connection.sql("select 'k' || range as key, range as small from range(3)")
         assert [row["small"] for row in rows({"Every": relation}, all_types())["Every"]] == [0, 1, 2]

@@ -44,11 +44,11 @@ class Suite(NamedTuple):
 
 
 SUITES = (
-    Suite("unit", ("tests/unit", "tests/spec"), 240),
+    Suite("unit", ("tests/unit", "tests/spec"), 380),
     Suite("guard", ("tests/guard",), 30, on_disk=True),
-    Suite("contract", ("tests/contract",), 120, on_disk=True),
+    Suite("contract", ("tests/contract",), 150, on_disk=True),
     Suite("state", ("tests/state",), 30),
-    Suite("differential", ("tests/differential",), 150),
+    Suite("differential", ("tests/differential",), 240),
     Suite("cost", ("tests/cost",), 40, together=False),
     Suite("crash", ("tests/crash",), 300, slow=True),
     Suite("spark", ("tests/spark",), 150, slow=True),

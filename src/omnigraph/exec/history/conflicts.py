@@ -25,6 +25,8 @@ class ConflictKind(StrEnum):
     DIVERGENT_INSERT = "divergent_insert"
     DIVERGENT_UPDATE = "divergent_update"
     DELETE_VS_UPDATE = "delete_vs_update"
+    CONCURRENT_CHANGE = "concurrent_change"
+    """Both sides changed the entity to the same values. A conflict only for a transaction: one of two equal increments would be lost."""
     ORPHAN_EDGE = "orphan_edge"
     UNIQUE_VIOLATION = "unique_violation"
     CARDINALITY_VIOLATION = "cardinality_violation"
@@ -72,11 +74,15 @@ class Choice(StrEnum):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """How conflicts between entities are settled: some by their type and id, all others in one way."""
+    """How conflicts between entities are settled: some by their type and id, all others in one way.
+
+    `strict`: an entity that both sides changed is in conflict even if the values are the same now.
+    """
 
     strategy: Strategy = Strategy.ENTITY
     otherwise: Choice = Choice.FAIL
     chosen: Mapping[tuple[str, str], Choice] = {}
+    strict: bool = False
 
     def of(self, type_name: str, ids: Sequence[str]) -> list[Choice]:
         return [self.chosen.get((type_name, id_), self.otherwise) for id_ in ids]

@@ -2,7 +2,8 @@
 
 A transaction forks a private branch of its target and writes there. In the end the difference between the fork and the newest state of the
 private branch is brought into the target like that of a merge, with conflicts and checks. But the commit has one parent, and the history
-of the private branch is given up with it.
+of the private branch is given up with it. And an entity that another writer changed meanwhile is a conflict even if both changed it to the
+same values: of two transactions that raise a number from 5 to 6, one would be lost.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Fork:
             if theirs.commit == self._base.commit:
                 return Prepared({}, counts=_NOTHING)
             with self._engine.manifest.reading(theirs, past=False):
-                landing = Landing(self._engine, self._base, theirs, ours, Settlement())
+                landing = Landing(self._engine, self._base, theirs, ours, Settlement(strict=True))
                 if landing.conflicts.count:
                     raise merge_error(landing.conflicts, branch=request.branch)
                 return Prepared(landing.changes(), counts=landing.counts)

@@ -6,7 +6,7 @@
 |---|---|---|---|
 | any | as base | any | ours stays |
 | any | changed | as base | theirs is applied: insert, update or delete |
-| any | changed | changed to the same | ours stays |
+| any | changed | changed to the same | ours stays; for a transaction, conflict: concurrent change, unless both deleted it |
 | absent | inserted | inserted, differently | conflict: divergent insert |
 | present | updated | updated, differently | conflict: divergent update; by property, only if both changed the same one differently |
 | present | updated / deleted | deleted / updated | conflict: delete against update |
@@ -122,7 +122,9 @@ def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] 
         apart = _differ(sides.ours, sides.theirs, contested, "ours", "theirs")
     else:
         apart = _differ(sides.theirs, sides.ours, contested, "theirs", "ours")
-    contested, split = contested.at(apart), split[apart]
+    both_there: Mask = (contested.theirs != ABSENT) & (contested.ours != ABSENT)
+    disputed = apart | both_there if settlement.strict else apart
+    contested, split, apart = contested.at(disputed), split[disputed], apart[disputed]
     choices = np.array([choice.value for choice in settlement.of(sides.entity.name, contested.ids.to_pylist())], dtype=object)
     blend = blended(sides, contested, choices, split) if settlement.strategy is Strategy.PROPERTY else unblended(sides, contested)
     unsettled = blend.conflict & (choices == Choice.FAIL)
@@ -134,7 +136,7 @@ def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] 
         _union(free, contested.at(taken)),
         blend.rows,
         contested.ours[blend.merged],
-        tuple(_entity_conflicts(sides, contested.take(described), named)),
+        tuple(_entity_conflicts(sides, contested.take(described), named, apart[described])),
         int(unsettled.sum()),
         frozenset(contested.at(blend.conflict & (choices != Choice.FAIL)).ids.to_pylist() if settlement.chosen else ()),
     )
@@ -224,8 +226,8 @@ def _union(one: ChangedEntities, other: ChangedEntities) -> ChangedEntities:
     return ChangedEntities(ids, *(np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True)))
 
 
-def _entity_conflicts(sides: Sides, entities: ChangedEntities, clashes: Sequence[tuple[str, ...]]) -> Iterator[Conflict]:
-    """Describe entities that both sides changed differently."""
+def _entity_conflicts(sides: Sides, entities: ChangedEntities, clashes: Sequence[tuple[str, ...]], apart: Mask) -> Iterator[Conflict]:
+    """Describe entities that both sides changed, differently or, where `apart` is false, to the same values."""
     if not len(entities):
         return
     entity = sides.entity
@@ -234,9 +236,11 @@ def _entity_conflicts(sides: Sides, entities: ChangedEntities, clashes: Sequence
         declared = side.entity or entity
         rows, there = Side(declared, side.table).read(addresses), (addresses != ABSENT).tolist()
         shown.append([image if is_there else None for image, is_there in zip(images(declared, rows), there, strict=True)])
-    for id_, properties, base, ours, theirs in zip(entities.ids.to_pylist(), clashes, *shown, strict=True):
+    for id_, properties, differ, base, ours, theirs in zip(entities.ids.to_pylist(), clashes, apart.tolist(), *shown, strict=True):
         kind = (
-            ConflictKind.DELETE_VS_UPDATE
+            ConflictKind.CONCURRENT_CHANGE
+            if not differ
+            else ConflictKind.DELETE_VS_UPDATE
             if ours is None or theirs is None
             else ConflictKind.DIVERGENT_INSERT
             if base is None
@@ -250,4 +254,5 @@ _REASONS: Final = {
     ConflictKind.DIVERGENT_INSERT: "both sides inserted it, with different values",
     ConflictKind.DIVERGENT_UPDATE: "both sides changed it, to different values",
     ConflictKind.DELETE_VS_UPDATE: "one side deleted it, and the other changed it",
+    ConflictKind.CONCURRENT_CHANGE: "another writer changed it during the transaction, to the same values",
 }

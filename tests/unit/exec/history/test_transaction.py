@@ -139,16 +139,29 @@ def test_a_rule_that_both_break_together_is_a_conflict(graph: Graph) -> None:
     assert [one.kind for one in caught.value.facts["conflicts"]] == [ConflictKind.ORPHAN_EDGE]  # type: ignore[attr-defined]
 
 
-def test_equal_changes_are_no_conflict(graph: Graph) -> None:
-    """Both raise the age from 30 to 31: the second finds it done."""
+def test_of_two_equal_changes_none_is_lost(graph: Graph) -> None:
+    """Both raise the age from 30 to 31: the second is refused, and raises it to 32 when it runs again."""
     raised = 'update Person set { age: age + 1 } where name = "Alice"'
-    with graph.transaction() as first:
-        do(first, raised)
-        do(first, 'insert Person { name: "Eve" }')
-        run(graph, raised)
-    assert graph.query('match { $p: Person { name: "Alice" } } return { $p.age as age }').rows == [{"age": 31}]
-    assert first.receipt is not None
-    assert (first.receipt.inserted, first.receipt.updated) == (1, 0)
+    with pytest.raises(og.MergeConflicts) as caught:
+        block(graph.transaction(), raised, 'insert Person { name: "Eve" }', lambda: run(graph, raised))
+    (found,) = caught.value.facts["conflicts"]  # type: ignore[misc]
+    assert (found.kind, found.id) == (ConflictKind.CONCURRENT_CHANGE, "Alice")  # type: ignore[has-type]
+    assert "Eve" not in names(graph)
+    block(graph.transaction(), raised)
+    assert graph.query('match { $p: Person { name: "Alice" } } return { $p.age as age }').rows == [{"age": 32}]
+
+
+def test_an_entity_that_both_inserted_alike_is_a_conflict(graph: Graph) -> None:
+    added = 'insert Person { name: "Eve", age: 7 }'
+    with pytest.raises(og.MergeConflicts) as caught:
+        block(graph.transaction(), added, lambda: run(graph, added))
+    assert [one.kind for one in caught.value.facts["conflicts"]] == [ConflictKind.CONCURRENT_CHANGE]  # type: ignore[attr-defined]
+
+
+def test_what_both_deleted_is_deleted(graph: Graph) -> None:
+    gone = 'delete Person where name = "Alice"'
+    block(graph.transaction(), gone, lambda: run(graph, gone))
+    assert "Alice" not in names(graph)
 
 
 def test_two_transactions_at_once(graph: Graph) -> None:

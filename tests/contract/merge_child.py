@@ -25,6 +25,9 @@ def main(uri: str, doing: str, count: str, options: str = "{}") -> None:
         elif verb == "transact":
             _transact(graph, branch, f"{name}-{n}")
             print(f"{name}-{n}", flush=True)
+        elif verb == "raise":
+            _raise(graph, branch)
+            print(n, flush=True)
         else:
             print(graph.merge(branch, name).outcome, flush=True)
 
@@ -37,6 +40,17 @@ def _transact(graph: og.Graph, branch: str, name: str) -> None:
                 transaction.mutate(f'query q() {{ insert Person {{ name: "{name}" }} upsert Note {{ name: "last", text: "{name}" }} }}')
                 transaction.mutate('query q() { delete Person where name = "seed" }')
                 transaction.mutate(f'query q() {{ update Person set {{ age: 1 }} where name = "{name}" }}')
+        except og.MergeConflicts:
+            continue
+        return
+
+
+def _raise(graph: og.Graph, branch: str) -> None:
+    """Add one to a number that others add to, until there is no conflict."""
+    while True:
+        try:
+            with graph.transaction(branch) as transaction:
+                transaction.mutate('query q() { update Counter set { n: n + 1 } where name = "all" }')
         except og.MergeConflicts:
             continue
         return

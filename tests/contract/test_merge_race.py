@@ -80,3 +80,23 @@ def test_transactions_beside_each_other_and_a_writer(tmp_path: Path) -> None:
 @pytest.mark.s3
 def test_transactions_on_s3(s3_server: S3Server, s3_uri: str) -> None:
     transactions(s3_uri, count=2, options=s3_server.storage_options)
+
+
+def increments(uri: str, *, count: int, options: Mapping[str, str] | None = None) -> None:
+    graph = og.init(uri, schema=SCHEMA, storage_options=options)
+    graph.mutate('query q() { insert Counter { name: "all", n: 0 } }')
+    running = [start(uri, f"raise main {name}", count, options=options) for name in "abc"]
+    outputs = [process.communicate(timeout=240) for process in running]
+    assert [process.returncode for process in running] == [0] * 3, [errors for _, errors in outputs]
+    assert graph.query("match { $c: Counter } return { $c.n as n }").rows == [{"n": 3 * count}]
+    assert graph.verify() == []
+
+
+def test_no_increment_is_lost(tmp_path: Path) -> None:
+    """Transactions that read the same number and raise it make equal changes. One of them lands, the others run again."""
+    increments(str(tmp_path / "g"), count=sample(5, whole=40))
+
+
+@pytest.mark.s3
+def test_no_increment_is_lost_on_s3(s3_server: S3Server, s3_uri: str) -> None:
+    increments(s3_uri, count=2, options=s3_server.storage_options)

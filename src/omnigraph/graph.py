@@ -22,6 +22,7 @@ from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.external_blobs import checked_bases
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.handle import Handle, source_text
@@ -85,13 +86,14 @@ def init(
     message: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`."""
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` and `external_blobs` are as in `open`."""
     from omnigraph.exec.write.migrate import new_table
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
-    engine = partial(Engine, embedding=_embedding(embedding))
+    engine = partial(Engine, embedding=_embedding(embedding), external_blobs=_bases(external_blobs))
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
@@ -106,15 +108,17 @@ def open_(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
     It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
-    the environment is asked when a text is to be embedded.
+    the environment is asked when a text is to be embedded. `external_blobs` are the bases from which blobs may be copied into the graph by
+    their URIs; without it the environment is asked, and by default there are none.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
-    engine = partial(Engine, embedding=_embedding(embedding))
+    engine = partial(Engine, embedding=_embedding(embedding), external_blobs=_bases(external_blobs))
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
@@ -205,7 +209,7 @@ class Graph(Handle):
         target = open_root(uri, storage_options=storage_options)
         name = given_name(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
+        return Graph(Engine(made, embedding=self.engine.embedding, external_blobs=self.engine.external_bases), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -381,6 +385,10 @@ class Graph(Handle):
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+
+def _bases(given: Collection[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else checked_bases(given)
 
 
 def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:

@@ -28,6 +28,8 @@ class Kind(StrEnum):
     AMBIGUOUS_UPDATE = "ambiguous_update"
     AMBIGUOUS_COMMIT = "ambiguous_commit"
     TRANSACTION_NOT_OPEN = "transaction_not_open"
+    CHANGE_CURSOR_REJECTED = "change_cursor_rejected"
+    BASELINE_NOT_READ = "baseline_not_read"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"
@@ -37,6 +39,7 @@ class Kind(StrEnum):
     TABLE_NOT_FOUND = "table_not_found"
     OBJECT_NOT_FOUND = "object_not_found"
     VERSION_RECLAIMED = "historical_version_reclaimed"
+    CHANGE_FEED_GAP = "change_feed_gap"
     # conflict with the current state of the graph
     KEY_CONFLICT = "key_conflict"
     READ_SET_CHANGED = "read_set_changed"
@@ -173,8 +176,16 @@ class InvalidInput(OmniGraphError):
     """Correct the data or the arguments."""
 
 
+class ChangeCursorRejected(InvalidInput):
+    """A cursor or page token of the change feed does not belong here: fact `reason`. Begin again with a baseline, or pass the right one."""
+
+
 class NotFound(OmniGraphError):
     """The named object does not exist, or no longer exists."""
+
+
+class ChangeFeedGap(NotFound):
+    """A commit after the cursor can no longer be read: facts `commit`, the first such one, and `cursor`. Begin again with a baseline."""
 
 
 class ConflictError(OmniGraphError):
@@ -277,6 +288,7 @@ STATUS: Final[dict[type[OmniGraphError], Status]] = {
 
 HTTP_BY_KIND: Final[dict[Kind, int]] = {
     Kind.BLOB_RANGE: 416,
+    Kind.CHANGE_FEED_GAP: 410,
     Kind.LOCK_TIMEOUT: 503,
     Kind.TIMEOUT: 504,
     Kind.STORAGE_UNAVAILABLE: 503,

@@ -116,10 +116,12 @@ def test_limits_of_a_page(graph: Graph) -> None:
     """D-22: A page has at most 1,000 changes unless asked otherwise, and a poll at most 128 commits; there is a limit for both."""
     commit = people(graph, *(f"p{at:04}" for at in range(1_001)))
     assert [len(page.changes) for page in pages(graph, commit)] == [1_000, 1]
-    for arguments in ({"limit": 0}, {"limit": -1}, {"limit": True}, {"limit": 1.5}, {"limit_bytes": 0}):
+    wrong: list[dict[str, Any]] = [{"limit": 0}, {"limit": -1}, {"limit": True}, {"limit": 1.5}, {"limit_bytes": 0}]
+    for arguments in wrong:
         with pytest.raises(InvalidInput):
             graph.changes.commit(commit, **arguments)
-    for arguments in ({"limit": MOST_CHANGES + 1}, {"limit_bytes": MOST_PAGE_BYTES + 1}):
+    too_much: list[dict[str, Any]] = [{"limit": MOST_CHANGES + 1}, {"limit_bytes": MOST_PAGE_BYTES + 1}]
+    for arguments in too_much:
         with pytest.raises(ResourceLimitExceeded) as caught:
             graph.changes.commit(commit, **arguments)
         assert caught.value.facts["limit"] in (MOST_CHANGES, MOST_PAGE_BYTES)

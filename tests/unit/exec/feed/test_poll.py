@@ -45,7 +45,8 @@ def test_start_positions(graph: Graph) -> None:
     graph.branches.create("work")
     third = add(graph, "c", branch="work")
     off = add(graph, "d")
-    for arguments in ({}, {"start": "now"}):
+    defaults: list[dict[str, Any]] = [{}, {"start": "now"}]
+    for arguments in defaults:
         now = graph.changes.poll(**arguments)
         assert (now.blocks, now.next_page, now.caught_up) == ((), None, True)
         assert now.cursor is not None
@@ -197,7 +198,7 @@ def test_any_handle_can_go_on(graph: Graph) -> None:
 
 def test_a_filtered_feed_has_a_block_for_every_commit(graph: Graph) -> None:
     """Filters apply to changes, not to commits (D-03)."""
-    start = {"types": ["Person"], "ops": ["delete"]}
+    start: dict[str, Any] = {"types": ["Person"], "ops": ["delete"]}
     cursor = graph.changes.poll(**start).cursor
     add(graph, "a")
     run(graph, 'delete Person where name = "a"')
@@ -235,8 +236,7 @@ def test_schema_changes_in_a_feed(graph: Graph) -> None:
     with pytest.raises(ConflictError) as caught:
         graph.changes.poll(page.cursor)
     assert (caught.value.kind, caught.value.facts["commit"]) == (Kind.SCHEMA_BOUNDARY, boundary.id)
-    films = {"types": ["Film"]}
-    assert brief(graph.changes.poll(start="beginning", **films).blocks) == [[], [], [], []]
+    assert brief(graph.changes.poll(start="beginning", types=["Film"]).blocks) == [[], [], [], []]
 
 
 def test_the_first_commit_of_a_copy_is_refused(graph: Graph, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def _untag(place: Place) -> None:
 CREATE = ("branches.create", "omnigraph branch")
 MERGE = ("Graph.merge", "branches.merge", "omnigraph branch")
 COMMIT = ("Graph.commits", "omnigraph commit")
+POLL = ("changes.poll", "omnigraph changes")
 SNAPSHOT = ("Graph.snapshot", "omnigraph snapshot")
 OPERATIONS = (
     _flat("open a graph of n rows", ("open",), worlds.people, _open),
@@ -208,16 +209,10 @@ OPERATIONS = (
         lambda place: place.graph.changes.commit(place.graph.snapshot().commit_id),
         base=COMMITS,
     ),
-    _flat(
-        "poll without new commits, n commits",
-        ("changes.poll", "omnigraph changes"),
-        worlds.history,
-        lambda place: place.graph.changes.poll(),
-        base=COMMITS,
-    ),
-    _flat("poll without new commits, n rows", ("changes.poll",), worlds.people, lambda place: place.graph.changes.poll()),
-    _flat("poll of one change in n rows", ("changes.poll",), worlds.indexed_people, _polled, changes=True),
-    _flat("poll of the last of n commits", ("changes.poll",), worlds.history, _polled_late, base=COMMITS),
+    _flat("poll without new commits, n commits", POLL, worlds.history, lambda place: place.graph.changes.poll(), base=COMMITS),
+    _flat("poll without new commits, n rows", POLL, worlds.people, lambda place: place.graph.changes.poll()),
+    _flat("poll of one change in n rows", POLL, worlds.indexed_people, _polled, changes=True),
+    _flat("poll of the last of n commits", POLL, worlds.history, _polled_late, base=COMMITS),
     Operation(
         name="baseline of n rows",
         covers=("changes.baseline",),

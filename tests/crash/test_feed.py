@@ -103,9 +103,9 @@ def test_a_killed_reader_resumes_by_its_cursor(tmp_path: Path) -> None:
     graph.branches.create("work")
     readers = [Reader(graph, branch, tmp_path / f"{branch}-{limit}", limit=limit) for branch, limit in (("main", 3), ("work", 500))]
     main, work = readers
-    for at in range(sample(40, whole=400)):
+    for at in range(sample(30, whole=400)):
         write(graph, chance, at)
-        if chance.random() < 0.3:
+        if chance.random() < 0.25:
             chance.choice(readers).kill()
     for reader in readers:
         reader.until_equal()

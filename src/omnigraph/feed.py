@@ -8,7 +8,7 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.feed.baseline import Baseline
 from omnigraph.exec.feed.follow import follow
 from omnigraph.exec.feed.pages import CHANGES, COMMITS, PAGE_BYTES, ChangePage, CommitPage, page_limits
-from omnigraph.exec.feed.poll import FeedRequest, Poll, commit_page
+from omnigraph.exec.feed.poll import FeedRequest, Poll, ResumedPairs, commit_page
 from omnigraph.exec.history.diff import change_filter
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.handle import Handle
@@ -22,6 +22,7 @@ class Changes:
 
     def __init__(self, graph: Handle) -> None:
         self._graph = graph
+        self._resumed = ResumedPairs()
 
     @waited_for
     def poll(
@@ -46,7 +47,7 @@ class Changes:
         """
         wanted, limits = change_filter(kinds, types, ops), page_limits(changes=limit, size_bytes=limit_bytes, commits=max_commits)
         request = FeedRequest(branch=given_name(branch), wanted=wanted, limits=limits, cursor=cursor, start=start, page=page)
-        return Poll(self._graph.engine, request).page()
+        return Poll(self._graph.engine, request, self._resumed).page()
 
     def follow(
         self,
@@ -103,4 +104,4 @@ class Changes:
         """Return one page of the changes of one commit, compared with its first parent. `page` is the `next_page` of the page before."""
         limits = page_limits(changes=limit, size_bytes=limit_bytes)
         engine = self._graph.engine
-        return commit_page(engine, engine.manifest.commit(id_), change_filter(kinds, types, ops), limits, page)
+        return commit_page(engine, engine.manifest.commit(id_), change_filter(kinds, types, ops), limits, page, self._resumed)

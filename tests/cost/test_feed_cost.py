@@ -110,6 +110,21 @@ def test_a_page_of_one_change_reads_what_changed(tmp_path: Path) -> None:
         assert large[2] <= 2, "the tables that did not change are not opened"
 
 
+def test_the_pages_of_a_large_commit_do_not_read_all_of_it_each(tmp_path: Path) -> None:
+    """A handle that goes on inside a commit reads the ids of its changes once, and the rows of each page."""
+    rows = 50_000
+    graph = graph_of(tmp_path / "g", rows=rows)
+    commit = graph.snapshot().commit_id
+    dataset = graph.engine.manifest.look()[1].as_table().dataset
+    page = graph.changes.commit(commit, limit=10)
+    costs = []
+    for _ in range(4):
+        dataset.io_stats_incremental()
+        page = graph.changes.commit(commit, page=page.next_page, limit=10)
+        costs.append(dataset.io_stats_incremental().read_bytes)
+    assert max(costs[1:]) <= 200_000, costs
+
+
 def test_a_follower_waits_with_probes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that waits reads nothing of the graph, and waits longer each time."""
     graph = graph_of(tmp_path / "g", rows=10)

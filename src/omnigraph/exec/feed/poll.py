@@ -17,15 +17,29 @@ from omnigraph.exec.feed.chain import Chain, ChainPosition
 from omnigraph.exec.feed.pages import ChangeBlock, ChangePage, CommitPage, PageLimits, PageSpace, packed
 from omnigraph.exec.feed.tokens import CommitPageToken, FeedCursor, FeedPageToken, check_branch, check_scope, decode, encode, scope_of
 from omnigraph.exec.history.changes import EntityChange
-from omnigraph.exec.history.diff import ChangeFilter, ChangePlace, changes_between, check_boundary, check_types, cursor_rejected, parent_of
+from omnigraph.exec.history.diff import (
+    ChangeFilter,
+    ChangePlace,
+    Pairing,
+    changes_between,
+    check_boundary,
+    check_types,
+    cursor_rejected,
+    parent_of,
+)
+from omnigraph.exec.history.pairs import RowPairs, Side, candidates
 from omnigraph.ids import BranchName, CommitId
+from omnigraph.lru import Lru
 from omnigraph.manifest.model import Commit
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch, read_branch
+from omnigraph.store.tables import TableRef
 
 NOW: Final = "now"
 BEGINNING: Final = "beginning"
 AFTER: Final = "after:"
+PAIRS_BYTES: Final = 64 * 1024 * 1024
+"""The memory for ids of commits that are read page by page: about two million changes."""
 _REMOVED: Final = (Kind.VERSION_RECLAIMED, Kind.VERSION_NOT_FOUND)
 
 
@@ -40,13 +54,34 @@ class FeedRequest(msgspec.Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
+class ResumedPairs:
+    """The pairs of commits that readers go on inside of, page by page, so that each page need not read all ids of the commit again."""
+
+    def __init__(self) -> None:
+        self._pairs: Final = Lru[tuple[TableRef | None, TableRef | None], RowPairs](PAIRS_BYTES, weigh=_bytes)
+
+    def pairing(self, place: ChangePlace | None) -> Pairing:
+        """How to find the candidates of a commit. Nothing is kept of a commit that is read from its start."""
+        return candidates if place is None else self._candidates
+
+    def _candidates(self, before: Side, after: Side) -> RowPairs:
+        key = tuple(side.table.ref if side.table is not None else None for side in (before, after))
+        known = self._pairs.get((key[0], key[1]))
+        return known if known is not None else self._pairs.put((key[0], key[1]), candidates(before, after))
+
+
+def _bytes(pairs: RowPairs) -> int:
+    return int(pairs.ids.nbytes + pairs.before.nbytes + pairs.after.nbytes)
+
+
 class Poll:
     """One look at a branch, and the pages from the position of the caller up to it."""
 
-    def __init__(self, engine: Engine, request: FeedRequest) -> None:
+    def __init__(self, engine: Engine, request: FeedRequest, resumed: ResumedPairs | None = None) -> None:
         if sum(each is not None for each in (request.cursor, request.start, request.page)) > 1:
             raise InvalidInput(Kind.INVALID_ARGUMENT, "pass one of cursor, start and page: each says where to begin")
         self._engine: Final = engine
+        self._resumed: Final = resumed if resumed is not None else ResumedPairs()
         self._manifest: Final = engine.manifest
         self._wanted: Final = request.wanted
         self._limits: Final = request.limits
@@ -170,8 +205,9 @@ class Poll:
         self, commit: Commit, before: BranchSnapshot, after: BranchSnapshot, space: PageSpace, place: ChangePlace | None
     ) -> Iterator[tuple[list[EntityChange], bool]]:
         check_boundary(self._engine, commit, before, after, self._wanted)
-        first_rows = self._limits.changes + 1
-        return packed(changes_between(self._engine, before, after, self._wanted, place=place, first_rows=first_rows), space)
+        first_rows, pairing = self._limits.changes + 1, self._resumed.pairing(place)
+        changes = changes_between(self._engine, before, after, self._wanted, place=place, first_rows=first_rows, pairing=pairing)
+        return packed(changes, space)
 
     def _schema(self, before: BranchSnapshot, after: BranchSnapshot) -> str | None:
         schema = after.state.head.schema
@@ -213,7 +249,9 @@ def baseline_cursor(manifest: Manifest, snapshot: BranchSnapshot, wanted: Change
     return encode(FeedCursor(manifest.graph_id, scope_of(wanted), branch.name, branch.native, snapshot.commit, snapshot.version))
 
 
-def commit_page(engine: Engine, commit: Commit, wanted: ChangeFilter, limits: PageLimits, page: str | None) -> CommitPage:
+def commit_page(
+    engine: Engine, commit: Commit, wanted: ChangeFilter, limits: PageLimits, page: str | None, resumed: ResumedPairs
+) -> CommitPage:
     """One page of the changes of a commit, compared with its first parent."""
     manifest, scope = engine.manifest, scope_of(wanted)
     place: ChangePlace | None = None
@@ -228,7 +266,8 @@ def commit_page(engine: Engine, commit: Commit, wanted: ChangeFilter, limits: Pa
         before = parent_of(engine, commit, after)
         check_types(wanted, engine.catalog(before), engine.catalog(after))
         check_boundary(engine, commit, before, after, wanted)
-        changes = changes_between(engine, before, after, wanted, place=place, first_rows=limits.changes + 1)
+        pairing = resumed.pairing(place)
+        changes = changes_between(engine, before, after, wanted, place=place, first_rows=limits.changes + 1, pairing=pairing)
         part, whole = next(packed(changes, PageSpace(limits)))
     except NotFound as error:
         raise _gap(commit, None) if error.kind in _REMOVED else error from error

@@ -7,7 +7,7 @@ has no changes, and one that was dropped and added again is deleted and inserted
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.errors import ChangeCursorRejected, ConflictError, InvalidInput, Kind
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.changes import EntityChange, Op, entity_changes
-from omnigraph.exec.history.pairs import candidates, changed_parts, shared_types, side_of
+from omnigraph.exec.history.pairs import RowPairs, Side, candidates, changed_parts, shared_types, side_of
 from omnigraph.ids import TypeId, content_hash
 from omnigraph.manifest.model import Commit
 from omnigraph.manifest.read import BranchSnapshot
@@ -26,6 +26,10 @@ LONGEST_ID_BYTES: Final = 256
 """A longer id is not stored in a token."""
 PREFIX_BYTES: Final = 64
 """How much of a long id a token holds: enough to find it among its neighbours."""
+
+
+Pairing = Callable[[Side, Side], RowPairs]
+"""Finds the entities whose rows may differ, as `candidates` does."""
 
 
 class ChangeFilter(msgspec.Struct, frozen=True):
@@ -104,18 +108,19 @@ def changes_between(
     *,
     place: ChangePlace | None = None,
     first_rows: int | None = None,
+    pairing: Pairing = candidates,
 ) -> Iterator[EntityChange]:
     """The changes that lead from one snapshot to the other, or those after a place. `first_rows` bounds what is read at first."""
-    catalogs = engine.catalog(after), engine.catalog(before)
-    for type_id in _types_from(place, shared_types(*catalogs)):
-        known = next(filter(None, (catalog.by_id(type_id) for catalog in catalogs)))
+    then, now = engine.catalog(before), engine.catalog(after)
+    for type_id in _types_from(place, shared_types(then, now)):
+        known = now.by_id(type_id) or then.by_id(type_id)
         old_row, new_row = before.state.table_of(type_id), after.state.table_of(type_id)
-        if not wanted.admits(known) or (old_row is not None and new_row is not None and old_row.ref == new_row.ref):
+        if known is None or not wanted.admits(known) or (old_row is not None and new_row is not None and old_row.ref == new_row.ref):
             continue  # not even opened
         old, new = side_of(engine, before, type_id), side_of(engine, after, type_id)
         if old.entity is None and new.entity is None:
             continue
-        pairs = candidates(old, new)
+        pairs = pairing(old, new)
         if place is not None and place.type == type_id:
             pairs = pairs.slice(place.passed(pairs.ids), len(pairs))
         for part in changed_parts(old, new, pairs, first_rows=first_rows):

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
         Snapshot,
         TableState,
         Tag,
-        Transaction,
         TransactionReceipt,
         init,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
+    from omnigraph.transaction import Transaction
 
 __version__ = "0.1.0"
 
@@ -113,6 +113,7 @@ _ELSEWHERE = {
     "MergeResult": "exec.history.merge",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",
+    "Transaction": "transaction",
 }
 
 

@@ -74,15 +74,20 @@ def test_conflicts_are_settled_by_a_file(diverged: og.Graph, files: Path, call: 
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]x", '{"a": 1}', '[{"type_name": "Person", "id": "Ada"}]', '[{"type_name": "Person", "id": "Ada", "choice": "both"}]'],
+    ("text", "message"),
+    [
+        *((text, "choices.json is not a list of conflicts with") for text in ("", "{", "[]x", '[{"type_name": "Person", "id": "Ada"}]')),
+        ('{"a": 1}', "`type_name`, `id` and `choice` each: Expected `array`, got `null`"),
+        ('[{"type_name": "Person", "id": "Ada", "choice": "both"}]', "'ours' or 'theirs', not for 'both'"),
+    ],
 )
-def test_a_file_of_choices_that_does_not_fit(diverged: og.Graph, call: Call, text: str) -> None:
+def test_a_file_of_choices_that_does_not_fit(diverged: og.Graph, call: Call, text: str, message: str) -> None:
     before = diverged.snapshot()
     Path("choices.json").write_text(text)
     said = call("branch", "merge", "work", *STORE, "--resolve", "choices.json")
     assert said.code == 1
     assert said.err.startswith("Error: ")
+    assert message in said.err
     assert call("branch", "merge", "work", *STORE, "--resolve", "nowhere.json").code == 1
     assert diverged.snapshot() == before
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError, ResourceLimitExceeded
+from omnigraph.lang import parse_queries, select_query
+from omnigraph.plan.check import check_mutation
 from omnigraph.plan.type_codes import Code
-from tests.unit.plan.cinema import checked, mutation_of, read_of, wrapped
+from tests.unit.plan.cinema import checked, cinema, mutation_of, read_of, wrapped
 
 FILM = "match { $f: Film } return "
 VEC = "[1.0, 0.0, 0.0]"
@@ -195,6 +197,11 @@ def test_refused_with_code_message_and_place(code: str | None, marked: str, mess
     assert error.span is not None
     assert (error.span.start, error.span.end) == (start, end), f"stands at {wrapped(text)[error.span.start : error.span.end]!r}"
     assert error.rendered is not None
+
+
+def test_a_mutation_without_a_name_is_not_named() -> None:
+    with pytest.raises(LanguageError, match="D2: the mutation on the same query mixes"):
+        check_mutation(select_query(parse_queries('insert Person { name: "Z" } delete Person where name = "Ada"'), None), cinema())
 
 
 def test_every_code_has_a_case() -> None:

@@ -118,9 +118,9 @@ def read_choices(data: bytes, *, name: str) -> dict[tuple[str, str], str]:
     """The choices in a JSON document: a list of conflicts as a merge prints them, each with a `choice`; or an object with that list."""
     try:
         found = msgspec.json.decode(data)
-        listed: Any = found["conflicts"] if isinstance(found, dict) else found
+        listed: Any = found.get("conflicts") if isinstance(found, dict) else found
         written = msgspec.convert(listed, list[_ChosenConflict])
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
             f"{name} is not a list of conflicts with `type_name`, `id` and `choice` each: {error}",

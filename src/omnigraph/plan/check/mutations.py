@@ -113,9 +113,10 @@ def _check_unmixed(name: str, mutation: Mutation) -> None:
     changes = [change for tree in mutation.statements for change in (tree.changes if isinstance(tree, MatchedTree) else (tree,))]
     deletes = [change for change in changes if isinstance(change, Delete | DeleteBoundTree)]
     if deletes and len(deletes) < len(changes):
+        named = f"mutation '{name}'" if name else "the mutation"
         raise refused(
             Code.MIXED,
-            f"mutation '{name}' on the same query mixes inserts/updates and deletes; "
+            f"{named} on the same query mixes inserts/updates and deletes; "
             "split into separate mutations: (1) inserts and updates, then (2) deletes. "
             "`g.transaction()` makes one commit of both.",
             deletes[0],

@@ -14,9 +14,10 @@ from omnigraph.exec.history import squash
 from omnigraph.exec.history.conflicts import ConflictKind
 from omnigraph.exec.write import protocol
 from omnigraph.faults import Fault, armed
-from omnigraph.graph import Graph, Transaction
+from omnigraph.graph import Graph
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.registry import all_branches
+from omnigraph.transaction import Transaction
 from tests.mutations import run
 
 NAMES = "match { $p: Person } return { $p.name as name } order { name }"

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     NUMERIC_OVERFLOW = "numeric_overflow"
     AMBIGUOUS_UPDATE = "ambiguous_update"
     AMBIGUOUS_COMMIT = "ambiguous_commit"
+    TOKEN_REUSED = "token_reused"
     TRANSACTION_NOT_OPEN = "transaction_not_open"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"

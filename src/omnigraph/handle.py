@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import MergeResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
-    from omnigraph.exec.write.protocol import Request, Written
+    from omnigraph.exec.write.protocol import Written
 
 QUERY_NAME: Final = "query.gq"
 """The name that messages use for a text without a name."""
@@ -60,20 +60,26 @@ class Handle:
         token: str | None = None,
         message: str | None = None,
     ) -> Receipt:
-        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` returns the first receipt."""
+        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` returns the first receipt.
+
+        A token names one write: with another text or other parameters it is refused.
+        """
         from omnigraph.exec.write.mutate import EDGES, NODES, mutate
         from omnigraph.exec.write.protocol import Request
+        from omnigraph.exec.write.tokens import call_digest
 
         self.require_writable()
+        call = _call(source, name, params)
         request = Request(
             CommitKind.MUTATE,
             branch=given_name(branch),
             actor=self.actor,
             message=message,
             token=token,
+            digest=call_digest(call) if token is not None else None,
             if_commit=self._expected(if_commit, branch),
         )
-        written = check_kind(mutate(self.engine, _call(source, name, params), request), request)
+        written = mutate(self.engine, call, request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
     def query(
@@ -141,6 +147,7 @@ class Handle:
         records, or a mapping from type names to Arrow tables, frames (pandas, polars, DuckDB), Parquet or CSV files. `from_branch`
         creates the branch from that one if it does not exist.
         """
+        from omnigraph.exec.load.digests import load_digest
         from omnigraph.exec.load.load import LocalIntake
 
         return self.load_intake(
@@ -149,6 +156,7 @@ class Handle:
             branch=branch,
             from_branch=from_branch,
             token=token,
+            digest=load_digest(data, _load_mode(mode)) if token is not None and not dry_run else None,
             message=message,
             dry_run=dry_run,
             report_errors=report_errors,
@@ -167,8 +175,9 @@ class Handle:
         report_errors: int,
         on_progress: OnProgress | None,
         dry_run: bool = False,
+        digest: str | None = None,
     ) -> LoadReceipt:
-        """Load the rows that an intake reads. Spark loads use this."""
+        """Load the rows that an intake reads. Spark loads use this; their data is not compared when a token is used again."""
         from omnigraph.exec.load.load import Load, run_load
         from omnigraph.exec.write.protocol import Request, Written
 
@@ -187,9 +196,9 @@ class Handle:
             checked = load.prepare(self.engine.manifest.snapshot(given_name(existing)))
             load.close()
             return _load_receipt(branch, chosen, Written(None, checked.counts))
-        request = Request(CommitKind.LOAD, branch=given_name(branch), actor=self.actor, message=message, token=token)
+        request = Request(CommitKind.LOAD, branch=given_name(branch), actor=self.actor, message=message, token=token, digest=digest)
         base = given_name(from_branch) if from_branch is not None else None
-        return _load_receipt(branch, chosen, check_kind(run_load(self.engine, request, load, from_=base), request))
+        return _load_receipt(branch, chosen, run_load(self.engine, request, load, from_=base))
 
     def merge(
         self,
@@ -240,18 +249,6 @@ def source_text(text: str, name: str) -> Source:
     if not isinstance(text, str):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} must be passed as text, not as {type(text).__name__}")
     return Source(text, name)
-
-
-def check_kind(written: Written, request: Request) -> Written:
-    """Raise InvalidInput if the token belongs to a write of another kind. Nothing was written then."""
-    if written.commit is not None and written.commit.kind is not request.kind:
-        raise InvalidInput(
-            Kind.INVALID_ARGUMENT,
-            f"the token {request.token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
-            token=request.token,
-            commit=written.commit.id,
-        )
-    return written
 
 
 def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> QueryCall:

@@ -14,7 +14,7 @@ from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
-from omnigraph.handle import Handle, check_kind
+from omnigraph.handle import Handle
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods
 
@@ -70,7 +70,7 @@ class Transaction:
         try:
             if error is None:
                 with self._target():
-                    written = check_kind(fork.squash(self._request), self._request)
+                    written = fork.squash(self._request)
                 counts = written.counts
                 self._receipt = TransactionReceipt(counts[INSERTED], counts[UPDATED], counts[DELETED], written.commit)
         finally:

@@ -131,6 +131,8 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
+    """A hash of what the write with this token was asked to do. Older commits, and writes that cannot be compared, have none."""
     tables: tuple[TableChange, ...] = ()
     counts: Mapping[str, int] = {}
     """The counts in the result of the write, stored for a retry with the same token."""

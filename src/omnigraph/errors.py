@@ -31,6 +31,7 @@ class Kind(StrEnum):
     AMBIGUOUS_COMMIT = "ambiguous_commit"
     TOKEN_REUSED = "token_reused"
     TRANSACTION_NOT_OPEN = "transaction_not_open"
+    GRAPH_CLOSED = "graph_closed"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"
@@ -155,9 +156,7 @@ class OmniGraphError(Exception):
         _scrub(sys.exception())
         self.kind: Final = kind
         self.message: Final = shown
-        self.facts: Final[dict[str, object]] = {
-            name: shortened(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
-        }
+        self.facts: Final[dict[str, object]] = {name: shortened(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with the message alone, which fails in the process that unpickles.

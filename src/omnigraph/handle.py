@@ -5,7 +5,7 @@ The arguments are checked here; the algorithms are the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -40,19 +40,37 @@ class Handle:
     """An engine, and who writes with it."""
 
     def __init__(self, engine: Engine, *, mode: Mode, actor: str | None) -> None:
-        self.engine: Final = engine
-        """The engine, for packages built on the graph. Its methods may change between releases; those of `Graph` are stable."""
+        self._engine: Engine | None = engine
+        self.on_close: Callable[[], object] = lambda: None
+        """Called by `close`. A graph in memory removes its directory."""
+        self.uri: Final = engine.root.uri
         self.mode: Final = mode
         self.actor: Final = actor
 
     @property
-    def uri(self) -> str:
-        return self.engine.root.uri
+    def engine(self) -> Engine:
+        """The engine, for packages built on the graph. Its methods may change between releases; those of `Graph` are stable."""
+        if self._engine is None:
+            raise InvalidInput(Kind.GRAPH_CLOSED, f"the graph {self.uri} was closed; open it again with `omnigraph.open`", path=self.uri)
+        return self._engine
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._engine is None
+
+    def close(self) -> None:
+        """Give up the caches and threads of this handle. Every later call on it is refused; a second `close` has no effect.
+
+        Calls that are under way on other threads, and iterators that were handed out, end as if it were still open.
+        """
+        self._engine = None
+        self.on_close()
 
     def mutate(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         branch: str = MAIN,
@@ -85,7 +103,7 @@ class Handle:
     def query(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         branch: str = MAIN,
@@ -93,7 +111,10 @@ class Handle:
         timeout: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Result:
-        """Run one read of a `.gq` text on a branch: now, or at a commit, a manifest version or a time. `timeout` is in seconds."""
+        """Run one read of a `.gq` text on a branch: now, or at a commit, a manifest version or a time. `timeout` is in seconds.
+
+        `name` selects one of several queries; for a text with one query, `params` may stand in its place.
+        """
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
 
         def run() -> Result:
@@ -106,7 +127,7 @@ class Handle:
     def explain(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         branch: str = MAIN,
@@ -251,8 +272,16 @@ def source_text(text: str, name: str) -> Source:
     return Source(text, name)
 
 
-def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> QueryCall:
+def _call(source: str, name: str | Mapping[str, object] | None, params: Mapping[str, object] | None) -> QueryCall:
     """Build a call with one time for all its attempts, however often the write is prepared (W-49)."""
+    if isinstance(name, Mapping) and params is None:
+        name, params = None, name
+    if name is not None and not isinstance(name, str):
+        what = f"the name of a query is text, not {type(name).__name__}; parameters are given as `params={{...}}`"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what)
+    if params is not None and not isinstance(params, Mapping):
+        what = f"params takes a mapping of names to values, not {type(params).__name__}"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what)
     return QueryCall(source_text(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 

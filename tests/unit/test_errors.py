@@ -97,7 +97,9 @@ def errors_of_every_class() -> list[OmniGraphError]:
 
 
 @pytest.mark.parametrize("error", errors_of_every_class(), ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "deepcopy", "pickle"]
+)
 def test_an_error_survives_copies_and_pickling(error: OmniGraphError, again: Callable[[OmniGraphError], OmniGraphError]) -> None:
     error.add_note("in the graph /x")
     same = again(error)

@@ -78,6 +78,7 @@ class Publication(msgspec.Struct, frozen=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
     at: datetime | None = None
     merged: CommitId | None = None
     copied: tuple[Commit, ...] = ()
@@ -248,6 +249,7 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         actor=publication.actor,
         message=publication.message,
         token=publication.token,
+        digest=publication.digest,
         tables=tuple(_changes(publication, state)),
         counts=publication.counts,
         audit=publication.audit,

@@ -15,6 +15,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
+from omnigraph.exec.external_blobs import BlobPolicy, bases_in
 from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
 from omnigraph.ids import MAIN, SchemaHash
@@ -57,9 +58,16 @@ def check_at(at: At) -> At:
 class Engine:
     """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
-    def __init__(self, manifest: Manifest, *, embedding: Embedder | EmbeddingProvider | None = None) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        embedding: Embedder | EmbeddingProvider | None = None,
+        external_blobs: tuple[str, ...] | None = None,
+    ) -> None:
         self.manifest: Final = manifest
         self.embedding: Final = embedding
+        self.external_bases: Final = external_blobs
         self.tables: Final = Tables(manifest.root)
         self.topology: Final = Topology(self.tables, cache_directory(manifest.graph_id))
         self.surveyor: Final = Surveyor(self.tables)
@@ -78,6 +86,12 @@ class Engine:
     def embedder(self) -> Embedder | None:
         """The embedder of this graph, or None. Its settings are read, and wrong ones refused, on first use."""
         return resolve_embedder(self.embedding, os.environ)
+
+    @cached_property
+    def external_blobs(self) -> BlobPolicy:
+        """From where blobs may be copied into this graph. The environment is asked, and a wrong base there refused, on first use."""
+        bases = self.external_bases if self.external_bases is not None else bases_in(os.environ)
+        return BlobPolicy(bases, self.root.storage_options)
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""

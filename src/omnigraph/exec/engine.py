@@ -79,9 +79,11 @@ class Engine:
             return self.snapshot(at=at)
         with suppress(NotFound, InvalidInput):  # not the name of a branch
             return self.snapshot(at)
-        with suppress(NotFound):
-            return self.snapshot(at=self.manifest.commit(at).id)
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
+        try:
+            commit = self.manifest.commit(at)
+        except NotFound:
+            raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at) from None
+        return self.snapshot(at=commit.id)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

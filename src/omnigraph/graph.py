@@ -12,7 +12,7 @@ import platform
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import RevertResult
+    from omnigraph.exec.upkeep.cleanup import Cleanup, OnCleanupProgress
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
@@ -430,6 +431,25 @@ class Graph(Handle):
         from omnigraph.exec.upkeep.verify import verify
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+        on_progress: OnCleanupProgress | None = None,
+    ) -> Cleanup:
+        """Remove old versions that no branch and no tag needs, and what interrupted writers left. A dry run only says what that would be.
+
+        The newest `keep` commits of each branch stay readable, and those that were the newest less than `older_than` ago. With both,
+        a commit that one of them keeps is kept. Older commits stay in the history; reading them raises `NotFound`.
+        """
+        from omnigraph.exec.upkeep.cleanup import cleanup
+
+        if not dry_run:
+            self.require_writable()
+        return cleanup(self.engine, keep=keep, older_than=older_than, dry_run=dry_run, on_progress=on_progress)
 
     def info(self) -> Info:
         root: Root = self.engine.root

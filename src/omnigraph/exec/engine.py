@@ -103,11 +103,13 @@ class Engine:
             return self.snapshot(at=at)
         with suppress(NotFound, InvalidInput):  # not the name of a branch
             return self.snapshot(at)
-        with suppress(NotFound):
-            return self.snapshot(at=self.manifest.commit(at).id)
-        if not isinstance(check_at(at), str):
-            return self.snapshot(at=at)
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
+        try:
+            commit = self.manifest.commit(at)
+        except NotFound:
+            if isinstance(check_at(at), str):
+                raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at) from None
+            return self.snapshot(at=at)  # a time
+        return self.snapshot(at=commit.id)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

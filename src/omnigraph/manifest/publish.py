@@ -208,6 +208,17 @@ def _rewrite_head(manifest: Manifest, branch: BranchName, change: Callable[[Head
         return
 
 
+def fence_off_publishes(manifest: Manifest, branch: BranchName) -> None:
+    """Make every publish that was begun before this call fail, for good. Without a commit. Requires the exclusive lock."""
+    found, ledger, state = manifest.look(branch)
+    intent = _head_intent(found, state.head)
+    intents.arm(manifest.root.objects, intent)
+    try:
+        manifest.remember(found, ledger.fence_off(uuid=str(uuid4())), state)
+    finally:
+        intents.disarm(manifest.root.objects, intent)
+
+
 def _head_intent(branch: Branch, head: Head) -> Intent:
     """Return the intent of a head rewrite, which has no effects."""
     return Intent(

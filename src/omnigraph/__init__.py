@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
+    from omnigraph.exec.upkeep.optimize import Optimized
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
         Cancellation,
@@ -79,6 +80,7 @@ __all__ = [
     "MergeResult",
     "NotFound",
     "OmniGraphError",
+    "Optimized",
     "Outcome",
     "PolicyDenied",
     "PreconditionFailed",
@@ -111,6 +113,7 @@ _ELSEWHERE = {
     "Indexes": "exec.upkeep.indices",
     "LogEntry": "exec.history.entity_log",
     "MergeResult": "exec.history.merge",
+    "Optimized": "exec.upkeep.optimize",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",
     "Transaction": "transaction",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
+    from omnigraph.exec.upkeep.optimize import OnOptimizeProgress, Optimized
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.transaction import Transaction
@@ -184,6 +185,15 @@ class Graph(Handle):
         self.require_writable()
         return ensure_embeddings(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
 
+    def optimize(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnOptimizeProgress | None = None) -> Optimized:
+        """Compact the tables of a branch and bring their indexes up to date, in one commit. No answer changes, and nothing is deleted.
+        A second call has nothing to do.
+        """
+        from omnigraph.exec.upkeep.optimize import optimize
+
+        self.require_writable()
+        return optimize(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+
     def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
         """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
         from omnigraph.exec.history.export import export_lines
@@ -280,6 +290,8 @@ class Graph(Handle):
         commit = self.commit(id_)
         after = self.engine.snapshot(at=commit.id)
         before = parent_of(self.engine, commit, after)
+        if commit.kind.moves_rows_only:  # D-11: the rows are the same in other files
+            after = before
         return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:

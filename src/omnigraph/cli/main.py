@@ -20,6 +20,7 @@ from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
 from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
+from omnigraph.cli.optimize import optimize
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
@@ -34,7 +35,8 @@ What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, verify, recovery
+  direct  a graph's storage         init, copy, info, optimize, verify,
+                                    recovery
   local   no graph                  lint, embed, version"""
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate, query),
-    *(recovery, schema, snapshot, spark, tag, verify, version),
+    *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate, optimize),
+    *(query, recovery, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -38,8 +38,14 @@ class CommitKind(StrEnum):
     TRANSACTION = "transaction"
     SCHEMA = "schema"
     INDEX = "index"
+    OPTIMIZE = "optimize"
     COPY = "copy"
     RECOVERY = "recovery"
+
+    @property
+    def moves_rows_only(self) -> bool:
+        """Whether a commit of this kind changes files and no entity."""
+        return self in (CommitKind.INDEX, CommitKind.OPTIMIZE)
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):

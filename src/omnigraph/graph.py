@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import platform
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState, TransactionReceipt
 from omnigraph.branches import Branches, Tags
@@ -68,6 +69,7 @@ __all__ = [
     "Tags",
     "TransactionReceipt",
     "init",
+    "memory",
     "open_",
 ]
 
@@ -75,6 +77,8 @@ T = TypeVar("T")
 
 SCHEMA_NAME: Final = "schema.pg"
 """The name that messages use for a text without a name."""
+MEMORY: Final = ":memory:"
+"""The location of `init` for a graph in memory."""
 
 
 @waited_for
@@ -87,8 +91,14 @@ def init(
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`."""
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`.
+
+    The location `:memory:` is that of a graph in memory, as of `memory`.
+    """
     from omnigraph.exec.write.migrate import new_table
+
+    if uri == MEMORY:
+        return memory(schema=schema, actor=actor, message=message, embedding=embedding)
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
@@ -97,6 +107,26 @@ def init(
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
     return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
+
+
+def memory(
+    *, schema: str, actor: str | None = None, message: str | None = None, embedding: Embedder | EmbeddingProvider | None = None
+) -> Graph:
+    """Create a graph in memory, for tests and notebooks.
+
+    It is a directory in `/dev/shm`, or, where the system has none, among the temporary files. It is removed by `close`, at the end of a
+    `with` block, when nothing refers to the graph any more, and when the process ends. A process that is killed leaves it behind.
+    """
+    from omnigraph.store.temporary import temporary_directory
+
+    made = temporary_directory()
+    try:
+        graph = init(f"{made.path}/graph", schema=schema, actor=actor, message=message, embedding=embedding)
+    except BaseException:
+        made.remove()
+        raise
+    graph.on_close = weakref.finalize(graph.engine.root, made.remove)
+    return graph
 
 
 @waited_for
@@ -115,6 +145,11 @@ def open_(
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
+    if uri == MEMORY:
+        what = (
+            f"a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)` or `omnigraph.init({MEMORY!r}, ...)`"
+        )
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what)
     engine = partial(Engine, embedding=_embedding(embedding))
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
@@ -135,7 +170,18 @@ class Graph(Handle):
         self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
-        return f"Graph({self.uri!r}, mode={self.mode!r})"
+        return f"Graph({self.uri!r}, {'closed' if self.closed else f'mode={self.mode!r}'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process as the location of the graph, which is opened there."""
+        engine = self.engine
+        return _reopened, (self.uri, self.mode, self.actor, engine.root.storage_options, engine.embedding)
 
     @property
     def schema(self) -> str:
@@ -194,16 +240,22 @@ class Graph(Handle):
         self.require_writable()
         return optimize(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
 
-    def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
-        """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
+    def export(
+        self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: str | Iterable[str] | None = None
+    ) -> Iterator[str]:
+        """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected.
+
+        `types` is the name of a node or edge type, or several.
+        """
         from omnigraph.exec.history.export import export_lines
 
-        snapshot = self.engine.snapshot(branch, at)
-
-        lines = export_lines(self.engine.tables, snapshot, self.engine.catalog(snapshot), types=types)
+        engine = self.engine
+        snapshot = engine.snapshot(branch, at)
+        chosen = [types] if isinstance(types, str) else types
+        lines = export_lines(engine.tables, snapshot, engine.catalog(snapshot), types=chosen)
 
         def read() -> Iterator[str]:
-            with self.engine.reading(snapshot, at):
+            with engine.reading(snapshot, at):
                 yield from lines
 
         return waited_for_steps(read())
@@ -262,9 +314,9 @@ class Graph(Handle):
         a: str | int | datetime,
         b: str | int | datetime,
         *,
-        kinds: Collection[str] | None = None,
-        types: Collection[str] | None = None,
-        ops: Collection[str] | None = None,
+        kinds: str | Collection[str] | None = None,
+        types: str | Collection[str] | None = None,
+        ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes that lead from `a` to `b`: nodes before edges, then by type and id. Rows that both share are not read.
 
@@ -280,9 +332,9 @@ class Graph(Handle):
         self,
         id_: str,
         *,
-        kinds: Collection[str] | None = None,
-        types: Collection[str] | None = None,
-        ops: Collection[str] | None = None,
+        kinds: str | Collection[str] | None = None,
+        types: str | Collection[str] | None = None,
+        ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes of one commit, compared with its first parent, as `diff` does."""
         from omnigraph.exec.history.diff import change_filter, diff, parent_of
@@ -295,10 +347,12 @@ class Graph(Handle):
         return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
+        manifest = self.engine.manifest
+
         def steps() -> Iterator[T]:
             with ExitStack() as scopes:
                 for snapshot in read:
-                    scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
+                    scopes.enter_context(manifest.reading(snapshot, past=True))
                 yield from changes
 
         return waited_for_steps(steps())
@@ -393,6 +447,15 @@ class Graph(Handle):
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+
+open_.__name__ = open_.__qualname__ = "open"  # its public name, which `help(omnigraph)` shows
+
+
+def _reopened(
+    uri: str, mode: Mode, actor: str | None, storage_options: Mapping[str, str], embedding: Embedder | EmbeddingProvider | None
+) -> Graph:
+    return open_(uri, mode=mode, actor=actor, storage_options=storage_options, embedding=embedding)
 
 
 def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
@@ -33,15 +34,24 @@ VIEWS: Final = 4
 """The number of snapshots whose open tables are kept. Most reads use the newest snapshot."""
 
 At = str | int | datetime | None
-"""A commit id or its beginning, a manifest version, a time, or None for the newest commit."""
+"""A commit id or its beginning, a tag, a manifest version, a time, or None for the newest commit."""
+_DATE: Final = re.compile(r"\d{4}-\d\d")
+"""How a date begins. No commit id and no tag does."""
 _Key = tuple[str, str | None, SchemaHash]
 
 
 def check_at(at: At) -> At:
-    """Return `at` if it has one of its types, else raise InvalidInput."""
+    """Return `at`, a text of a date or a time as a time (UTC by default), or raise InvalidInput if it is nothing that can be read at."""
     if not isinstance(at, str | int | datetime | None):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-    return at
+    if not isinstance(at, str) or _DATE.match(at) is None:
+        return at
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        what = f"{at!r} is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class Engine:
@@ -81,6 +91,8 @@ class Engine:
             return self.snapshot(at)
         with suppress(NotFound):
             return self.snapshot(at=self.manifest.commit(at).id)
+        if not isinstance(check_at(at), str):
+            return self.snapshot(at=at)
         raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:

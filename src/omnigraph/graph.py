@@ -25,6 +25,7 @@ from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
+from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
 from omnigraph.handle import Handle, source_text
 from omnigraph.ids import MAIN, CommitId, new_hex16
 from omnigraph.lang import located, parse_schema
@@ -90,8 +91,9 @@ def init(
     message: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    auto_upkeep: bool = True,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`.
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` and `auto_upkeep` are as in `open`.
 
     The location `:memory:` is that of a graph in memory, as of `memory`.
     """
@@ -102,7 +104,7 @@ def init(
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
-    engine = partial(Engine, embedding=_embedding(embedding))
+    engine = partial(Engine, embedding=_embedding(embedding), after_write=AutomaticUpkeep() if auto_upkeep else None)
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
@@ -137,11 +139,13 @@ def open_(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    auto_upkeep: bool = True,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
     It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
-    the environment is asked when a text is to be embedded.
+    the environment is asked when a text is to be embedded. With `auto_upkeep=False`, a write that leaves many small fragments does not
+    put them together afterwards.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
@@ -150,7 +154,7 @@ def open_(
             f"a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)` or `omnigraph.init({MEMORY!r}, ...)`"
         )
         raise InvalidInput(Kind.INVALID_ARGUMENT, what)
-    engine = partial(Engine, embedding=_embedding(embedding))
+    engine = partial(Engine, embedding=_embedding(embedding), after_write=AutomaticUpkeep() if auto_upkeep else None)
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
@@ -181,7 +185,14 @@ class Graph(Handle):
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as the location of the graph, which is opened there."""
         engine = self.engine
-        return _reopened, (self.uri, self.mode, self.actor, engine.root.storage_options, engine.embedding)
+        return _reopened, (
+            self.uri,
+            self.mode,
+            self.actor,
+            engine.root.storage_options,
+            engine.embedding,
+            engine.after_write is not None,
+        )
 
     @property
     def schema(self) -> str:
@@ -267,7 +278,8 @@ class Graph(Handle):
         target = open_root(uri, storage_options=storage_options)
         name = given_name(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
+        upkeep = AutomaticUpkeep() if self.engine.after_write is not None else None
+        return Graph(Engine(made, embedding=self.engine.embedding, after_write=upkeep), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -453,9 +465,14 @@ open_.__name__ = open_.__qualname__ = "open"  # its public name, which `help(omn
 
 
 def _reopened(
-    uri: str, mode: Mode, actor: str | None, storage_options: Mapping[str, str], embedding: Embedder | EmbeddingProvider | None
+    uri: str,
+    mode: Mode,
+    actor: str | None,
+    storage_options: Mapping[str, str],
+    embedding: Embedder | EmbeddingProvider | None,
+    auto_upkeep: bool,  # noqa: FBT001  # pickle passes arguments by position
 ) -> Graph:
-    return open_(uri, mode=mode, actor=actor, storage_options=storage_options, embedding=embedding)
+    return open_(uri, mode=mode, actor=actor, storage_options=storage_options, embedding=embedding, auto_upkeep=auto_upkeep)
 
 
 def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,6 +22,7 @@ from omnigraph.ids import MAIN, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
 from omnigraph.lru import Lru
+from omnigraph.manifest.model import Commit
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import given_name
 from omnigraph.plan.typed import TypedMutation
@@ -37,6 +39,7 @@ At = str | int | datetime | None
 """A commit id or its beginning, a tag, a manifest version, a time, or None for the newest commit."""
 _DATE: Final = re.compile(r"\d{4}-\d\d")
 """How a date begins. No commit id and no tag does."""
+AfterWrite = Callable[["Engine", Commit], None]
 _Key = tuple[str, str | None, SchemaHash]
 
 
@@ -57,8 +60,12 @@ def check_at(at: At) -> At:
 class Engine:
     """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
-    def __init__(self, manifest: Manifest, *, embedding: Embedder | EmbeddingProvider | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, *, embedding: Embedder | EmbeddingProvider | None = None, after_write: AfterWrite | None = None
+    ) -> None:
         self.manifest: Final = manifest
+        self.after_write: Final = after_write
+        """Called after every write that made a commit, without a lock."""
         self.embedding: Final = embedding
         self.tables: Final = Tables(manifest.root)
         self.topology: Final = Topology(self.tables, cache_directory(manifest.graph_id))

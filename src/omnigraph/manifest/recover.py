@@ -366,6 +366,7 @@ def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
         rows=rows,
         dropped=table.drops,
         floor=version if table.gives_up else table.before.floor,
+        tidied=version if intent.kind is CommitKind.OPTIMIZE else table.before.tidied,
     )
 
 

@@ -59,12 +59,15 @@ def live_rows(fragment: Fragment) -> int:
 
 
 def groups_to_rewrite(table: Table, *, most_rows: int | None = None) -> list[Group]:
-    """The groups of fragments to rewrite: small ones, and those with many deleted rows. Fragments with more than `most_rows` rows stay.
+    """The groups of fragments to rewrite: small ones, and those with many deleted rows. Fragments with more than `most_rows` rows, or
+    as large by their bytes, stay.
 
     The result of a rewrite is not rewritten again, unless the table changes.
     """
     found = [part for part in fragments(table) if most_rows is None or part.rows <= most_rows]
     fullness = _fullness(table, found)
+    if most_rows is not None:  # bytes are bounded in the same proportion
+        found = [part for part in found if fullness[part.id] <= most_rows / TARGET_ROWS]
     worn = {part.id for part in found if (part.rows - live_rows(part)) * MANY_DELETED > part.rows}
     small = sorted((part for part in found if fullness[part.id] < 0.5), key=lambda part: (fullness[part.id], part.id))
     groups: list[list[Fragment]] = []

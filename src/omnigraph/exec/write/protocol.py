@@ -246,7 +246,10 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
         if not ready.tables and ready.prepared.is_empty:
             return Written(None, ready.prepared.counts)
         _refuse_drift(tables, ready)
-        return _land(engine, request, ready, grant)
+        written = _land(engine, request, ready, grant)
+    if engine.after_write is not None and written.commit is not None:
+        engine.after_write(engine, written.commit)
+    return written
 
 
 # -- 2, 3 and 5

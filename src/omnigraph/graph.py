@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
+    from omnigraph.exec.upkeep.keeper import Keeper
     from omnigraph.exec.upkeep.optimize import OnOptimizeProgress, Optimized
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
@@ -250,6 +251,25 @@ class Graph(Handle):
 
         self.require_writable()
         return optimize(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+
+    def keep_tidy(self, branches: Iterable[str] | None = None, *, every_seconds: float = 60.0, after_commits: int = 64) -> Keeper:
+        """Return a keeper for a long-lived process: a thread that optimizes branches, all or some, when a table had that many commits.
+
+        It runs in a `with` block, or between `start` and `stop`. It never makes a writer wait, and works for at most a tenth of the time.
+        """
+        from omnigraph.exec.upkeep.keeper import Keeper
+
+        self.require_writable()
+        if isinstance(branches, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
+        names = None if branches is None else [given_name(branch) for branch in branches]
+        graph = weakref.ref(self)
+
+        def engine() -> Engine | None:
+            alive = graph()
+            return None if alive is None or alive.closed else alive.engine
+
+        return Keeper(engine, names, every_seconds=every_seconds, after_commits=after_commits)
 
     def export(
         self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: str | Iterable[str] | None = None

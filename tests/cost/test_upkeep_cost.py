@@ -69,7 +69,7 @@ def looked_at(graph: Graph, first: int) -> Reads:
 
 @pytest.mark.parametrize("indexed", [True, False], ids=["indexed", "no index"])
 def test_a_long_history_costs_no_more_reads_than_a_short_one(tmp_path: Path, *, indexed: bool) -> None:
-    """K-09: With upkeep on, reads per write and per warm read do not grow with the number of small commits."""
+    """K-09: with upkeep on, reads per write and per warm read do not grow with the number of small commits."""
     graph = og.init(tmp_path / "g", schema=SCHEMA)
     graph.load({"Person": pa.table({"name": [f"base{n}" for n in range(200)], "age": pa.array(range(200), pa.int32())})})
     if indexed:

@@ -25,7 +25,7 @@ from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.fragments import Fragment, fragments
 from omnigraph.store.stage import Counts, Staged, every_field, new_data_files
-from omnigraph.store.tables import Table, at_home
+from omnigraph.store.tables import Table, at_home, own_handle
 
 TARGET_ROWS: Final = 1_048_576
 """A rewritten fragment has about this many rows, or about `TARGET_BYTES`, whichever it reaches first."""
@@ -177,7 +177,7 @@ def stage_rewrites(table: Table, rewrites: Sequence[Rewrite], *, uuid: str | Non
 def preview(table: Table, rewrites: Sequence[Rewrite]) -> Iterator[Table]:
     """The table as it will be after the swap, to build indexes on. It has a version file that no reader finds, removed at the end."""
     if not rewrites:
-        yield table
+        yield own_handle(table)
         return
     staged = stage_rewrites(table, rewrites)
     try:

@@ -17,7 +17,7 @@ from omnigraph.ids import new_ulid
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.stage import Counts, Staged
-from omnigraph.store.tables import Table, TableRef
+from omnigraph.store.tables import Table, TableRef, own_handle
 
 GROWTH: Final = 4
 """A new segment replaces those of at most this many times its rows."""
@@ -93,7 +93,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 def write_index(table: Table, spec: IndexSpec, *, fragments: Collection[int] | None = None) -> Segment | None:
     """Writes the files of one index over the whole table, or over some fragments. Returns None for a vector index on a column that has
-    no vectors to train on.
+    no vectors to train on. No other thread may use the handle meanwhile: see `own_handle`.
     """
     if spec.column not in table.schema.names:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has no column {spec.column!r} to index", column=spec.column)
@@ -138,7 +138,8 @@ def build(table: Table, specs: Sequence[IndexSpec], *, ready: Sequence[Segment] 
     """
     replaced = _replaced(table, specs)
     written = {segment.name: segment for segment in ready if fits(segment, table)}
-    found = [written[spec.name] if spec.name in written else write_index(table, spec) for spec in specs]
+    apart = own_handle(table) if any(spec.name not in written for spec in specs) else table
+    found = [written[spec.name] if spec.name in written else write_index(apart, spec) for spec in specs]
     segments = [segment for segment in found if segment is not None]
     if not segments:
         return None

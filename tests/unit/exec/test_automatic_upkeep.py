@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +60,26 @@ def crowded(crowd: Path, tmp_path: Path) -> Graph:
     return og.open(shutil.copytree(crowd, tmp_path / "g"))
 
 
+@contextmanager
+def held(graph: Graph) -> Iterator[None]:
+    """Another writer, on a thread of its own, holds the branch."""
+    has, may_go = threading.Event(), threading.Event()
+
+    def writer() -> None:
+        with hold(graph.engine.manifest, MAIN):
+            has.set()
+            may_go.wait(60)
+
+    thread = threading.Thread(target=writer)
+    thread.start()
+    has.wait(60)
+    try:
+        yield
+    finally:
+        may_go.set()
+        thread.join()
+
+
 def test_the_writer_that_leaves_too_many_small_fragments_tidies_them(crowded: Graph) -> None:
     """G-17: After 64 small commits on a table, a writer puts the small fragments together and covers them, in a commit of its own."""
     graph = crowded
@@ -104,7 +127,7 @@ def test_a_waiting_writer_comes_first(crowded: Graph) -> None:
     commit = graph.commits()[0]
     other = og.open(crowded.uri)
     assert graph.engine.after_write is not None
-    with hold(other.engine.manifest, MAIN):
+    with held(other):
         graph.snapshot()
         graph.engine.after_write(graph.engine, commit)
         assert upkeep(graph) == []

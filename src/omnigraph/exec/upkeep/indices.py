@@ -27,7 +27,7 @@ from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.planner import FLAT_NUMBERS
 from omnigraph.store.index import IndexSpec, LanceIndexKind, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
-from omnigraph.store.tables import Table, Tables
+from omnigraph.store.tables import Table, Tables, own_handle
 from omnigraph.store.words import ANALYSER
 
 FEWEST_VECTORS: Final = 1_000
@@ -263,7 +263,7 @@ def _write_ahead(
             columns = tuple(dict.fromkeys(spec.column for spec in plan.specs))
             on_progress(IndexProgress(plan.row.alias, columns, plan.row.rows, at, len(to_do)))
         if plan.row.owner == snapshot.branch.native:
-            table = tables.open(plan.row.ref)
+            table = own_handle(tables.open(plan.row.ref))
             yield from (((plan.row.id, spec.name), write_index(table, spec)) for spec in plan.specs)
 
 

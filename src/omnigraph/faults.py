@@ -43,6 +43,7 @@ class Fault(StrEnum):
     WRITE_BEFORE_REF = "write.before_ref"
     WRITE_AFTER_REF = "write.after_ref"
     WRITE_BETWEEN_TABLES = "write.between_tables"
+    WRITE_BETWEEN_COMMITS = "write.between_commits"
     WRITE_COMMITTED = "write.committed"
     WRITE_PUBLISHED = "write.published"
     RECLAIM_BEFORE = "reclaim.before"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
+    from omnigraph.exec.upkeep.optimize import Optimized
     from omnigraph.graph import Recovery, Snapshot, TableState, Tag
     from omnigraph.manifest.model import Commit
 
@@ -142,6 +143,32 @@ def indexes_document(found: Indexes) -> Document:
                 "damage": index.damage,
             }
             for index in found.indexes
+        ],
+        "commit": commit_document(found.commit) if found.commit is not None else None,
+    }
+
+
+def optimized_document(found: Optimized) -> Document:
+    changed = {change.alias for change in found.commit.tables} if found.commit is not None else set()
+    return {
+        "graph_branch": found.branch,
+        "datasets": [
+            {
+                "type_key": table.table,
+                "fragments_removed": table.fragments_removed,
+                "fragments_added": table.fragments_added,
+                "entities_rewritten": table.rows_rewritten,
+                "indexes_built": sum(index.state == "built" for index in table.indexes),
+                "committed": table.table in changed,
+                "skipped": table.state.value if table.state in ("inherited", "needs_repair") else None,
+                "published_dataset_version": table.version,
+                "lance_head_version": table.head,
+                "pending_indexes": [
+                    {"property": index.column, "reason": index.reason.value if index.reason is not None else None}
+                    for index in table.pending
+                ],
+            }
+            for table in found.tables
         ],
         "commit": commit_document(found.commit) if found.commit is not None else None,
     }

@@ -371,6 +371,11 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
 
 
+def own_handle(table: Table) -> Table:
+    """The same version with a handle of its own, for a call during which Lance refuses every other use of the handle."""
+    return Table(table.root, table.ref, open_dataset(table.root, table.ref))
+
+
 def require_version(root: Root, ref: TableRef) -> None:
     """Raises NotFound if a version does not exist. Opens nothing."""
     if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):

@@ -6,7 +6,7 @@ compares with. The last are the states that branches were created from, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -81,9 +81,12 @@ def refuse_pending(manifest: Manifest) -> None:
         )
 
 
-def needs(manifest: Manifest, policy: Policy) -> Needs:
-    """Read every branch and tag, and return what must stay. Raises if a branch or a tag cannot be read."""
-    names = [MAIN, *all_branches(manifest.root.objects)]
+def needs(manifest: Manifest, policy: Policy, *, without: Collection[BranchName] = ()) -> Needs:
+    """Read every branch and tag, and return what must stay. Raises if a branch or a tag cannot be read.
+
+    `without` are abandoned private branches, which need nothing.
+    """
+    names = [MAIN, *(name for name in all_branches(manifest.root.objects) if name not in without)]
     commits, heads = manifest.histories(names)
     tables: set[TableRef] = set()
     lines = []

@@ -173,7 +173,7 @@ def test_a_job_that_stages_for_an_hour_keeps_its_files(tmp_path: Path, branch: s
 
 
 def test_a_branch_made_while_a_sweep_has_decided(tmp_path: Path) -> None:
-    """B-27: A sweep that has decided what to remove holds the lock of the graph, so no branch is made and no fork is shown meanwhile.
+    """A sweep that has decided what to remove holds the lock of the graph, so no branch is made and no fork is shown meanwhile (B-27).
     B-26: What is removed was decided from a fresh read under the same lock.
     """
     graph = make(tmp_path)

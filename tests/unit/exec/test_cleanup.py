@@ -319,7 +319,6 @@ class TestNeeds:
 class TestRefusals:
     def test_a_pending_write_refuses_it(self, graph: Graph) -> None:
         """O-14: With an interrupted write, a table that another program changed, or a branch that cannot be read, nothing is removed.
-        RT-62: So it is if the write was interrupted just before cleanup took its lock.
         """
         made = add_all(graph, "a", "b", "c")
         with pytest.raises(SimulatedCrash), armed(Fault.WRITE_ARMED):
@@ -413,7 +412,7 @@ class TestLeftovers:
     """O-15: Whatever the policy, cleanup removes what nothing shows: forks, tables, private branches, and files that are a week old."""
 
     def test_the_forks_of_a_branch_that_was_not_deleted_completely(self, graph: Graph) -> None:
-        """RT-60: If the files of a deleted branch could not be removed, cleanup removes them.
+        """If the files of a deleted branch could not be removed, cleanup removes them (RT-60).
         B-25: A native branch is unused if no live branch shows it; those that one shows stay.
         """
         add(graph, "a")
@@ -465,7 +464,7 @@ class TestLeftovers:
         sound(graph)
 
     def test_a_type_that_was_added_on_a_branch_goes_with_it(self, graph: Graph) -> None:
-        """B-29: The identity of a table decides: one of a type that was dropped and added again is another table."""
+        """The identity of a table decides: one of a type that was dropped and added again is another table (B-29)."""
         graph.branches.create("work")
         small = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
         graph.apply_schema(small, branch="work")

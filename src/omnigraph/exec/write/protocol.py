@@ -240,7 +240,7 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
 
 
 def _prepare_early(engine: Engine, request: Request, prepare: Prepare) -> _Staged | None:
-    """Prepare before the lock is held. Returns None if cleanup removed the snapshot meanwhile, after later commits: prepare under the lock."""
+    """Prepare before the lock is held. Returns None if others committed meanwhile and cleanup removed the snapshot."""
     try:
         return _prepare(engine, request, prepare)
     except NotFound as error:

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,6 +23,9 @@ from omnigraph.manifest.tags import read_tag
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.locks import Locks
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
@@ -92,6 +96,13 @@ class Manifest:
         self._cache: dict[BranchName, _CachedBranch] = {}
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
         self.remember(Branch.main(), main, read_state(main.state()))
+
+    @cached_property
+    def locks(self) -> Locks:
+        """The locks of the graph. Held here: they are freed with the last open graph of this process, and with them a kept lock."""
+        from omnigraph.manifest.locks import Locks  # readers take no lock
+
+        return Locks.of(self.root.objects)
 
     # -- now
 

@@ -280,6 +280,25 @@ class TestNeeds:
         assert names(graph, at=merged.id) == told[merged.id]
         sound(graph)
 
+    def test_what_is_being_read_stays(self, graph: Graph) -> None:
+        """O-17: Cleanup keeps what a running export, or any other read, shows, now or in the past, until it has ended."""
+        made = add_all(graph, "a", "b", "c")
+        reader = og.open(graph.uri, mode="r")
+        past, now = reader.export(at=made[0].id), reader.export()
+        first = [next(past), next(now)]
+        changes = graph.diff(made[1].id, "main")
+        inserted = next(changes)
+        add_all(graph, "d")
+        told = og.open(graph.uri, mode="r").cleanup(keep=1, dry_run=True)
+        assert graph.cleanup(keep=1).tables == told.tables
+        assert readable(graph, made) == [True, True, True]
+        assert len([*first[:1], *past]) == 1
+        assert len([*first[1:], *now]) == 3
+        assert [inserted.id, *(change.id for change in changes)] == ["c"]
+        graph.cleanup(keep=1)
+        assert readable(graph, made) == [False, False, False]
+        sound(graph)
+
     def test_a_dropped_type_goes_when_no_kept_commit_shows_it(self, graph: Graph) -> None:
         """A dropped type can be read at older commits until cleanup, which also removes its directory (S-05)."""
         before = add(graph, "a")
@@ -318,8 +337,7 @@ class TestNeeds:
 
 class TestRefusals:
     def test_a_pending_write_refuses_it(self, graph: Graph) -> None:
-        """O-14: With an interrupted write, a table that another program changed, or a branch that cannot be read, nothing is removed.
-        """
+        """O-14: With an interrupted write, a table that another program changed, or a branch that cannot be read, nothing is removed."""
         made = add_all(graph, "a", "b", "c")
         with pytest.raises(SimulatedCrash), armed(Fault.WRITE_ARMED):
             add(graph, "d")

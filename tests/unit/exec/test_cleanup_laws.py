@@ -114,9 +114,9 @@ class World:
             own = [commit for commit in graph.commits(branch) if commit.branch == branch and len(commit.parents) < 2]
             for commit in own[:keep] if not any(len(each.parents) > 1 for each in graph.commits(branch)) else own[:1]:
                 assert self.ask(at=commit.id) == self.told[commit.id]
-        for commit, shown in self.told.items():  # what can be opened answers as before
-            if _exists(graph, commit) and self.readable(commit) is not None:
-                assert self.ask(at=commit) == shown
+        for id_, shown in self.told.items():  # what can be opened answers as before
+            if _exists(graph, id_) and self.readable(id_) is not None:
+                assert self.ask(at=id_) == shown
         again = graph.cleanup(keep=keep, dry_run=True)
         assert (again.versions, again.size_bytes, again.forks) == (0, 0, ())
         assert graph.verify() == []

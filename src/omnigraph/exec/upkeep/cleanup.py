@@ -113,19 +113,19 @@ def _policy(keep: int | None, older_than: timedelta | None) -> Policy:
     return Policy(keep, None if older_than is None else now() - older_than)
 
 
-class _LinePlan(msgspec.Struct, frozen=True):
+class _LineSweep(msgspec.Struct, frozen=True):
     """One native branch of a table, and its versions that nothing needs."""
 
     native: str | None
     spent: tuple[int, ...]
 
 
-class _TablePlan(msgspec.Struct, frozen=True):
+class _TableSweep(msgspec.Struct, frozen=True):
     """One table. `unused` are native branches that nothing shows, children before parents. Without `lines` nothing shows the table."""
 
     path: str
     name: str
-    lines: tuple[_LinePlan, ...]
+    lines: tuple[_LineSweep, ...]
     unused: tuple[str, ...]
 
 
@@ -193,7 +193,7 @@ class _Preview:
     def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
         return sweep(line.ledger.as_table(), spent, preview=True)
 
-    def _remove_unused(self, plan: _TablePlan, grant: Grant) -> Removal:
+    def _remove_unused(self, plan: _TableSweep, grant: Grant) -> Removal:
         """Remove the native branches of a table that nothing shows, or the table."""
         if not plan.lines:
             return self._remove_table(plan.path, grant)
@@ -208,7 +208,7 @@ class _Preview:
     def _remove_table(self, path: str, grant: Grant) -> Removal:
         return Removal(len(existing_versions(self._root, path, branch=None)), self._size(path))
 
-    def _remove_versions(self, plan: _TablePlan, grant: Grant) -> Removal:
+    def _remove_versions(self, plan: _TableSweep, grant: Grant) -> Removal:
         removed = Removal()
         for line in plan.lines:
             removed = removed.plus(sweep(table_at_head(self._root, plan.path, branch=line.native), line.spent, preview=True))
@@ -274,7 +274,7 @@ class _Removal(_Preview):
         reach(Fault.CLEANUP_AFTER_FORK)
         return removed
 
-    def _remove_versions(self, plan: _TablePlan, grant: Grant) -> Removal:
+    def _remove_versions(self, plan: _TableSweep, grant: Grant) -> Removal:
         shown = still_shown(self._manifest)
         removed = Removal()
         for line in plan.lines:
@@ -313,24 +313,24 @@ def _refuse_drift(root: Root, lines: Iterable[BranchLine]) -> None:
                 )
 
 
-def _plans(root: Root, needed: Needs) -> Iterator[_TablePlan]:
+def _plans(root: Root, needed: Needs) -> Iterator[_TableSweep]:
     names = {row.path: row.alias for line in reversed(needed.lines) for row in line.state.tables.values()}
     shown: dict[str, set[str | None]] = {}
     for ref in needed.tables:
         shown.setdefault(ref.path, set()).add(ref.branch)
     for path in sorted(entry.rstrip("/") for kind in _TABLES for entry in root.objects.list(kind)):
         if path not in shown:
-            yield _TablePlan(path, names.get(path, path), (), ())
+            yield _TableSweep(path, names.get(path, path), (), ())
             continue
         unused = _unused(root, path, {native for native in shown[path] if native is not None})
         natives = [None, *(native for native in native_refs(root, path) if native not in unused)]
         lines = (_line_plan(root, path, native, needed, unused) for native in natives)
-        yield _TablePlan(path, names.get(path, path), tuple(lines), unused)
+        yield _TableSweep(path, names.get(path, path), tuple(lines), unused)
 
 
-def _line_plan(root: Root, path: str, native: str | None, needed: Needs, unused: Collection[str]) -> _LinePlan:
+def _line_plan(root: Root, path: str, native: str | None, needed: Needs, unused: Collection[str]) -> _LineSweep:
     table = table_at_head(root, path, branch=native)
-    return _LinePlan(native, tuple(spent_versions(table, needed.versions_of(path, native), without=unused)))
+    return _LineSweep(native, tuple(spent_versions(table, needed.versions_of(path, native), without=unused)))
 
 
 def _unused(root: Root, path: str, used: set[str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
 from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
@@ -231,7 +231,7 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
     early: _Staged | None = None
     kept = manifest.locks.keeps(branch)  # then others wait for us, and nothing runs beside our preparation
     if not kept and not manifest.locks.busy(branch):  # a busy branch will have moved when we get the lock: prepare then
-        early = _prepare(engine, request, prepare)  # 2, 3
+        early = _prepare_early(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     elif not kept and read_ahead is not None and (known := manifest.last_read(branch)) is not None:
         with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
@@ -261,6 +261,16 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
     prepared = prepare(snapshot)
     staged = (_stage(engine.tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
     return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
+
+
+def _prepare_early(engine: Engine, request: Request, prepare: Prepare) -> _Staged | None:
+    """Prepare before the lock is held. Returns None if others committed meanwhile and cleanup removed the snapshot."""
+    try:
+        return _prepare(engine, request, prepare)
+    except NotFound as error:
+        if error.kind is not Kind.VERSION_RECLAIMED:
+            raise
+        return None
 
 
 def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Change) -> _TableStage | None:

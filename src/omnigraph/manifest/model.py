@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow as pa
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
 from omnigraph.store.bases import home
+from omnigraph.store.checksums import Checksums
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -25,6 +27,7 @@ TABLE: Final = "table:"
 SCHEMA: Final = "schema:"
 COMMIT: Final = "commit:"
 TOKEN: Final = "token:"
+_CRC: Final = ',"crc":'
 
 
 class CommitKind(StrEnum):
@@ -135,6 +138,8 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Mapping[str, int] = {}
     """The counts in the result of the write, stored for a retry with the same token."""
     audit: Audit | None = None
+    checksums: Checksums = {}
+    """The checksums of the files that the commit added, on a disk."""
 
 
 class TokenCommit(msgspec.Struct, frozen=True):
@@ -198,16 +203,31 @@ def _rows(items: list[tuple[str, msgspec.Struct]], *, born: int) -> pa.Table:
         [
             pa.array([object_id for object_id, _ in items], pa.string()),
             pa.array([born] * len(items), pa.int64()),
-            pa.array([msgspec.json.encode(item).decode() for _, item in items], pa.string()),
+            pa.array([_sealed(object_id, born, msgspec.json.encode(item).decode()) for object_id, item in items], pa.string()),
         ],
         schema=ROWS,
     )
 
 
+def _sealed(object_id: str, born: int, body: str) -> str:
+    """The JSON object with a last member `crc`: the checksum of the row without it. A changed byte of `__manifest` is found when it is read."""
+    return f"{body[:-1]}{_CRC}{_checksum(object_id, born, body)}}}"
+
+
+def _checksum(object_id: str, born: int, body: str) -> int:
+    return crc32(f"{object_id} {born} {body}".encode())
+
+
+def check_rows(rows: pa.Table) -> None:
+    """Check the checksum of every row. Raises FormatError at the first that does not match."""
+    for _ in _bodies(rows):
+        pass
+
+
 def read_state(rows: pa.Table) -> State:
     head: Head | None = None
     tables: dict[TableId, TableRow] = {}
-    for object_id, body in _pairs(rows):
+    for object_id, body in _bodies(rows):
         if object_id == HEAD:
             head = _decode(body, Head, object_id)
         else:
@@ -219,19 +239,29 @@ def read_state(rows: pa.Table) -> State:
 
 
 def read_commits(rows: pa.Table) -> list[Commit]:
-    return [_decode(body, Commit, object_id) for object_id, body in _pairs(rows)]
+    return [_decode(body, Commit, object_id) for object_id, body in _bodies(rows)]
 
 
 def read_receipt(rows: pa.Table) -> TokenCommit | None:
-    return next((_decode(body, TokenCommit, object_id) for object_id, body in _pairs(rows)), None)
+    return next((_decode(body, TokenCommit, object_id) for object_id, body in _bodies(rows)), None)
 
 
 def read_schema(rows: pa.Table) -> SchemaText | None:
-    return next((_decode(body, SchemaText, object_id) for object_id, body in _pairs(rows)), None)
+    return next((_decode(body, SchemaText, object_id) for object_id, body in _bodies(rows)), None)
 
 
-def _pairs(rows: pa.Table) -> Iterable[tuple[str, str]]:
-    return zip(rows.column("object_id").to_pylist(), rows.column("body").to_pylist(), strict=True)
+def _bodies(rows: pa.Table) -> Iterator[tuple[str, str]]:
+    """The id and the body of each row, if it matches its checksum. Rows of the first builds have none."""
+    for object_id, born, sealed in zip(*(rows.column(name).to_pylist() for name in ROWS.names), strict=True):
+        body, found, crc = sealed.rpartition(_CRC)
+        if found and crc != f"{_checksum(object_id, born, body + '}')}}}":
+            raise FormatError(
+                Kind.CORRUPT,
+                f"row {object_id!r} of __manifest does not match its checksum: a byte of it changed after it was written; "
+                "restore __manifest from a backup",
+                object_id=object_id,
+            )
+        yield object_id, sealed
 
 
 def _decode(body: str, struct: type[Any], object_id: str) -> Any:

@@ -2,7 +2,7 @@
 
 Lance does not call fsync. It writes under a temporary name and renames, and it does not notice if the last write failed. So every
 file is checked before a commit names it: its size must be what Lance counted, and its end must be that of a complete file of its kind.
-On a disk the file is then flushed, with every directory that gained an entry. An object store keeps what it acknowledged; there one
+On a disk the file is then read for its checksum and flushed, with every directory that gained an entry. An object store keeps what it acknowledged; there one
 HEAD request returns the size.
 """
 
@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.errors import Kind, Outcome, StorageError
+from omnigraph.store.checksums import checksum, is_recorded
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.root import Root
 
@@ -182,6 +183,8 @@ def _check_and_flush(root: Root, file: NewFile, outcome: Outcome) -> None:
         size = os.fstat(descriptor).st_size
         if (file.size is not None and size != file.size) or not is_whole(descriptor, file.path, size):
             raise _torn(root, file, size)
+        if is_recorded(file.path):
+            root.checksums.put(file.path, checksum(descriptor))
         if root.sync:
             _fsync(descriptor, full, outcome)
     except OSError as error:

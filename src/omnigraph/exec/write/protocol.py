@@ -465,7 +465,8 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
     staged = _apply(forked, entry.change, uuid=intent.uuid)
     if staged is None:
         raise StorageError(Kind.STORAGE, f"the change of {entry.before.alias} found no rows to change on the fork of the table")
-    return staged
+    stage.settle_files(staged.table.root, [staged])  # before the publication is drafted, which records their checksums
+    return stage.settled(staged)
 
 
 def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow as pa
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
 from omnigraph.store.bases import home
-from omnigraph.store.checksums import Checksums
+from omnigraph.store.checksums import Checksums, is_intact, sealed
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -27,7 +26,6 @@ TABLE: Final = "table:"
 SCHEMA: Final = "schema:"
 COMMIT: Final = "commit:"
 TOKEN: Final = "token:"
-_CRC: Final = ',"crc":'
 
 
 class CommitKind(StrEnum):
@@ -43,6 +41,7 @@ class CommitKind(StrEnum):
     INDEX = "index"
     COPY = "copy"
     RECOVERY = "recovery"
+    REPAIR = "repair"
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -203,19 +202,10 @@ def _rows(items: list[tuple[str, msgspec.Struct]], *, born: int) -> pa.Table:
         [
             pa.array([object_id for object_id, _ in items], pa.string()),
             pa.array([born] * len(items), pa.int64()),
-            pa.array([_sealed(object_id, born, msgspec.json.encode(item).decode()) for object_id, item in items], pa.string()),
+            pa.array([sealed(msgspec.json.encode(item), of=_place(object_id, born)).decode() for object_id, item in items], pa.string()),
         ],
         schema=ROWS,
     )
-
-
-def _sealed(object_id: str, born: int, body: str) -> str:
-    """The JSON object with a last member `crc`: the checksum of the row without it. A changed byte of `__manifest` is found when it is read."""
-    return f"{body[:-1]}{_CRC}{_checksum(object_id, born, body)}}}"
-
-
-def _checksum(object_id: str, born: int, body: str) -> int:
-    return crc32(f"{object_id} {born} {body}".encode())
 
 
 def check_rows(rows: pa.Table) -> None:
@@ -252,16 +242,20 @@ def read_schema(rows: pa.Table) -> SchemaText | None:
 
 def _bodies(rows: pa.Table) -> Iterator[tuple[str, str]]:
     """The id and the body of each row, if it matches its checksum. Rows of the first builds have none."""
-    for object_id, born, sealed in zip(*(rows.column(name).to_pylist() for name in ROWS.names), strict=True):
-        body, found, crc = sealed.rpartition(_CRC)
-        if found and crc != f"{_checksum(object_id, born, body + '}')}}}":
+    for object_id, born, body in zip(*(rows.column(name).to_pylist() for name in ROWS.names), strict=True):
+        if not is_intact(body.encode(), of=_place(object_id, born)):
             raise FormatError(
                 Kind.CORRUPT,
                 f"row {object_id!r} of __manifest does not match its checksum: a byte of it changed after it was written; "
                 "restore __manifest from a backup",
                 object_id=object_id,
             )
-        yield object_id, sealed
+        yield object_id, body
+
+
+def _place(object_id: str, born: int) -> str:
+    """The other columns of a row, which its checksum covers too."""
+    return f"{object_id} {born} "
 
 
 def _decode(body: str, struct: type[Any], object_id: str) -> Any:

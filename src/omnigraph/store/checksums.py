@@ -1,4 +1,4 @@
-"""A file on a disk -> its CRC-32. The checksums of new files are kept until the commit that names the files records them.
+"""A file on a disk -> its CRC-32, kept until the commit that names the file records it. A JSON object -> the same with its own checksum.
 
 Lance's files have no checksums, and most changed bytes in them decode to a wrong value. Every new file is opened to be checked and flushed
 before a commit names it (`durable.py`). Reading it there takes a quarter of a millisecond a megabyte, mostly from the page cache. An object
@@ -21,6 +21,18 @@ Checksums = Mapping[str, Mapping[str, int]]
 CHUNK_BYTES: Final = 1024 * 1024
 _RECORDED: Final = re.compile(r"((?!__).+?)/((?:data|_deletions|_indices)/.+)")
 """Files of `__manifest` have no recorded checksum: each of its rows has one of its own."""
+_SEAL: Final = b',"crc":'
+
+
+def sealed(body: bytes, *, of: str = "") -> bytes:
+    """A JSON object with one more member, `crc`, at its end: the checksum of the object without it, and of the text `of`."""
+    return b"%s%s%d}" % (body[:-1], _SEAL, zlib.crc32(body, zlib.crc32(of.encode())))
+
+
+def is_intact(body: bytes, *, of: str = "") -> bool:
+    """Whether a JSON object matches its `crc`. True without one: the first builds wrote none."""
+    rest, found, _ = body.rpartition(_SEAL)
+    return not found or sealed(rest + b"}", of=of) == body
 
 
 class NewChecksums:

@@ -1,0 +1,106 @@
+"""The branches of a graph -> every version of every table that a kept commit shows, with the branches and commits that show it.
+
+A branch keeps the versions of its line of `__manifest` from its retention floor on. What `cleanup` removed below the floor, and what a hard
+drop gave up, is not damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.exec.upkeep.file_damage import RESTORE, Damage, GraphFiles
+from omnigraph.ids import BranchName, CommitId
+from omnigraph.manifest.model import Commit, State, TableRow, read_state
+from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.registry import Branch
+from omnigraph.store.durable import VERSION_SUFFIX, is_torn, version_file
+from omnigraph.store.ledger import Ledger
+from omnigraph.store.root import Root
+from omnigraph.store.tables import TableRef
+
+_FLOOR: Final = "_floor.json"
+
+
+class Shown(msgspec.Struct):
+    """Who shows one version of a table."""
+
+    alias: str
+    tips: set[BranchName] = msgspec.field(default_factory=set)
+    branches: set[BranchName] = msgspec.field(default_factory=set)
+    commits: set[CommitId] = msgspec.field(default_factory=set)
+
+
+class KeptVersions(msgspec.Struct):
+    """The versions that kept commits show, and damage of `__manifest` itself with the branch it is on and the commits it hides."""
+
+    tables: dict[TableRef, Shown] = msgspec.field(default_factory=dict)
+    floors: dict[str, int] = msgspec.field(default_factory=dict)
+    """The directory of a native branch of a table -> the version below which a hard drop gave up its versions."""
+    damages: list[tuple[Damage, BranchName, tuple[CommitId, ...]]] = msgspec.field(default_factory=list)
+
+    def is_given_up(self, ref: TableRef) -> bool:
+        return ref.version < self.floors.get(ref.home, 0)
+
+
+def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], files: GraphFiles, kept: KeptVersions) -> None:
+    """Add what a branch shows now and in its past."""
+    _, newest, state = manifest.look(branch.name)
+    made = {commit.manifest_version: commit.id for commit in commits.values() if commit.native == branch.native}
+    for row in state.tables.values():
+        kept.floors[row.ref.home] = max(row.floor, kept.floors.get(row.ref.home, 0))
+    for version, found in _versions(manifest.root, newest, branch, files):
+        if isinstance(found, Damage):
+            kept.damages.append((found, branch.name, tuple(commit for at, commit in made.items() if at == version)))
+            continue
+        for row in (row for row in found.tables.values() if not row.dropped):
+            _add(kept, row, branch.name, found.head.commit, is_tip=version == newest.version)
+
+
+def _add(kept: KeptVersions, row: TableRow, branch: BranchName, commit: CommitId, *, is_tip: bool) -> None:
+    shown = kept.tables.setdefault(row.ref, Shown(row.alias))
+    shown.branches.add(branch)
+    shown.commits.add(commit)
+    if is_tip:
+        shown.tips.add(branch)
+        shown.alias = row.alias
+
+
+def _versions(root: Root, newest: Ledger, branch: Branch, files: GraphFiles) -> Iterator[tuple[int, State | Damage]]:
+    """Each kept version of a branch's line, newest first, with its state or its damage."""
+    home = newest.ref.home
+    listed = {name.rpartition("/")[2] for name in root.objects.list(f"{home}/_versions") if name.endswith(VERSION_SUFFIX)}
+    for version in range(newest.version, max(1, branch.forked_at) - 1, -1):
+        path = f"{home}/{version_file(version)}"
+        if path.rpartition("/")[2] not in listed:
+            if version >= _floor(root, home):
+                yield version, Damage("missing_file", f"{path} is missing", RESTORE, path)
+            continue
+        try:
+            if is_torn(root, path):
+                yield version, Damage("unreadable_version", f"{path} is incomplete", RESTORE, path)
+                continue
+            ledger = newest.at(version)
+            files.check(ledger.as_table())
+            if harmed := files.harmed(ledger.as_table()):
+                yield from ((version, damage) for damage in harmed)
+                continue
+            yield version, read_state(ledger.state())
+        except OmniGraphError as error:
+            yield version, Damage("unreadable_version", f"{path} cannot be read: {error.message}", RESTORE, path)
+
+
+class _Floor(msgspec.Struct):
+    version: int
+
+
+def _floor(root: Root, home: str) -> int:
+    """The oldest version that `cleanup` kept, or 0 if it removed none."""
+    body = root.objects.get_if_exists(f"{home}/{_FLOOR}")
+    try:
+        return 0 if body is None else msgspec.json.decode(body, type=_Floor).version
+    except msgspec.DecodeError:
+        return 0

@@ -80,6 +80,7 @@ class Publication(msgspec.Struct, frozen=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
     at: datetime | None = None
     merged: CommitId | None = None
     copied: tuple[Commit, ...] = ()
@@ -210,6 +211,17 @@ def _rewrite_head(manifest: Manifest, branch: BranchName, change: Callable[[Head
         return
 
 
+def fence_off_publishes(manifest: Manifest, branch: BranchName) -> None:
+    """Make every publish that was begun before this call fail, for good. Without a commit. Requires the exclusive lock."""
+    found, ledger, state = manifest.look(branch)
+    intent = _head_intent(found, state.head)
+    intents.arm(manifest.root.objects, intent)
+    try:
+        manifest.remember(found, ledger.fence_off(uuid=str(uuid4())), state)
+    finally:
+        intents.disarm(manifest.root.objects, intent)
+
+
 def _head_intent(branch: Branch, head: Head) -> Intent:
     """Return the intent of a head rewrite, which has no effects."""
     return Intent(
@@ -252,6 +264,7 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         actor=publication.actor,
         message=publication.message,
         token=publication.token,
+        digest=publication.digest,
         tables=tuple(_changes(publication, state)),
         counts=publication.counts,
         audit=publication.audit,

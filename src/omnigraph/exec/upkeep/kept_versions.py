@@ -7,7 +7,6 @@ drop gave up, is not damage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -15,14 +14,14 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.exec.upkeep.file_damage import RESTORE, Damage, GraphFiles
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest.model import Commit, State, TableRow, read_state
-from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.read import PATH, Manifest
 from omnigraph.manifest.registry import Branch
-from omnigraph.store.durable import VERSION_SUFFIX, is_torn, version_file
+from omnigraph.manifest.tags import living_tags
+from omnigraph.store.durable import is_torn, version_file
+from omnigraph.store.floor import read_floor
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef
-
-_FLOOR: Final = "_floor.json"
 
 
 class Shown(msgspec.Struct):
@@ -37,6 +36,8 @@ class Shown(msgspec.Struct):
 class KeptVersions(msgspec.Struct):
     """The versions that kept commits show, and damage of `__manifest` itself with the branch it is on and the commits it hides."""
 
+    retained: dict[Branch, int] = msgspec.field(default_factory=dict)
+    """The retention floor of each branch: older versions of `__manifest` may be removed."""
     tables: dict[TableRef, Shown] = msgspec.field(default_factory=dict)
     floors: dict[str, int] = msgspec.field(default_factory=dict)
     """The directory of a native branch of a table -> the version below which a hard drop gave up its versions."""
@@ -50,14 +51,22 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
     """Add what a branch shows now and in its past."""
     _, newest, state = manifest.look(branch.name)
     made = {commit.manifest_version: commit.id for commit in commits.values() if commit.native == branch.native}
+    tagged = {at for at, commit in made.items() if commit in {tag.commit_id for tag in living_tags(manifest.root.objects)}}
+    floor = kept.retained[branch] = read_floor(manifest.root.objects, newest.ref.path, branch=branch.native)
     for row in state.tables.values():
         kept.floors[row.ref.home] = max(row.floor, kept.floors.get(row.ref.home, 0))
-    for version, found in _versions(manifest.root, newest, branch, files):
+    wanted = sorted({*range(max(1, branch.forked_at, floor), newest.version + 1), *tagged}, reverse=True)
+    for version, found in _versions(manifest.root, newest, wanted, files):
         if isinstance(found, Damage):
             kept.damages.append((found, branch.name, tuple(commit for at, commit in made.items() if at == version)))
             continue
         for row in (row for row in found.tables.values() if not row.dropped):
             _add(kept, row, branch.name, found.head.commit, is_tip=version == newest.version)
+
+
+def is_current(manifest: Manifest, kept: KeptVersions) -> bool:
+    """Whether no cleanup removed versions since the survey."""
+    return all(read_floor(manifest.root.objects, PATH, branch=branch.native) == floor for branch, floor in kept.retained.items())
 
 
 def _add(kept: KeptVersions, row: TableRow, branch: BranchName, commit: CommitId, *, is_tip: bool) -> None:
@@ -69,15 +78,14 @@ def _add(kept: KeptVersions, row: TableRow, branch: BranchName, commit: CommitId
         shown.alias = row.alias
 
 
-def _versions(root: Root, newest: Ledger, branch: Branch, files: GraphFiles) -> Iterator[tuple[int, State | Damage]]:
-    """Each kept version of a branch's line, newest first, with its state or its damage."""
+def _versions(root: Root, newest: Ledger, wanted: list[int], files: GraphFiles) -> Iterator[tuple[int, State | Damage]]:
+    """These versions of a branch's line, each with its state or its damage."""
     home = newest.ref.home
-    listed = {name.rpartition("/")[2] for name in root.objects.list(f"{home}/_versions") if name.endswith(VERSION_SUFFIX)}
-    for version in range(newest.version, max(1, branch.forked_at) - 1, -1):
+    listed = {name.rpartition("/")[2] for name in root.objects.list(f"{home}/_versions")}
+    for version in wanted:
         path = f"{home}/{version_file(version)}"
         if path.rpartition("/")[2] not in listed:
-            if version >= _floor(root, home):
-                yield version, Damage("missing_file", f"{path} is missing", RESTORE, path)
+            yield version, Damage("missing_file", f"{path} is missing", RESTORE, path)
             continue
         try:
             if is_torn(root, path):
@@ -91,16 +99,3 @@ def _versions(root: Root, newest: Ledger, branch: Branch, files: GraphFiles) -> 
             yield version, read_state(ledger.state())
         except OmniGraphError as error:
             yield version, Damage("unreadable_version", f"{path} cannot be read: {error.message}", RESTORE, path)
-
-
-class _Floor(msgspec.Struct):
-    version: int
-
-
-def _floor(root: Root, home: str) -> int:
-    """The oldest version that `cleanup` kept, or 0 if it removed none."""
-    body = root.objects.get_if_exists(f"{home}/{_FLOOR}")
-    try:
-        return 0 if body is None else msgspec.json.decode(body, type=_Floor).version
-    except msgspec.DecodeError:
-        return 0

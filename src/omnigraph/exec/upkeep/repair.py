@@ -22,12 +22,12 @@ from omnigraph.exec.upkeep.indices import ensure_indices
 from omnigraph.exec.upkeep.verify import Finding, Severity, column_mismatches, verify
 from omnigraph.exec.write.migrate import reclaim
 from omnigraph.exec.write.protocol import Prepared, Request, write
-from omnigraph.ids import MAIN, BranchName
+from omnigraph.ids import MAIN, BranchName, TypeId
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS, hold
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.manifest.tagging import tagged_states
+from omnigraph.manifest.retention import still_shown
 from omnigraph.store import stage
 from omnigraph.store.durable import is_torn, version_file
 from omnigraph.store.reclaim import versions_below
@@ -192,7 +192,7 @@ def _drift(engine: Engine, snapshot: BranchSnapshot, row: TableRow, head: int, *
         yield found(Classification.SEMANTIC, RepairAction.REFUSED, told)
 
 
-def _type_of(snapshot: BranchSnapshot, row: TableRow) -> str:
+def _type_of(snapshot: BranchSnapshot, row: TableRow) -> TypeId:
     return next(type_id for type_id, shown in live_tables(snapshot.state).items() if shown == row)
 
 
@@ -208,10 +208,8 @@ def _given_up(engine: Engine, snapshot: BranchSnapshot, row: TableRow) -> Iterat
     if not row.floor or not _owns(snapshot, row):
         return
     table = engine.tables.open(row.ref)
-    tagged = {
-        shown.version for state in tagged_states(engine.manifest) for shown in state.tables.values() if shown.ref.home == row.ref.home
-    }
-    if set(versions_below(table, row.floor)) - fork_points(table) - tagged:
+    shown = {ref.version for ref in still_shown(engine.manifest) if ref.home == row.ref.home}
+    if set(versions_below(table, row.floor)) - fork_points(table) - shown:
         yield TableRepair(row.alias, row.version, row.version, Classification.GIVEN_UP, RepairAction.RECLAIM)
 
 

@@ -17,7 +17,7 @@ from omnigraph.errors import Kind, NotFound, OmniGraphError
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.table_statistics import live_tables
 from omnigraph.exec.upkeep.file_damage import DAMAGED_INDEX, RESTORE, Damage, GraphFiles, recorded_checksums
-from omnigraph.exec.upkeep.kept_versions import KeptVersions, Shown, survey
+from omnigraph.exec.upkeep.kept_versions import KeptVersions, Shown, is_current, survey
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
@@ -84,6 +84,13 @@ class _Check(msgspec.Struct, frozen=True):
 
 def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
     """Check every branch, every commit that is kept and every table. The list is empty if the graph is sound. `deep` reads every byte."""
+    while True:
+        findings, kept = _verify(engine, deep=deep, on_progress=on_progress)
+        if not findings or is_current(engine.manifest, kept):
+            return findings  # else a cleanup removed versions meanwhile, which are no damage
+
+
+def _verify(engine: Engine, *, deep: bool, on_progress: OnVerifyProgress | None) -> tuple[list[Finding], KeptVersions]:
     manifest = engine.manifest
     findings = list(_intents(manifest))
     branches, wrongs = _live_branches(manifest)
@@ -102,7 +109,7 @@ def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress 
     findings += _references(manifest, check.kept, readable)
     findings += _tags(manifest)
     findings += _unused(manifest)
-    return findings
+    return findings, check.kept
 
 
 def _live_branches(manifest: Manifest) -> tuple[list[Branch], list[Finding]]:

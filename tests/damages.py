@@ -55,9 +55,7 @@ def _blob(seed: int) -> str:
 
 def _content(graph: Graph, *, seed: int) -> None:
     """The same keys, other values, in new files."""
-    docs = [
-        {"type": "Doc", "data": {"slug": f"d{n:03d}", "pages": n + seed, "text": f"word{n % 7} only{n * seed}"}} for n in range(DOCS)
-    ]
+    docs = [{"type": "Doc", "data": {"slug": f"d{n:03d}", "pages": n + seed, "text": f"word{n % 7} only{n * seed}"}} for n in range(DOCS)]
     docs[4]["data"]["body"] = _blob(seed)  # type: ignore[index]
     edges = [
         {"edge": "Cites", "from": f"d{n:03d}", "to": f"d{(n * 7 + seed) % DOCS:03d}", "data": {"id": f"e{n:03d}", "note": f"n{n * seed}"}}
@@ -308,7 +306,9 @@ QUESTIONS: dict[str, Callable[[Graph, str | None], object]] = {
     "export": lambda graph, at: list(graph.export(at=at)),
     "blob": lambda graph, at: graph.blob("node", "Doc", "d004", "body", at=at).read(),
     "commits": lambda graph, _: [commit.id for commit in graph.commits()],
-    "branch": lambda graph, _: sorted(map(repr, graph.query("query q() { match { $d: Doc } return { $d.slug, $d.pages } }", branch="work").rows)),
+    "branch": lambda graph, _: sorted(
+        map(repr, graph.query("query q() { match { $d: Doc } return { $d.slug, $d.pages } }", branch="work").rows)
+    ),
     "tag": lambda graph, _: graph.snapshot(at="v1").commit_id,
     "diff": lambda graph, at: repr(sorted(map(repr, graph.diff("v1", "main", types=["Doc"])))) if at is None else None,
 }

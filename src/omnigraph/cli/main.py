@@ -25,7 +25,7 @@ from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
-from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
+from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
 from omnigraph.errors import OmniGraphError, status_of
 from omnigraph.store.leaving import wait_for_work
 
@@ -35,8 +35,8 @@ What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, verify, cleanup,
-                                    recovery
+  direct  a graph's storage         init, copy, info, verify, repair,
+                                    cleanup, recovery
   local   no graph                  lint, embed, version"""
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate),
-    *(query, recovery, schema, snapshot, spark, tag, verify, version),
+    *(query, recovery, repair, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -31,10 +31,15 @@ _PAGE_LOOKUP: Final = "page_lookup.lance"
 
 
 class NamedFile(NamedTuple):
-    """A file that a version names: its path in the graph, and its size if the version records it."""
+    """A file that a version names: its path in the graph, its size if the version records it, and the rows that are read from it."""
 
     path: str
     size_bytes: int | None
+    rows: int = 0
+
+    @property
+    def text(self) -> str:
+        return f"{self.path}, with {self.rows} rows," if self.rows else self.path
 
 
 class Flaw(NamedTuple):
@@ -55,7 +60,8 @@ def named_files(table: Table) -> dict[int, list[NamedFile]]:
 
     found: dict[int, list[NamedFile]] = {}
     for fragment in (part.metadata for part in table.dataset.get_fragments()):
-        files = [NamedFile(f"{directory(file.base_id)}/data/{file.path}", file.file_size_bytes) for file in fragment.files]
+        rows = fragment.num_rows
+        files = [NamedFile(f"{directory(file.base_id)}/data/{file.path}", file.file_size_bytes, rows) for file in fragment.files]
         if (deletions := fragment.deletion_file) is not None:
             files.append(NamedFile(f"{directory(deletions.base_id)}/{deletions.path(fragment.id)}", None))
         found[fragment.id] = files

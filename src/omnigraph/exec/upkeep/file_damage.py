@@ -86,11 +86,11 @@ class GraphFiles:
         if found != file.size_bytes:  # the file may be newer than the listing
             found = self._size(table, file, refresh=True)
         if found is None:
-            return Damage("missing_file", f"{file.path} is missing", RESTORE, file.path)
+            return Damage("missing_file", f"{file.text} is missing", RESTORE, file.path)
         if file.size_bytes is not None and found != file.size_bytes:
-            return Damage("wrong_size", f"{file.path} has {found} bytes, but {file.size_bytes} were recorded", RESTORE, file.path)
+            return Damage("wrong_size", f"{file.text} has {found} bytes, but {file.size_bytes} were recorded", RESTORE, file.path)
         if file.size_bytes is None and is_torn(self._root, file.path):  # a deletion file, whose size no version records
-            return Damage("wrong_size", f"{file.path} has {found} bytes and is incomplete", RESTORE, file.path)
+            return Damage("wrong_size", f"{file.text} has {found} bytes and is incomplete", RESTORE, file.path)
         return None
 
     def _check_blobs(self, table: Table, fragments: Mapping[int, list[NamedFile]]) -> None:
@@ -120,7 +120,7 @@ class GraphFiles:
         for file in (file for files in unread.values() for file in files if file.path not in self._read):
             self._read.add(file.path)
             for path in (file.path, *self._blobs_of(table, file)):
-                self._note(self._check_bytes(path))
+                self._note(self._check_bytes(path, file))
         whole = {fragment: files for fragment, files in unread.items() if not self._is_damaged(files)}
         for flaw in unreadable_rows(table, whole):
             self._note(_unreadable_file(flaw, whole))
@@ -137,11 +137,12 @@ class GraphFiles:
         folder = file.path.removesuffix(".lance") + "/"
         return [path for path in self._listed.get(table.ref.path, ()) if path.startswith(folder)] if file.path.endswith(".lance") else []
 
-    def _check_bytes(self, path: str) -> Damage | None:
+    def _check_bytes(self, path: str, file: NamedFile | None = None) -> Damage | None:
         recorded = self._checksums.get(path)
         if recorded is None or path in self._damaged or (found := checksum_of(self._root.of(path))) in (recorded, None):
             return None
-        return Damage("wrong_checksum", f"{path} has the checksum {found:08x}, but {recorded:08x} was recorded", RESTORE, path)
+        name = file.text if file is not None and file.path == path else path
+        return Damage("wrong_checksum", f"{name} has the checksum {found:08x}, but {recorded:08x} was recorded", RESTORE, path)
 
     # -- indexes
 

@@ -7,6 +7,7 @@ drop gave up, is not damage.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -14,7 +15,7 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.exec.upkeep.file_damage import RESTORE, Damage, GraphFiles
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest.model import Commit, State, TableRow, read_state
-from omnigraph.manifest.read import PATH, Manifest
+from omnigraph.manifest.read import PATH, Manifest, newest_ledger
 from omnigraph.manifest.registry import Branch
 from omnigraph.manifest.tags import living_tags
 from omnigraph.store.durable import is_torn, version_file
@@ -62,6 +63,14 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
             continue
         for row in (row for row in found.tables.values() if not row.dropped):
             _add(kept, row, branch.name, found.head.commit, is_tip=version == newest.version)
+
+
+def survey_files(manifest: Manifest, branch: Branch, files: GraphFiles, kept: KeptVersions) -> None:
+    """Add the damaged files of the newest version of a branch that cannot be read."""
+    with suppress(OmniGraphError):  # the version file itself cannot be read, which the error of the branch says
+        newest = newest_ledger(manifest.root, branch).as_table()
+        files.check(newest)
+        kept.damages += ((damage, branch.name, ()) for damage in files.harmed(newest))
 
 
 def is_current(manifest: Manifest, kept: KeptVersions) -> bool:

@@ -17,7 +17,7 @@ from omnigraph.errors import Kind, NotFound, OmniGraphError
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.table_statistics import live_tables
 from omnigraph.exec.upkeep.file_damage import DAMAGED_INDEX, RESTORE, Damage, GraphFiles, recorded_checksums
-from omnigraph.exec.upkeep.kept_versions import KeptVersions, Shown, is_current, survey
+from omnigraph.exec.upkeep.kept_versions import KeptVersions, Shown, is_current, survey, survey_files
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
@@ -35,7 +35,7 @@ from omnigraph.store.refs import is_referenced, native_refs, parent_ref, ref_fil
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, require_version
 
-_LEFT: Final = "none is needed: a dead writer left it, and it costs space only"
+_LEFT: Final = "none is needed: a dead writer left it, and `omnigraph cleanup` removes it"
 
 
 class Severity(StrEnum):
@@ -98,8 +98,11 @@ def _verify(engine: Engine, *, deep: bool, on_progress: OnVerifyProgress | None)
     readable = [branch for branch in branches if _is_readable(manifest, branch)]
     commits, _ = manifest.histories(branch.name for branch in readable)
     check = _Check(engine, GraphFiles(manifest.root, deep=deep, checksums=recorded_checksums(commits.values())), KeptVersions(), set())
-    for branch in readable:
-        survey(manifest, branch, commits, check.files, check.kept)
+    for branch in branches:
+        if branch in readable:
+            survey(manifest, branch, commits, check.files, check.kept)
+        else:
+            survey_files(manifest, branch, check.files, check.kept)
     findings += _manifest_damages(check.kept)
     findings += _version_damages(check, on_progress)
     findings += _file_damages(check)
@@ -179,17 +182,21 @@ def _file_damages(check: _Check) -> Iterator[Finding]:
     if not any(damage for path, damage in check.files.damages.items() if not path.startswith(f"{PATH}/")):
         return
     showing: dict[str, list[Shown]] = {}
+    whole: dict[str, str] = {}  # table -> the newest commit that shows it undamaged
     for ref, shown in check.kept.tables.items():
-        if ref not in check.unreadable:
-            try:
-                for damage in check.files.harmed(check.engine.tables.open(ref)):
-                    showing.setdefault(damage.path, []).append(shown)
-            except NotFound:
-                continue  # given up
+        if ref in check.unreadable or check.kept.is_given_up(ref):
+            continue
+        harmed = check.files.harmed(check.engine.tables.open(ref))
+        for damage in harmed:
+            showing.setdefault(damage.path, []).append(shown)
+        if all(damage.code == DAMAGED_INDEX for damage in harmed):
+            whole[shown.alias] = max(whole.get(shown.alias, ""), *shown.commits)
     for path, found in showing.items():
         damage, tips = check.files.damages[path], {name for shown in found for name in shown.tips}
         if damage.code == DAMAGED_INDEX and not tips:
             damage = damage._replace(remedy="none is needed: reads of these commits scan instead")
+        elif damage.code != DAMAGED_INDEX and (newest := whole.get(found[0].alias)) is not None:
+            damage = damage._replace(remedy=f"{damage.remedy}. Commit {newest} shows {found[0].alias} undamaged")
         first = min(found, key=lambda shown: (not shown.tips, MAIN not in shown.branches))
         yield _finding(
             damage,

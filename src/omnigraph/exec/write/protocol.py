@@ -302,7 +302,7 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             raise StorageError(
                 Kind.DRIFT,
                 f"{entry.before.alias} is at version {head}, but the graph shows version {entry.before.version}: another program "
-                f"committed to {entry.before.path} directly. Nothing was written. Check the graph with `omnigraph verify`; "
+                f"committed to {entry.before.path} directly. Nothing was written. `omnigraph repair` says what it did and can publish it; "
                 "`omnigraph copy` makes a sound graph of what this one shows",
                 table=entry.before.path,
                 expected=entry.before.version,

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE_ENVIRONMENT
-from omnigraph.exec.upkeep.verify import Finding
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
@@ -251,41 +250,11 @@ FILES = {
 
 
 class Harm(StrEnum):
+    """What happens to a file."""
+
     REMOVED = "removed"
     TRUNCATED = "truncated"
     FLIPPED = "flipped"
-
-
-def _replace(file: Path, data: bytes) -> None:
-    """The sound graph holds a link to the same bytes."""
-    file.unlink()
-    file.write_bytes(data)
-
-
-FLIPS = 12
-
-
-def harms(file: Path, harm: Harm, *, flips: int = FLIPS) -> Iterator[None]:
-    """Damages a file, once or in several places one after the other, and puts it back."""
-    whole = file.read_bytes()
-    match harm:
-        case Harm.REMOVED:
-            file.unlink()
-            yield
-        case Harm.TRUNCATED:
-            _replace(file, whole[: len(whole) // 2])
-            yield
-        case Harm.FLIPPED:
-            for at in sorted({(len(whole) - 1) * n // max(1, flips - 1) for n in range(flips)}):
-                data = bytearray(whole)
-                data[at] ^= 0x10
-                _replace(file, data)
-                yield
-                if not file.exists():
-                    file.write_bytes(b"")
-    file.unlink(missing_ok=True)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(whole)
 
 
 # -- questions
@@ -303,7 +272,7 @@ QUESTIONS: dict[str, Callable[[Graph, str | None], object]] = {
     "words": _rows('match { $d: Doc  search($d.text, "only84") } return { $d.slug }'),
     "nearest": _rows("match { $p: Picture } return { $p.slug } order { nearest($p.look, $v) } limit 5", vector=True),
     "edges": _rows('match { $d: Doc { slug: "d042" }  $d cites{1,3} $e } return { $e.slug }'),
-    "export": lambda graph, at: list(graph.export(at=at)),
+    "export": lambda graph, at: list(graph.export(at=at, types=["Doc", "Cites"])),
     "blob": lambda graph, at: graph.blob("node", "Doc", "d004", "body", at=at).read(),
     "commits": lambda graph, _: [commit.id for commit in graph.commits()],
     "branch": lambda graph, _: sorted(
@@ -333,31 +302,96 @@ def listening() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-class Answer(StrEnum):
-    RIGHT = "right"
-    WARNED = "right, with a warning"
-    ERROR = "error"
-    WRONG = "wrong"
+RIGHT, WARNED, WRONG = "right", "right, with a warning", "**wrong**"
 
 
-def answers(uri: Path, at: str | None, sound: dict[str, object]) -> dict[str, str]:
-    """What each question gets: `right`, `right, with a warning`, the kind of an error, or `WRONG`. A foreign exception passes."""
-    found: dict[str, str] = {}
-    for name, ask in QUESTIONS.items():
+def answers(uri: Path, at: str | None, sound: dict[str, object], *, without: str | None = None) -> frozenset[str]:
+    """What the questions get: `right`, `right, with a warning`, the kind of an error, or `**wrong**`. A foreign exception passes."""
+    found = set()
+    for name, ask in ((name, ask) for name, ask in QUESTIONS.items() if name != without):
         with listening() as told:
             try:
                 said = ask(og.open(uri, mode="r"), at)
-                found[name] = "WRONG" if said != sound[name] else Answer.WARNED if told else Answer.RIGHT
+                found.add(WRONG if said != sound[name] else WARNED if told else RIGHT)
             except og.OmniGraphError as error:
-                found[name] = error.kind.value
-            except BaseException as error:
-                found[name] = f"RAW {type(error).__name__} {str(error)[:150]}"
-    return found
+                found.add(f"`{error.kind.value}`")
+    return frozenset(found)
 
 
 def sound_answers(uri: Path, at: str | None) -> dict[str, object]:
     return {name: ask(og.open(uri, mode="r"), at) for name, ask in QUESTIONS.items()}
 
 
-def codes(found: list[Finding]) -> frozenset[str]:
-    return frozenset(finding.code for finding in found)
+def findings(uri: Path, *, deep: bool) -> frozenset[str]:
+    """The codes that `verify` returns, or the error with which the graph does not open."""
+    try:
+        found = og.open(uri, mode="r").verify(deep=deep)
+    except og.OmniGraphError as error:
+        return frozenset({f"does not open: `{error.kind.value}`"})
+    for finding in found:
+        assert finding.remedy, finding
+    return frozenset(f"`{finding.code}`" for finding in found)
+
+
+def repaired(uri: Path, at: str | None, sound: dict[str, object]) -> str:
+    """What `repair` says and does, on main."""
+    try:
+        report = og.open(uri).repair(confirm=True)
+        if report.index_commit is not None:
+            og.open(uri).repair("work", confirm=True)
+    except og.OmniGraphError as error:
+        return f"does not open: `{error.kind.value}`"
+    if report.lost:
+        return "says what is lost"
+    if report.refused:
+        return "says what is wrong"
+    if report.index_commit is not None:
+        assert at is not None or answers(uri, at, sound, without="commits") == {RIGHT}
+        return "builds it again"
+    return "nothing"
+
+
+class Cell(NamedTuple):
+    """What happens after one damage. After a flip each is the set of what can happen, by where the byte is."""
+
+    reads: frozenset[str]
+    verify: frozenset[str]
+    deep: frozenset[str]
+    repair: frozenset[str]
+
+
+def examine(
+    world: World, sound: dict[When, dict[str, object]], item: Item, when: When, harm: Harm, folder: Path, *, flips: int
+) -> list[Cell]:
+    """Damages copies of a graph, one for each flip, and returns what happened."""
+    cells = []
+    at = world.past if when is When.PAST else None
+    for turn in range(flips if harm is Harm.FLIPPED else 1):
+        uri = copy(world, folder / f"{harm}-{turn}")
+        if item.intent:
+            pending_write(uri)
+        damage(item.pick(Place(uri, world.past), when), harm, part=turn / max(1, flips - 1))
+        cells.append(
+            Cell(
+                answers(uri, at, sound[when]),
+                findings(uri, deep=False),
+                findings(uri, deep=True),
+                frozenset({repaired(uri, at, sound[when])}),
+            )
+        )
+        shutil.rmtree(uri)
+    return cells
+
+
+def damage(file: Path, harm: Harm, *, part: float) -> None:
+    """Damages one file. `part` is the place of a flipped byte, from 0 to 1."""
+    data = bytearray(file.read_bytes())
+    file.unlink()  # the sound graph has a link to the same bytes
+    match harm:
+        case Harm.REMOVED:
+            return
+        case Harm.TRUNCATED:
+            file.write_bytes(data[: len(data) // 2])
+        case Harm.FLIPPED:
+            data[int((len(data) - 1) * part)] ^= 0x10
+            file.write_bytes(data)

@@ -53,15 +53,19 @@ class GraphFiles:
 
     def check(self, table: Table) -> None:
         """Check the data, deletion, blob and index files of one version."""
+        self.check_sizes(table)
+        if self._deep:
+            self._read_through(table, named_files(table))
+        self.check_indexes(table)
+
+    def check_sizes(self, table: Table) -> None:
+        """Check that the data, deletion and blob files of one version exist and are complete. Of the rows only blob descriptions are read."""
         named = named_files(table)
         for file in (file for files in named.values() for file in files if file.path not in self._checked):
             self._note(self._check_size(table, file))
             self._checked.add(file.path)
         if blob_names(table.schema):
             self._check_blobs(table, named)
-        if self._deep:
-            self._read_through(table, named)
-        self.check_indexes(table)
 
     def harmed(self, table: Table) -> list[Damage]:
         """The damage, of all that was found, that this version is affected by."""
@@ -147,14 +151,17 @@ class GraphFiles:
     # -- indexes
 
     def check_indexes(self, table: Table) -> None:
-        """Check the index files of one version. Rows of files that are known to be damaged are no proof against one."""
+        """Check the index files of one version.
+
+        An index whose files have no recorded checksums is compared with the rows. With them, rows that disagree are no proof against it.
+        """
         compared = self._deep and not self._is_damaged([*chain.from_iterable(named_files(table).values())])
         fresh = [index for index in table.indexes if index.directory not in self._checked]
         damages = {damage.index.uuid: damage for damage in damaged_indexes(table, among=fresh, anew=True)}
         for index in fresh:
             self._checked.add(index.directory)
             damage = damages.get(index.uuid)
-            reason = self._changed(index) or (untrue_index(table, index) if compared else None) if self._deep and damage is None else None
+            reason = self._wrong(table, index, compared=compared) if self._deep and damage is None else None
             if reason is not None:
                 damage = IndexDamage(index, reason, hidden=True)
                 record(self._root, damage)
@@ -162,9 +169,12 @@ class GraphFiles:
                 what = f"index {index.name} on {index.column!r} in {index.directory} is not used: {damage.reason}"
                 self._note(Damage(DAMAGED_INDEX, what, REBUILD, index.directory))
 
-    def _changed(self, index: IndexFiles) -> str | None:
-        wrong = (damage for path in files_of(self._root, index) if (damage := self._check_bytes(path)) is not None)
-        return next((damage.message for damage in wrong), None)
+    def _wrong(self, table: Table, index: IndexFiles, *, compared: bool) -> str | None:
+        files = files_of(self._root, index)
+        if files.keys() <= self._checksums.keys():
+            wrong = (damage for path in files if (damage := self._check_bytes(path)) is not None)
+            return next((damage.message for damage in wrong), None)
+        return untrue_index(table, index) if compared else None
 
 
 def recorded_checksums(commits: Iterable[Commit]) -> dict[str, int]:

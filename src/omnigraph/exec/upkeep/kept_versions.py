@@ -17,7 +17,7 @@ from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest.model import Commit, State, TableRow, read_state
 from omnigraph.manifest.read import PATH, Manifest, newest_ledger
 from omnigraph.manifest.registry import Branch
-from omnigraph.manifest.tags import living_tags
+from omnigraph.manifest.tags import list_tags, read_tag
 from omnigraph.store.durable import is_torn, version_file
 from omnigraph.store.floor import read_floor
 from omnigraph.store.ledger import Ledger
@@ -52,7 +52,8 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
     """Add what a branch shows now and in its past."""
     _, newest, state = manifest.look(branch.name)
     made = {commit.manifest_version: commit.id for commit in commits.values() if commit.native == branch.native}
-    tagged = {at for at, commit in made.items() if commit in {tag.commit_id for tag in living_tags(manifest.root.objects)}}
+    tags = set(_tagged(manifest))
+    tagged = {at for at, commit in made.items() if commit in tags}
     floor = kept.retained[branch] = read_floor(manifest.root.objects, newest.ref.path, branch=branch.native)
     for row in state.tables.values():
         kept.floors[row.ref.home] = max(row.floor, kept.floors.get(row.ref.home, 0))
@@ -63,6 +64,13 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
             continue
         for row in (row for row in found.tables.values() if not row.dropped):
             _add(kept, row, branch.name, found.head.commit, is_tip=version == newest.version)
+
+
+def _tagged(manifest: Manifest) -> Iterator[CommitId]:
+    for name in list_tags(manifest.root.objects):
+        with suppress(OmniGraphError):  # a tag that cannot be decoded is a finding of its own
+            if (tag := read_tag(manifest.root.objects, name)) is not None:
+                yield tag.commit_id
 
 
 def survey_files(manifest: Manifest, branch: Branch, files: GraphFiles, kept: KeptVersions) -> None:

@@ -198,6 +198,9 @@ def _type_of(snapshot: BranchSnapshot, row: TableRow) -> TypeId:
 
 def _indexes(files: GraphFiles, row: TableRow, table: Table, head: int) -> Iterator[TableRepair]:
     """The indexes whose files are missing, truncated or changed. Every byte of them is read."""
+    files.check_sizes(table)
+    if any(damage.code != DAMAGED_INDEX for damage in files.harmed(table)):
+        return  # an index cannot be built from rows that cannot be read
     files.check_indexes(table)
     bad = tuple(index.name for index in table.indexes if index.directory in files.damages)
     if bad:

@@ -35,6 +35,7 @@ from omnigraph.store.refs import is_referenced, native_refs, parent_ref, ref_fil
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, require_version
 
+_CONTENT: Final = "`omnigraph verify --deep` finds a changed file, if one is the cause; else correct the rows, or restore a backup"
 _LEFT: Final = "none is needed: a dead writer left it, and `omnigraph cleanup` removes it"
 
 
@@ -255,7 +256,9 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
                 branches=(intent.branch.name,),
             )
     except OmniGraphError as error:
-        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.DIRECTORY)
+        path = str(error.facts.get("path", "")).removeprefix(f"{manifest.root.uri}/")
+        remedy = "restore the file; without a copy remove it, and `omnigraph repair` shows what its write had done"
+        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.DIRECTORY, remedy, path)
 
 
 def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
@@ -343,7 +346,7 @@ def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
     tables = (table,) if table else ()
     try:
         for wrong in wrongs:
-            yield Finding(Severity.ERROR, wrong.code, wrong.message, where, wrong.remedy, tables=tables, branches=(branch,))
+            yield Finding(Severity.ERROR, wrong.code, wrong.message, where, wrong.remedy or _CONTENT, tables=tables, branches=(branch,))
     except OmniGraphError as error:
         yield Finding(Severity.ERROR, error.kind.value, error.message, where, RESTORE, tables=tables, branches=(branch,))
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.keeper import Keeper
     from omnigraph.exec.upkeep.optimize import OnOptimizeProgress, Optimized
+    from omnigraph.exec.upkeep.repair import RepairReport
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.feed import Changes
@@ -493,6 +494,17 @@ class Graph(Handle):
         from omnigraph.exec.upkeep.verify import verify
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
+
+    def repair(self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, message: str | None = None) -> RepairReport:
+        """Classify what is wrong with the tables of a branch. With `confirm`, mend what can be mended without rewriting a row.
+
+        `force` also publishes what another program changed in a table. What has no remedy is listed in `lost`.
+        """
+        from omnigraph.exec.upkeep.repair import repair
+
+        if confirm:
+            self.require_writable()
+        return repair(self.engine, branch=given_name(branch), confirm=confirm, force=force, actor=self.actor, message=message)
 
     def cleanup(
         self,

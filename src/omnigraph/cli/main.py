@@ -27,7 +27,7 @@ from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
-from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
+from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
 from omnigraph.errors import OmniGraphError, status_of
 from omnigraph.store.leaving import wait_for_work
 
@@ -39,7 +39,7 @@ What commands access:
                                     snapshot, ensure-indices,
                                     ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, optimize, verify,
-                                    cleanup, recovery
+                                    repair, cleanup, recovery
   local   no graph                  lint, embed, version"""
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, changes, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load),
-    *(mutate, optimize, query, recovery, schema, snapshot, spark, tag, verify, version),
+    *(mutate, optimize, query, recovery, repair, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -345,7 +345,7 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             raise StorageError(
                 Kind.DRIFT,
                 f"{entry.before.alias} is at version {head}, but the graph shows version {entry.before.version}: another program "
-                f"committed to {entry.before.path} directly. Nothing was written. Check the graph with `omnigraph verify`; "
+                f"committed to {entry.before.path} directly. Nothing was written. `omnigraph repair` says what it did and can publish it; "
                 "`omnigraph copy` makes a sound graph of what this one shows",
                 table=entry.before.path,
                 expected=entry.before.version,
@@ -537,7 +537,8 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
     staged = _apply(forked, entry.change, uuid=intent.uuid)
     if staged is None:
         raise StorageError(Kind.STORAGE, f"the change of {entry.before.alias} found no rows to change on the fork of the table")
-    return staged
+    stage.settle_files(staged.table.root, [staged])  # before the publication is drafted, which records their checksums
+    return stage.settled(staged)
 
 
 def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:

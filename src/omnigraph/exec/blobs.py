@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, Never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.types import scalar_of
-from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
+from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.ids import content_hash
 from omnigraph.lang.tree import Scalar
@@ -49,6 +49,10 @@ class Blob:
 
     def __repr__(self) -> str:
         return f"Blob(size={self.size}, etag={self.etag!r})"
+
+    def __reduce__(self) -> Never:
+        what = "a blob is read through the graph that it came from; send its bytes, or the graph and the id"
+        raise Unsupported(Kind.UNSUPPORTED, what)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Read the bytes from `start` up to, but not including, `end`, both clipped to the size of the blob. No other bytes are read."""

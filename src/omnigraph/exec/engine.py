@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
@@ -21,6 +23,7 @@ from omnigraph.ids import MAIN, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
 from omnigraph.lru import Lru
+from omnigraph.manifest.model import Commit
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import given_name
 from omnigraph.plan.typed import TypedMutation
@@ -34,15 +37,25 @@ VIEWS: Final = 4
 """The number of snapshots whose open tables are kept. Most reads use the newest snapshot."""
 
 At = str | int | datetime | None
-"""A commit id or its beginning, a manifest version, a time, or None for the newest commit."""
+"""A commit id or its beginning, a tag, a manifest version, a time, or None for the newest commit."""
+_DATE: Final = re.compile(r"\d{4}-\d\d")
+"""How a date begins. No commit id and no tag does."""
+AfterWrite = Callable[["Engine", Commit], None]
 _Key = tuple[str, str | None, SchemaHash]
 
 
 def check_at(at: At) -> At:
-    """Return `at` if it has one of its types, else raise InvalidInput."""
+    """Return `at`, a text of a date or a time as a time (UTC by default), or raise InvalidInput if it is nothing that can be read at."""
     if not isinstance(at, str | int | datetime | None):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-    return at
+    if not isinstance(at, str) or _DATE.match(at) is None:
+        return at
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        what = f"{at!r} is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class Engine:
@@ -54,8 +67,11 @@ class Engine:
         *,
         embedding: Embedder | EmbeddingProvider | None = None,
         external_blobs: tuple[str, ...] | None = None,
+        after_write: AfterWrite | None = None,
     ) -> None:
         self.manifest: Final = manifest
+        self.after_write: Final = after_write
+        """Called after every write that made a commit, without a lock."""
         self.embedding: Final = embedding
         self.external_bases: Final = external_blobs
         self.tables: Final = Tables(manifest.root)
@@ -93,9 +109,13 @@ class Engine:
             return self.snapshot(at=at)
         with suppress(NotFound, InvalidInput):  # not the name of a branch
             return self.snapshot(at)
-        with suppress(NotFound):
-            return self.snapshot(at=self.manifest.commit(at).id)
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
+        try:
+            commit = self.manifest.commit(at)
+        except NotFound:
+            if isinstance(check_at(at), str):
+                raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at) from None
+            return self.snapshot(at=at)  # a time
+        return self.snapshot(at=commit.id)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

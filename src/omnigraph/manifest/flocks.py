@@ -10,8 +10,9 @@ import fcntl
 import functools
 import os
 import threading
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from typing import Final
@@ -19,6 +20,7 @@ from typing import Final
 from omnigraph.errors import Kind, StorageError
 from omnigraph.ids import BranchName
 from omnigraph.manifest.fair_lock import ROOT, TURNSTILE, Deadline, FairLock, Grant, name_of
+from omnigraph.manifest.kept_lock import TURN_SECONDS, KeptLock, Turn
 from omnigraph.store.objects import wrap_os_error
 
 DIRECTORY: Final = "__locks"
@@ -48,6 +50,7 @@ class Flocks:
         self._turn: Final = FairLock()
         self._turnstile: Final = FileLock(self.where(TURNSTILE))
         self._root: Final = FileLock(self.where(ROOT))
+        self._kept: Final = KeptLock()
         self._mutex: Final = threading.Lock()
         self._branches: Final[weakref.WeakValueDictionary[BranchName, FileLock]] = weakref.WeakValueDictionary()
 
@@ -56,13 +59,24 @@ class Flocks:
 
     @contextmanager
     def writer(self, branch: BranchName, deadline: Deadline) -> Iterator[Grant]:
-        with ExitStack() as held:
-            self._enter_root(held, deadline, shared=True)
-            held.enter_context(self._branch(branch).hold(deadline, shared=False))
+        kept = self._kept.take(branch)
+        with ExitStack() if kept is None else kept.held as held:
+            if kept is None:
+                self._enter_root(held, deadline, shared=True)
+                held.enter_context(self._branch(branch).hold(deadline, shared=False))
+            since = time.monotonic() if kept is None else kept.since
             yield Grant()
+            # Reached only if the block did not fail.
+            if self._kept.end() and time.monotonic() - since < TURN_SECONDS and self._others_wait(branch):
+                self._kept.put(Turn(branch, held.pop_all(), since))
+
+    def keeps(self, branch: BranchName) -> bool:
+        """Note that a write begins. Return whether the lock is still held from the last write of this process."""
+        return self._kept.begin(branch)
 
     @contextmanager
     def exclusive(self, deadline: Deadline) -> Iterator[Grant]:
+        self._kept.release()
         with ExitStack() as held:
             self._enter_root(held, deadline, shared=False)
             yield Grant()
@@ -73,15 +87,29 @@ class Flocks:
         needed = [self._turnstile.path] if mine else [self._turnstile.path, self._root.path, path]
         return any(_is_locked(each, fcntl.LOCK_SH) for each in needed) or _is_locked(_wait_file(path), fcntl.LOCK_EX)
 
+    def _others_wait(self, branch: BranchName) -> bool:
+        """Return whether other processes wait for the lock of `branch`, and none for the exclusive lock."""
+        return _is_locked(_wait_file(self.where(name_of(branch))), fcntl.LOCK_EX) and not _is_locked(self._turnstile.path, fcntl.LOCK_SH)
+
     def begin(self, branch: BranchName, *, epoch: int) -> None:
         """Do nothing: a file lock has no epoch, and the first acquisition creates its file."""
 
     def forget(self, branch: BranchName) -> None:
         """Remove the lock file of a deleted branch. Requires the exclusive root lock, under which no process holds it or waits for it."""
         path = self.where(name_of(branch))
-        for each in (path, _wait_file(path)):
+        for each in (path, _wait_file(path), _owner_file(path)):
             with suppress(OSError):  # an empty file that stays is harmless
                 os.unlink(each)
+
+    @contextmanager
+    def own(self, branch: BranchName) -> Iterator[None]:
+        """Hold the owner file of a private branch. Its name is new, so no other process holds it."""
+        with FileLock(_owner_file(self.where(name_of(branch)))).hold(Deadline(f"branch {branch!r}", seconds=0), shared=False):
+            yield
+
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]:
+        """Return the branches whose owner file is not locked."""
+        return [branch for branch in branches if not _has_owner(_owner_file(self.where(name_of(branch))))]
 
     def _enter_root(self, held: ExitStack, deadline: Deadline, *, shared: bool) -> None:
         # A process that waits for root holds the turnstile, so that later requests cannot overtake it: an exclusive holder
@@ -254,6 +282,24 @@ def _release(file: FileIO) -> None:
 
 def _wait_file(path: str) -> str:
     return f"{path}.wait"
+
+
+def _owner_file(path: str) -> str:
+    return f"{path}.owner"
+
+
+def _has_owner(path: str) -> bool:
+    try:
+        file = FileIO(path, "r")
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise wrap_os_error(error, doing="open the lock file", path=path) from error
+    _open_files.add(file)
+    try:
+        return not _lock_now(file, fcntl.LOCK_SH)
+    finally:
+        _release(file)
 
 
 @contextmanager

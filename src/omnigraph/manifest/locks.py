@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
@@ -33,9 +33,12 @@ class ProcessLocks(Protocol):
     def where(self, name: str) -> str: ...
     def writer(self, branch: BranchName, deadline: Deadline) -> AbstractContextManager[Grant]: ...
     def exclusive(self, deadline: Deadline) -> AbstractContextManager[Grant]: ...
+    def keeps(self, branch: BranchName) -> bool: ...
     def busy(self, branch: BranchName, *, mine: bool) -> bool: ...
     def begin(self, branch: BranchName, *, epoch: int) -> None: ...
     def forget(self, branch: BranchName) -> None: ...
+    def own(self, branch: BranchName) -> AbstractContextManager[None]: ...
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]: ...
 
 
 class Locks:
@@ -90,6 +93,14 @@ class Locks:
         ):
             yield grant
 
+    def keeps(self, branch: BranchName) -> bool:
+        """Note that a write begins. Return whether this process still holds the lock of `branch` from its last write.
+
+        The result is advisory, as that of `busy`.
+        """
+        refuse_forked_child()
+        return self._process_locks.keeps(branch)
+
     def busy(self, branch: BranchName) -> bool:
         """Return whether a writer of `branch` would have to wait; for the holder of the lock, whether another writer waits.
 
@@ -109,6 +120,19 @@ class Locks:
         """Remove the lock file or lease of a deleted branch. Only inside `exclusive()`."""
         self._require_exclusive(branch)
         self._process_locks.forget(branch)
+
+    def own(self, branch: BranchName) -> AbstractContextManager[None]:
+        """Return a context that is the proof of life of a private branch's owner: it ends with the block, or with the process."""
+        refuse_forked_child()
+        return self._process_locks.own(branch)
+
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]:
+        """Return the private branches whose owner has ended. Writes nothing.
+
+        On an object store it watches a lease that is not released for as long as it lasts, because its owner may have ended.
+        """
+        refuse_forked_child()
+        return self._process_locks.ownerless(branches)
 
     def _require_exclusive(self, branch: BranchName) -> None:
         refuse_forked_child()

@@ -32,7 +32,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BOM: Final = "\ufeff"
 _RESERVED: Final = frozenset({"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 _COLUMNS: Final = {FROM: SOURCE, TO: TARGET}
-_MEMBERS: Final = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
+_MEMBERS: Final = {"type": ("type", "data"), "edge": ("edge", "from", "to", "data")}
 
 
 class ExactResult(msgspec.Struct, frozen=True):
@@ -215,7 +215,9 @@ def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
         if name in _RESERVED:
             raise InvalidValue(ProblemCode.ENVELOPE, f"field '{name}' is reserved physical state")
         if name not in _MEMBERS[kind]:
-            raise InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
+            *members, last = (f"'{member}'" for member in _MEMBERS[kind])
+            has = f"a record with '{kind}' has {', '.join(members)} and {last}, which holds the properties"
+            raise InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown member '{name}': {has}")
     for name in () if kind == "type" else (FROM, TO):
         if name not in record:
             raise InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{name}'")

@@ -10,16 +10,29 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.commit_graph import Node, draw
 from omnigraph.cli.queries import parse_moment
-from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
+from omnigraph.cli.scope import (
+    DATA,
+    HISTORY,
+    READ,
+    Flags,
+    GraphCommand,
+    GraphGroup,
+    GraphTarget,
+    command_flags,
+    confirm,
+    echo_write,
+    global_flags,
+    graph_argument,
+    open_graph,
+    resolve,
+)
 from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
 
 if TYPE_CHECKING:
     from omnigraph.manifest.model import Commit
 
-graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
-
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def branch() -> None:
     """Create, list and delete branches."""
@@ -29,7 +42,7 @@ def branch() -> None:
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
 @click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
-@graph_option
+@graph_argument
 @command_flags
 def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
@@ -45,11 +58,11 @@ def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: s
 
 
 @branch.command("list")
-@graph_option
+@graph_argument
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
-    with open_graph(_target(flags, uri), mode="r") as graph:
+    with open_graph(resolve(flags, "branch", READ, uri=uri), mode="r") as graph:
         names = sorted(graph.branches.list())
     if as_json:
         output.document({"branches": names})
@@ -60,7 +73,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @branch.command("delete")
 @click.argument("name")
-@graph_option
+@graph_argument
 @command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
@@ -76,10 +89,10 @@ def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) ->
 
 
 def _target(flags: Flags, uri: str | None) -> GraphTarget:
-    return resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
+    return resolve(flags, "branch", DATA, uri=uri)
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def tag() -> None:
     """Create, list and delete tags: names of commits."""
@@ -90,11 +103,11 @@ def tag() -> None:
 @click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
 @click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
 @click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
-@graph_option
+@graph_argument
 @command_flags
 def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message: str | None, uri: str | None, as_json: bool) -> None:
     """Give a commit a name. As long as the tag exists, what the commit shows is kept."""
-    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "tag", DATA, uri=uri)
     echo_write(target, "tag create")
     with open_graph(target, mode="rw") as graph:
         made = graph.tags.create(name, branch=branch, at=parse_moment(at), message=message)
@@ -105,11 +118,11 @@ def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message:
 
 
 @tag.command("list")
-@graph_option
+@graph_argument
 @command_flags
 def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print all tags, sorted by name."""
-    with open_graph(resolve(flags, "tag", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "tag", HISTORY, uri=uri), mode="r") as graph:
         tags = graph.tags.list()
     if as_json:
         output.document({"tags": [tag_document(found) for found in tags]})
@@ -121,11 +134,11 @@ def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @tag.command("delete")
 @click.argument("name")
-@graph_option
+@graph_argument
 @command_flags
 def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a tag. Its commit stays in the history."""
-    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "tag", DATA, uri=uri)
     echo_write(target, "tag delete")
     confirm(target, "tag delete", as_json=as_json)
     with open_graph(target, mode="rw") as graph:
@@ -136,14 +149,14 @@ def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> No
         output.line(f"deleted tag {name}")
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def commit() -> None:
     """Show the history of a graph."""
 
 
 @commit.command("list")
-@click.argument("uri", required=False)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
 @command_flags
 def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
@@ -160,11 +173,11 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 
 @commit.command("show")
 @click.argument("commit_id")
-@graph_option
+@graph_argument
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
     """Print one commit, of any branch. The beginning of its id is enough."""
-    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         found = graph.commit(commit_id)
     if as_json:
         output.document(commit_document(found))
@@ -175,7 +188,7 @@ def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool)
 
 
 @commit.command("graph")
-@click.argument("uri", required=False)
+@graph_argument
 @click.option("--branch", "branches", metavar="BRANCH", multiple=True, help="Draw this branch only. May be repeated. The default is all.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the newest N commits.")
 @command_flags
@@ -204,13 +217,13 @@ def _beside(commit: Commit, length: int, labels: list[str]) -> str:
     return f"{commit.id[:length]} {when}{actor}{names} {said}"
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to show.")
 @command_flags
 def snapshot(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the version and the row count of every table of a branch."""
-    target = resolve(flags, "snapshot", DATA, uri=uri)
+    target = resolve(flags, "snapshot", READ, uri=uri)
     from omnigraph.manifest.model import FORMAT
 
     with open_graph(target, mode="r") as graph:

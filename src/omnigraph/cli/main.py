@@ -25,7 +25,7 @@ from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
 from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
-from omnigraph.errors import OmniGraphError, status_of
+from omnigraph.errors import OmniGraphError, shortened, status_of
 from omnigraph.store.leaving import wait_for_work
 
 INTERRUPTED = 130
@@ -34,8 +34,9 @@ What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, verify, recovery
-  local   no graph                  lint, embed, version"""
+  direct  a graph's storage         init, copy, info, lint, verify,
+                                    recovery
+  local   no graph                  embed, version"""
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ def run(arguments: list[str]) -> int:
         output.error("interrupted")
         return INTERRUPTED
     except click.ClickException as error:
+        error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.history import branch, commit, graph_option
-from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, open_graph, resolve
+from omnigraph.cli.history import branch, commit
+from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, conflict_document
 from omnigraph.errors import InvalidInput, Kind, MergeConflicts
 
@@ -54,7 +54,7 @@ def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
 @_settling
 @click.option("--delete-branch", is_flag=True, help="Delete SOURCE after the merge.")
 @click.option("--dry-run", is_flag=True, help="Print what the merge would do, and its conflicts. Writes nothing.")
-@graph_option
+@graph_argument
 @command_flags
 def branch_merge(
     flags: Flags,
@@ -71,7 +71,7 @@ def branch_merge(
     as_json: bool,
 ) -> None:
     """Merge SOURCE into another branch, as one commit."""
-    target = resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "branch", DATA, uri=uri)
     if not dry_run:
         echo_write(target, "branch merge")
     with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json):
@@ -103,7 +103,7 @@ def branch_merge(
 @click.argument("commit_id")
 @click.option("--branch", "on", default="main", show_default=True, help="The branch that is written.")
 @_settling
-@graph_option
+@graph_argument
 @command_flags
 def commit_revert(
     flags: Flags,
@@ -118,7 +118,7 @@ def commit_revert(
     as_json: bool,
 ) -> None:
     """Undo one commit, in a new commit on a branch."""
-    target = resolve(flags, "commit", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "commit", DATA, uri=uri)
     echo_write(target, "commit revert")
     with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json):
         done = graph.revert(commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message)

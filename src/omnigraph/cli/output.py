@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from omnigraph.errors import Kind, LanguageError, OmniGraphError
+from omnigraph.errors import Kind, LanguageError, OmniGraphError, shortened
 
 
 def _plain(value: object) -> object:
@@ -135,7 +135,7 @@ def usage(message: str, *, as_json: bool) -> None:
 
 def unexpected(failed: Exception) -> None:
     """Report a bug. The traceback is printed only with --verbose."""
-    error(f"unexpected {type(failed).__name__}: {failed}")
+    error(f"unexpected {type(failed).__name__}: {shortened(str(failed))}")
     note("This is a bug in omnigraph. Please report it, with the output of --verbose.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -26,9 +26,11 @@ from omnigraph.cli.scope import (
     open_graph,
     resolve,
 )
-from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
+from omnigraph.cli.shapes import commit_document, counts_text, described_commit, snapshot_document, tag_document
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
+    from omnigraph.answers import CommitGraph
     from omnigraph.manifest.model import Commit
 
 
@@ -158,17 +160,27 @@ def commit() -> None:
 @commit.command("list")
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print the newest N commits.")
+@click.option("--since", metavar="TIME", help="Only commits of this time (ISO 8601) or later.")
+@click.option("--type", "types", metavar="TYPE", multiple=True, help="Only commits that changed this type. May be repeated.")
 @command_flags
-def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Print the commits of a branch, newest first."""
+def commit_list(
+    flags: Flags, *, uri: str | None, branch: str, limit: int | None, since: str | None, types: tuple[str, ...], as_json: bool
+) -> None:
+    """Print the commits of a branch, newest first, one a line."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
-        commits = graph.commits(branch)
-    if as_json:
-        output.document({"commits": [commit_document(found) for found in commits]})
-        return
-    for found in commits:
-        actor = f" actor={found.actor}" if found.actor is not None else ""
-        output.line(f"{found.id} graph_branch={found.branch} graph_manifest_version={found.manifest_version}{actor}")
+        commits = graph.commits(branch, limit=limit, since=since, types=types or None)
+        if as_json:
+            output.document({"commits": [described_commit(found) for found in commits]})
+            return
+        known = graph.commit_graph(limit=0)
+    labels = _labels(known)
+    rows = [
+        (found.id[: known.id_length], age(found.created_at), found.actor or "-", str(found.kind), counts_text(found.counts))
+        for found in commits
+    ]
+    for row, found in zip(output.aligned(rows), commits, strict=True):
+        output.line(f"{row}  {_marks(labels.get(found.id, []))}{_first_line(found)}".rstrip())
 
 
 @commit.command("show")
@@ -176,15 +188,29 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 @graph_argument
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
-    """Print one commit, of any branch. The beginning of its id is enough."""
+    """Print one commit, of any branch, and the tables that it changed. The beginning of its id is enough."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         found = graph.commit(commit_id)
+        marks = _labels(graph.commit_graph(limit=0)).get(found.id, [])
+    tables = [{"type_key": change.alias, "before": change.before, "after": change.after} for change in found.tables]
     if as_json:
-        output.document(commit_document(found))
+        output.document({**described_commit(found), "token": found.token, "marks": marks, "tables": tables})
         return
     output.fields(
-        {**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat(), "message": found.message}
+        {
+            **commit_document(found),
+            "graph_branch": found.branch,
+            "created_at": found.created_at.isoformat(),
+            "kind": found.kind,
+            "changed": counts_text(found.counts) or None,
+            "marks": ", ".join(marks) or None,
+            "token": found.token,
+            "message": found.message,
+        }
     )
+    for table in tables:
+        was, now = (f"version {table[side]}" if table[side] is not None else "absent" for side in ("before", "after"))
+        output.line(f"table {table['type_key']}: {was} -> {now}")
 
 
 @commit.command("graph")
@@ -196,25 +222,50 @@ def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], li
     """Draw the commits of all branches, the newest first, with branches, tags, times, actors and messages."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         found = graph.commit_graph(branches or None, limit=limit)
-    labels: dict[str, list[str]] = {}
-    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
-        for name, at in names.items():
-            labels.setdefault(at, []).append(name)
+    labels = _labels(found)
     if as_json:
-        commits = [{**commit_document(one), "kind": one.kind.value, "message": one.message} for one in found.commits]
+        commits = [described_commit(one) for one in found.commits]
         output.document({"commits": commits, "branches": dict(found.heads), "tags": dict(found.tags)})
         return
     for drawn in draw(Node(one.id, one.parents, _beside(one, found.id_length, labels.get(one.id, []))) for one in found.commits):
         output.line(drawn)
 
 
+def _labels(found: CommitGraph) -> dict[str, list[str]]:
+    """The branches and tags that stand at each commit."""
+    labels: dict[str, list[str]] = {}
+    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
+        for name, at in names.items():
+            labels.setdefault(at, []).append(name)
+    return labels
+
+
+def _marks(labels: list[str]) -> str:
+    return f"({', '.join(labels)}) " if labels else ""
+
+
+def _first_line(commit: Commit) -> str:
+    return next(iter((commit.message or "").splitlines()), "")
+
+
+def age(moment: datetime) -> str:
+    """How long ago something was, as a person says it."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    if seconds < 60:
+        return "just now"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min ago"
+    if seconds < 86_400:
+        return f"{seconds // 3600:.0f} h ago"
+    days = int(seconds // 86_400)
+    return f"{counted(days, 'day')} ago" if days < 30 else moment.astimezone(UTC).strftime("%Y-%m-%d")
+
+
 def _beside(commit: Commit, length: int, labels: list[str]) -> str:
     """The text beside a commit in the drawing."""
     when = commit.created_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     actor = f" {commit.actor}" if commit.actor is not None else ""
-    names = f" ({', '.join(labels)})" if labels else ""
-    said = next(iter((commit.message or "").splitlines()), "") or f"[{commit.kind}]"
-    return f"{commit.id[:length]} {when}{actor}{names} {said}"
+    return f"{commit.id[:length]} {when}{actor} {_marks(labels)}{_first_line(commit) or f'[{commit.kind}]'}"
 
 
 @click.command(cls=GraphCommand)

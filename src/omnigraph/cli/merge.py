@@ -11,7 +11,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.history import branch, commit
-from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve, token_flag
 from omnigraph.cli.shapes import commit_document, conflict_document
 from omnigraph.errors import InvalidInput, Kind, MergeConflicts
 
@@ -26,6 +26,7 @@ _ABSENT: Final = "(absent)"
 
 def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
+        token_flag,
         click.option("--message", metavar="TEXT", help="The message of the commit."),
         click.option(
             "--resolve",
@@ -65,6 +66,7 @@ def branch_merge(
     settle: str | None,
     resolve_file: Path | None,
     message: str | None,
+    token: str | None,
     delete_branch: bool,
     dry_run: bool,
     uri: str | None,
@@ -82,6 +84,7 @@ def branch_merge(
             on_conflict=settle or "fail",
             resolve=_choices(resolve_file),
             message=message,
+            token=token,
             delete_source=delete_branch and not dry_run,
             dry_run=dry_run,
         )
@@ -114,6 +117,7 @@ def commit_revert(
     settle: str | None,
     resolve_file: Path | None,
     message: str | None,
+    token: str | None,
     uri: str | None,
     as_json: bool,
 ) -> None:
@@ -121,7 +125,9 @@ def commit_revert(
     target = resolve(flags, "commit", DATA, uri=uri)
     echo_write(target, "commit revert")
     with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json):
-        done = graph.revert(commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message)
+        done = graph.revert(
+            commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message, token=token
+        )
     if as_json:
         made = commit_document(done.commit) if done.commit is not None else None
         counts = {"inserted": done.inserted, "updated": done.updated, "deleted": done.deleted}

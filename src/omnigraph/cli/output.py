@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.errors import Kind, LanguageError, OmniGraphError, shortened
+from omnigraph.grid import display_width, escaped
 
 
 def _plain(value: object) -> object:
@@ -201,6 +202,16 @@ def format_rows(form: str, headline: str, columns: Sequence[str], rows: Sequence
         yield from _blocks(columns, rows)
     else:
         yield from _table(columns, rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines, the cells two spaces apart and aligned."""
+    if not rows:
+        return []
+    widths = [max(display_width(escaped(row[at])) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join(f"{cell}{' ' * (width - display_width(escaped(cell)))}" for cell, width in zip(row, widths, strict=True)) for row in rows
+    ]
 
 
 def _cell(value: object) -> str:

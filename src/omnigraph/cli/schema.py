@@ -30,6 +30,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    token_flag,
 )
 
 if TYPE_CHECKING:
@@ -110,9 +111,18 @@ def schema_plan(context: click.Context, *, uri: str | None, schema_file: Path, a
 @_loss
 @_branch
 @message_flag
+@token_flag
 @command_flags
 def schema_apply(
-    flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, message: str | None, as_json: bool
+    flags: Flags,
+    *,
+    uri: str | None,
+    schema_file: Path,
+    allow_data_loss: bool,
+    branch: str,
+    message: str | None,
+    token: str | None,
+    as_json: bool,
 ) -> None:
     """Change the schema of a branch, in one commit. An unsupported change is refused."""
     target = resolve(flags, "schema apply", DATA, uri=uri)
@@ -121,7 +131,7 @@ def schema_apply(
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
     with open_graph(target, mode="rw") as graph, draw_errors(wanted):
-        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message)
+        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message, token=token)
     if as_json:
         facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}
         output.document({**facts, "graph_manifest_version": done.manifest_version, **_step_documents(done.steps)})

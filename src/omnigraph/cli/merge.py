@@ -187,7 +187,7 @@ def _print_conflicts(conflicts: Sequence[Conflict], count: int) -> None:
     if not count:
         return
     rows = [row for conflict in conflicts for row in _rows(conflict)]
-    for line in output.format_rows("table", f"{count} conflict{'s' if count > 1 else ''}", _COLUMNS, rows):
+    for line in output.format_rows("table", f"{count} conflict{'s' if count > 1 else ''}", _COLUMNS, rows, width=output.terminal_width()):
         output.line(line)
 
 

@@ -35,6 +35,7 @@ from omnigraph.cli.scope import (
 )
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
@@ -129,13 +130,13 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
         output.document({**facts, **columns, "rows": iter(result), "graph_commit_id": result.commit_id})
         return
     if form == "jsonl":
-        output.compact({"kind": "metadata", **facts})
         for row in result:
             output.compact(row)
         return
     seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
-    headline = f"{result.row_count} rows from {seen}{_via(result.query_name)}"
-    for line in format_rows(form, headline, list(result.columns), [list(values) for values in result.tuples()]):
+    headline = f"{counted(result.row_count, 'row')} from {seen}{_via(result.query_name)}"
+    width = output.terminal_width() if form == "table" else None
+    for line in format_rows(form, headline, list(result.columns), [list(values) for values in result.tuples()], width=width):
         output.verbatim(line) if form == "csv" else output.line(line)
 
 

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     INVALID_TAG_NAME = "invalid_tag_name"
     VALIDATION = "validation"
     BLOB_POLICY = "external_blob_policy"
+    BLOB_SOURCE = "external_blob_source"
     BLOB_RANGE = "blob_range_not_satisfiable"
     NOT_EMPTY = "folder_not_empty"
     NUMERIC_OVERFLOW = "numeric_overflow"

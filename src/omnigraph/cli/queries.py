@@ -26,6 +26,7 @@ from omnigraph.cli.scope import (
     GraphCommand,
     admit,
     command_flags,
+    external_blobs_flag,
     global_flags,
     graph_argument,
     message_flag,
@@ -146,6 +147,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
 @message_flag
 @token_flag
+@external_blobs_flag
 @command_flags
 def mutate(
     flags: Flags,
@@ -160,6 +162,7 @@ def mutate(
     if_commit: str | None,
     message: str | None,
     token: str | None,
+    external_blobs: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run one mutation, in one commit."""
@@ -169,7 +172,7 @@ def mutate(
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
-        with open_graph(target, mode="rw") as graph, draw_errors(source):
+        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source):
             receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message, token=token)
     except PreconditionFailed as lost:
         if as_json:

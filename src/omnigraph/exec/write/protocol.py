@@ -36,7 +36,7 @@ from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_
 from omnigraph.manifest import intents
 from omnigraph.manifest.birth import NewTable
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
-from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
 from omnigraph.manifest.publish import LOCK_SECONDS, Drafted, draft, hold, publish, published_before
 from omnigraph.manifest.read import BranchSnapshot, Manifest
@@ -211,10 +211,11 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
     if (first := repeated(manifest, request)) is not None:  # first: the other checks would see the changes of the first call
         return first
     early: _Staged | None = None
-    if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch will have moved when we get the lock: prepare then
+    kept = manifest.locks.keeps(branch)  # then others wait for us, and nothing runs beside our preparation
+    if not kept and not manifest.locks.busy(branch):  # a busy branch will have moved when we get the lock: prepare then
         early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
-    elif read_ahead is not None and (known := manifest.last_read(branch)) is not None:
+    elif not kept and read_ahead is not None and (known := manifest.last_read(branch)) is not None:
         with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
             read_ahead(known)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4

@@ -43,9 +43,13 @@ class Handle:
         self._engine: Engine | None = engine
         self.on_close: Callable[[], object] = lambda: None
         """Called by `close`. A graph in memory removes its directory."""
-        self.uri: Final = engine.root.uri
+        self._uri: Final = engine.root.uri
         self.mode: Final = mode
         self.actor: Final = actor
+
+    @property
+    def uri(self) -> str:
+        return self._uri
 
     @property
     def engine(self) -> Engine:

@@ -12,7 +12,6 @@ import pytest
 
 from examples.printing import empty_folder
 
-
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("incidents", "papers")
 

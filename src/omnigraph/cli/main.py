@@ -16,6 +16,7 @@ from omnigraph import __version__
 from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
 from omnigraph.cli.changes import log as entity_log
+from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
 from omnigraph.cli.history import branch, commit, snapshot, tag
@@ -34,7 +35,8 @@ What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, verify, recovery
+  direct  a graph's storage         init, copy, info, verify, cleanup,
+                                    recovery
   local   no graph                  lint, embed, version"""
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate, query),
-    *(recovery, schema, snapshot, spark, tag, verify, version),
+    *(blob, branch, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate),
+    *(query, recovery, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.printing import empty_folder
+from scripts import picture
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("incidents", "papers")
@@ -33,6 +34,8 @@ def test_a_project_runs_twice_and_prints_what_its_readme_shows(project: str, che
         printed = _bash(story, checkout)
         assert [block for block in shown if block not in printed] == []
     assert sorted(shown, key=printed.index) == shown, "the README tells it in the order of the program"
+    if project == "incidents":
+        assert picture.svg(printed) == picture.PICTURE.read_text("utf-8"), "run python -m scripts.picture"
     _bash(shell, checkout)
 
 

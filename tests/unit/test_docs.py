@@ -25,7 +25,7 @@ from scripts import behaviours
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "omnigraph"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 INDEX = ROOT / "docs" / "index.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BEGINS = ("og.init(", "og.memory(", "omnigraph init ")
 RUN_ELSEWHERE = {
-    "spark.md": "needs Java; tests/spark/test_submit.py",
+    "spark.md": "needs Java; tests/spark/test_guide.py and test_submit.py",
     "coming-from.md": "with the code in its tables; test_coming_from.py",
     "cli.md": "its examples show their output; tests/unit/cli/test_reference.py",
 }

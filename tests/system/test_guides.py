@@ -18,8 +18,6 @@ RUN_ELSEWHERE = {
     "coming-from.md": "with the code in its tables; test_coming_from.py",
     "cli.md": "its examples show their output; tests/unit/cli/test_reference.py",
 }
-FRAGMENTS = {"damage.md", "feed.md", "upkeep.md"}
-"""Pages whose blocks assume an open graph."""
 PROMISED = {
     "README.md": ("not at", "dst 'Nobody' not found in Person", "{'friend': 'Grace'", "killed -9"),
     "errors.md": ("key_conflict did_not_happen",),
@@ -33,8 +31,7 @@ PROMISED = {
 def guides() -> list[Path]:
     """The README and the pages that make a graph of their own."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs/user").glob("*.md"))]
-    left_out = {*RUN_ELSEWHERE, *FRAGMENTS}
-    return [page for page in pages if page.name not in left_out and any(word in page.read_text("utf-8") for word in BEGINS)]
+    return [page for page in pages if page.name not in RUN_ELSEWHERE and any(word in page.read_text("utf-8") for word in BEGINS)]
 
 
 def program(page: Path) -> str:
@@ -62,4 +59,4 @@ def test_a_guide_runs_twice_in_one_folder(
 
 def test_every_page_with_code_is_run() -> None:
     pages = {page.name for page in (ROOT / "docs/user").glob("*.md") if "```python" in page.read_text("utf-8")}
-    assert pages - {page.name for page in guides()} - set(RUN_ELSEWHERE) - FRAGMENTS == set()
+    assert pages - {page.name for page in guides()} - set(RUN_ELSEWHERE) == set()

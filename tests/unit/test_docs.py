@@ -31,7 +31,7 @@ FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 BEHAVIOUR = re.compile(r"\b(?:FF|MR|NZ|REC|RT|[ABCDFGKLMOPSTVWXYZ])-\d\d\b")
 PROMISE = re.compile(r"\bINV-\d+\b")
-ABSENT = ("optimize", "cleanup", "repair")
+ABSENT = ("cleanup", "repair")
 """Commands that are planned. A page may name one when `omnigraph` has it."""
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

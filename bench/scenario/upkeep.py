@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 import omnigraph as og
 from bench.report import save
+from omnigraph.manifest.model import CommitKind
 
 COMMITS = 5_000
 EARLY = 50
@@ -68,14 +70,15 @@ def reads_of(graph: og.Graph, act: Callable[[], object]) -> tuple[int, float]:
 
 def measured(graph: og.Graph, first: int) -> dict[str, Any]:
     """The reads and the median latency of writes, and of reads that run for the second time."""
-    writes, upkeep = [], []
+    writes: list[tuple[int, float]] = []
+    upkeep: list[tuple[int, float]] = []
     asked: dict[str, list[tuple[int, float]]] = {name: [] for name in QUERIES}
     for at in range(first, first + LOOKS):
-        spent = reads_of(graph, lambda at=at: commit(graph, at))  # type: ignore[misc]  # mypy cannot infer the default
+        spent = reads_of(graph, partial(commit, graph, at))
         (upkeep if graph.commits(limit=1)[0].kind == "optimize" else writes).append(spent)
         for name, query in QUERIES.items():
             graph.query(query)
-            asked[name].append(reads_of(graph, lambda query=query: graph.query(query)))  # type: ignore[misc]
+            asked[name].append(reads_of(graph, partial(graph.query, query)))
     rows = {"write": writes, **asked, **({"write with upkeep": upkeep} if upkeep else {})}
     return {
         name: {"most reads": max(reads for reads, _ in each), "median ms": statistics.median(ms for _, ms in each)}
@@ -107,7 +110,7 @@ def lived(place: Path, commits: int, *, auto_upkeep: bool) -> dict[str, Any]:
     late = measured(graph, commits - LOOKS)
     spent = {"seconds": time.perf_counter() - began, "CPU seconds": time.process_time() - cpu}
     kinds = [found.kind for found in graph.commits()]
-    found = {"after 50": early, f"after {commits}": late, **spent, "upkeep commits": kinds.count("optimize"), **sizes(graph)}
+    found = {"after 50": early, f"after {commits}": late, **spent, "upkeep commits": kinds.count(CommitKind.OPTIMIZE), **sizes(graph)}
     tidied = time.perf_counter()
     graph.optimize()
     return {**found, "optimize seconds": time.perf_counter() - tidied, "after optimize": {**measured(graph, commits), **sizes(graph)}}

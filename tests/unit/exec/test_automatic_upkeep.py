@@ -18,7 +18,7 @@ from omnigraph.exec.upkeep.automatic import MOST_FRAGMENTS, UPKEEP_ACTOR, small_
 from omnigraph.faults import Fault, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN
-from omnigraph.manifest.model import CommitKind
+from omnigraph.manifest.model import Commit, CommitKind
 from omnigraph.manifest.publish import hold
 from omnigraph.store.fragments import fragments
 from omnigraph.store.index import existing
@@ -41,7 +41,7 @@ def scans(graph: Graph, first: int, last: int, *, branch: str = "main") -> None:
         graph.load({"Scan": rows_}, mode="append", branch=branch)
 
 
-def upkeep(graph: Graph, *, branch: str = "main") -> list[og.graph.Commit]:
+def upkeep(graph: Graph, *, branch: str = "main") -> list[Commit]:
     return [commit for commit in graph.commits(branch) if commit.kind is CommitKind.OPTIMIZE]
 
 

@@ -430,7 +430,7 @@ class TestLeftovers:
     """What nothing shows: forks, tables, private branches, and files that are a week old."""
 
     def test_the_forks_of_a_branch_that_was_not_deleted_completely(self, graph: Graph) -> None:
-        """O-15: Whatever its policy, cleanup removes forks that nothing shows, for example of a branch whose files could not be deleted (RT-60).
+        """O-15: Whatever its policy, cleanup removes forks that nothing shows, such as those of an incomplete deletion (RT-60).
         B-25: A native branch is unused if no live branch shows it; those that one shows stay.
         """
         add(graph, "a")

@@ -216,7 +216,7 @@ class LanguageError(OmniGraphError):
         super().__init__(kind, f"{FAMILY[kind]}: {shown}", **facts)
         self.span: Final = span
         self.code: Final = code
-        self.hint: Final = hint
+        self.hint: Final = None if hint is None else shortened(hint, 2 * VALUE_CHARACTERS)
         self.position: Position | None = None
         self.rendered: str | None = None
 
@@ -296,7 +296,7 @@ class StorageError(OmniGraphError):
 
 
 class EmbeddingError(OmniGraphError):
-    """The embedding provider failed or gave an answer that cannot be used. Nothing was written."""
+    """The embedding provider failed or gave an answer that cannot be used. Nothing was written; `ensure_embeddings` keeps what was made."""
 
 
 class FormatError(OmniGraphError):

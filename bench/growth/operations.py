@@ -17,6 +17,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *on_spark.OPERATIONS,
 )
 WITHOUT_GROWTH: Final = {
+    "Graph.changes": "the operations of `g.changes` have lines of their own",
     "Graph.close": "gives up references",
     "Graph.closed": "a flag of the handle",
     "Graph.engine": "for packages built on the graph",

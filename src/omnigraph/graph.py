@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
+    from omnigraph.feed import Changes
     from omnigraph.transaction import Transaction
 
 __all__ = [
@@ -179,6 +180,13 @@ class Graph(Handle):
         super().__init__(engine, mode=mode, actor=actor)
         self.branches: Final = Branches(self)
         self.tags: Final = Tags(self)
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The change feed."""
+        from omnigraph.feed import Changes
+
+        return Changes(self)
 
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, {'closed' if self.closed else f'mode={self.mode!r}'})"
@@ -359,12 +367,13 @@ class Graph(Handle):
         ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes of one commit, compared with its first parent, as `diff` does."""
-        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+        from omnigraph.exec.history.diff import change_filter, check_boundary, diff, parent_of
 
-        commit = self.commit(id_)
-        after = self.engine.snapshot(at=commit.id)
+        commit, wanted = self.commit(id_), change_filter(kinds, types, ops)
+        after = self.engine.manifest.snapshot_of(commit)
         before = parent_of(self.engine, commit, after)
-        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+        check_boundary(self.engine, commit, before, after, wanted)
+        return self._stream(diff(self.engine, before, after, wanted), before, after)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
         manifest = self.engine.manifest

@@ -19,6 +19,7 @@ from omnigraph.cli.changes import log as entity_log
 from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
+from omnigraph.cli.feed import changes
 from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
@@ -33,7 +34,8 @@ INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, tag, commit, log, snapshot,
+                                    branch, tag, commit, log, changes,
+                                    snapshot,
                                     ensure-indices, ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, lint, verify,
                                     cleanup, recovery
@@ -51,7 +53,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate),
-    *(query, recovery, schema, snapshot, spark, tag, verify, version),
+    *(changes, query, recovery, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

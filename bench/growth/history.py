@@ -115,6 +115,10 @@ def _listing(name: str, covers: tuple[str, ...], world: Preparation, run: Work, 
     return Operation(name=name, covers=covers, needs=(world,), run=run, base=base, times=20)
 
 
+def _cleanup(place: Place) -> object:
+    return place.graph.cleanup(keep=1)
+
+
 def _tag(place: Place) -> object:
     return place.graph.tags.create(f"new-{place.turn}", at=1)
 
@@ -172,6 +176,21 @@ OPERATIONS = (
         worlds.history,
         lambda place: place.graph.commit(place.graph.snapshot().commit_id[:-1]),
         base=COMMITS,
+    ),
+    Operation(
+        name="cleanup of n commits",
+        covers=("Graph.cleanup", "omnigraph cleanup"),
+        needs=(worlds.history,),
+        run=_cleanup,
+        base=COMMITS,
+        changes=True,
+    ),
+    Operation(
+        name="preview of a cleanup beside n branches",
+        covers=("Graph.cleanup", "omnigraph cleanup"),
+        needs=(worlds.branched,),
+        run=lambda place: place.graph.cleanup(keep=1, dry_run=True),
+        base=BRANCHES,
     ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
     _listing(

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
+    from omnigraph.exec.upkeep.keeper import Keeper
+    from omnigraph.exec.upkeep.optimize import Optimized
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
         Cancellation,
@@ -87,6 +89,7 @@ __all__ = [
     "Graph",
     "Indexes",
     "InvalidInput",
+    "Keeper",
     "KeyConflict",
     "Kind",
     "LanguageError",
@@ -97,6 +100,7 @@ __all__ = [
     "MergeResult",
     "NotFound",
     "OmniGraphError",
+    "Optimized",
     "Outcome",
     "PolicyDenied",
     "PreconditionFailed",
@@ -132,8 +136,10 @@ _ELSEWHERE = {
     "Embeddings": "exec.upkeep.embeddings",
     "EntityChange": "exec.history.changes",
     "Indexes": "exec.upkeep.indices",
+    "Keeper": "exec.upkeep.keeper",
     "LogEntry": "exec.history.entity_log",
     "MergeResult": "exec.history.merge",
+    "Optimized": "exec.upkeep.optimize",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",
     "Transaction": "transaction",

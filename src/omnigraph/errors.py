@@ -296,7 +296,7 @@ class StorageError(OmniGraphError):
 
 
 class EmbeddingError(OmniGraphError):
-    """The embedding provider failed or gave an answer that cannot be used. Nothing was written."""
+    """The embedding provider failed or gave an answer that cannot be used. Nothing was written; `ensure_embeddings` keeps what was made."""
 
 
 class FormatError(OmniGraphError):

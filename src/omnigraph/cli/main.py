@@ -22,11 +22,12 @@ from omnigraph.cli.embed import embed
 from omnigraph.cli.feed import changes
 from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
+from omnigraph.cli.optimize import optimize
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
-from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
+from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
 from omnigraph.errors import OmniGraphError, shortened, status_of
 from omnigraph.store.leaving import wait_for_work
 
@@ -35,10 +36,10 @@ LEGEND = """\b
 What commands access:
   any     a graph at any location   query, mutate, load, export, blob, schema,
                                     branch, tag, commit, log, changes,
-                                    snapshot,
-                                    ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, lint, verify,
-                                    cleanup, recovery
+                                    snapshot, ensure-indices,
+                                    ensure-embeddings, spark
+  direct  a graph's storage         init, copy, info, lint, optimize, verify,
+                                    repair, cleanup, recovery
   local   no graph                  embed, version"""
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,8 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate),
-    *(changes, query, recovery, schema, snapshot, spark, tag, verify, version),
+    *(blob, branch, changes, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load),
+    *(mutate, optimize, query, recovery, repair, schema, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

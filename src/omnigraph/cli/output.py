@@ -79,7 +79,7 @@ def _object(pairs: Iterator[tuple[str, object]], *, by: int) -> None:
 def _array(items: Iterator[object], *, by: int) -> None:
     some = False
     for item in items:
-        _put(f"{',' if some else '['}\n{' ' * by}  ", end="")
+        _put_json(f"{',' if some else '['}\n{' ' * by}  ", end="")
         _value(item, by=by + 2)
         some = True
     _put(f"\n{' ' * by}]" if some else "[]", end="")

@@ -20,6 +20,7 @@ from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
+from omnigraph.store.held import holding
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
@@ -128,10 +129,12 @@ class Manifest:
     def reading(self, snapshot: BranchSnapshot, *, past: bool) -> Iterator[None]:
         """Read a snapshot inside this block. If the branch was deleted meanwhile, the error says so and not which file is missing (T-06).
 
-        `past`: the caller requested a commit or a time, and not the current state of the branch.
+        `past`: the caller requested a commit or a time, and not the current state of the branch. On a disk, cleanup keeps the snapshot
+        until the block ends (O-17).
         """
         try:
-            yield
+            with holding(self.root, TableRef(PATH, snapshot.branch.native, snapshot.version)):
+                yield
         except (StorageError, NotFound) as error:
             if self.is_live(snapshot.branch):
                 raise

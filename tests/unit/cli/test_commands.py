@@ -216,8 +216,34 @@ def test_every_writing_command_stores_its_message(files: Path, call: Call) -> No
     call("mutate", "-e", insert, "--store", "m.omni", "--message", "mutated")
     call("schema", "apply", "m.omni", "--schema", "people-next.pg", "--message", "changed")
     call("ensure-indices", "m.omni", "--message", "indexed")
+    call("mutate", "-e", insert.replace("Zoe", "Yan"), "--store", "m.omni", "--message", "again")
+    call("optimize", "m.omni", "--message", "tidied")
     said = [commit["message"] for commit in call("commit", "graph", "m.omni", "--json").json()["commits"]]
-    assert said == ["indexed", "changed", "mutated", "loaded", "born"]
+    assert said == ["tidied", "again", "indexed", "changed", "mutated", "loaded", "born"]
+
+
+def test_optimize_reports_every_table(graph: str, call: Call) -> None:
+    """O-02: on the command line."""
+    call("mutate", "-e", 'query q() { insert Person { name: "Zoe" } }', "--store", graph)
+    told = call("optimize", graph, "--json").json()
+    person, knows = told["datasets"]
+    assert (told["graph_branch"], told["commit"]["graph_branch"], person["type_key"], knows["type_key"]) == (
+        "main",
+        None,
+        "node:Person",
+        "edge:Knows",
+    )
+    assert (person["fragments_removed"], person["fragments_added"], person["committed"], person["skipped"]) == (2, 1, True, None)
+    assert (person["lance_head_version"], person["pending_indexes"]) == (None, [])
+    again = call("optimize", graph)
+    assert (again.code, again.out.splitlines()) == (
+        0,
+        [f"optimize {graph} — 2 datasets", "node:Person: no-op", "edge:Knows: no-op"],
+    )
+    call("branch", "create", "work", "--uri", graph)
+    branch = call("optimize", graph, "--branch", "work", "--json").json()
+    assert ({each["skipped"] for each in branch["datasets"]}, branch["commit"]) == ({"inherited"}, None)
+    assert call("optimize", graph, "--as", "act-ada").code == 1
 
 
 # -- looking

@@ -17,6 +17,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *on_spark.OPERATIONS,
 )
 WITHOUT_GROWTH: Final = {
+    "Graph.changes": "the operations of `g.changes` have lines of their own",
     "Graph.load_intake": "the part of `Graph.load` that Spark calls",
     "Graph.uri": "a constant of the open graph",
     "omnigraph lint": "reads a schema and queries, no graph; `bench.micro parse` has its costs",

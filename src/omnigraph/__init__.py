@@ -10,6 +10,8 @@ g.query("match { $p: Person } return { $p.name, $p.born }")
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
+    ChangeCursorRejected,
+    ChangeFeedGap,
     ConflictError,
     EmbeddingError,
     ExpectedVersionMismatch,
@@ -35,6 +37,8 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.embed import EmbeddingProvider
+    from omnigraph.exec.feed.baseline import Baseline
+    from omnigraph.exec.feed.pages import ChangeBlock, ChangePage, CommitPage
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.history.entity_log import LogEntry
@@ -66,7 +70,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AppliedSchema",
+    "Baseline",
     "Cancellation",
+    "ChangeBlock",
+    "ChangeCursorRejected",
+    "ChangeFeedGap",
+    "ChangePage",
+    "CommitPage",
     "Conflict",
     "ConflictError",
     "EmbeddingError",
@@ -117,6 +127,10 @@ __all__ = [
 
 _ELSEWHERE = {
     "AppliedSchema": "exec.write.migrate",
+    "Baseline": "exec.feed.baseline",
+    "ChangeBlock": "exec.feed.pages",
+    "ChangePage": "exec.feed.pages",
+    "CommitPage": "exec.feed.pages",
     "Conflict": "exec.history.conflicts",
     "EmbeddingProvider": "embed",
     "Embeddings": "exec.upkeep.embeddings",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import platform
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from datetime import datetime
-from functools import partial
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -23,6 +23,7 @@ from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.external_blobs import checked_bases
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
@@ -45,12 +46,15 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import RevertResult
+    from omnigraph.exec.upkeep.cleanup import Cleanup, OnCleanupProgress
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.keeper import Keeper
     from omnigraph.exec.upkeep.optimize import OnOptimizeProgress, Optimized
+    from omnigraph.exec.upkeep.repair import RepairReport
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
+    from omnigraph.feed import Changes
     from omnigraph.transaction import Transaction
 
 __all__ = [
@@ -92,20 +96,28 @@ def init(
     message: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
     auto_upkeep: bool = True,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` and `auto_upkeep` are as in `open`.
+    """Create a graph with a schema (`.pg` text) at a location without a graph. The other arguments are as in `open`.
 
     The location `:memory:` is that of a graph in memory, as of `memory`.
     """
     from omnigraph.exec.write.migrate import new_table
 
     if uri == MEMORY:
-        return memory(schema=schema, actor=actor, message=message, embedding=embedding)
+        return memory(
+            schema=schema,
+            actor=actor,
+            message=message,
+            embedding=embedding,
+            external_blobs=external_blobs,
+            auto_upkeep=auto_upkeep,
+        )
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
-    engine = partial(Engine, embedding=_embedding(embedding), after_write=AutomaticUpkeep() if auto_upkeep else None)
+    engine = _engine(embedding, external_blobs, auto_upkeep=auto_upkeep)
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
@@ -113,9 +125,15 @@ def init(
 
 
 def memory(
-    *, schema: str, actor: str | None = None, message: str | None = None, embedding: Embedder | EmbeddingProvider | None = None
+    *,
+    schema: str,
+    actor: str | None = None,
+    message: str | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
+    auto_upkeep: bool = True,
 ) -> Graph:
-    """Create a graph in memory, for tests and notebooks.
+    """Create a graph in memory, for tests and notebooks. The arguments are those of `init`.
 
     It is a directory in `/dev/shm`, or, where the system has none, among the temporary files. It is removed by `close`, at the end of a
     `with` block, when nothing refers to the graph any more, and when the process ends. A process that is killed leaves it behind.
@@ -124,7 +142,15 @@ def memory(
 
     made = temporary_directory()
     try:
-        graph = init(f"{made.path}/graph", schema=schema, actor=actor, message=message, embedding=embedding)
+        graph = init(
+            f"{made.path}/graph",
+            schema=schema,
+            actor=actor,
+            message=message,
+            embedding=embedding,
+            external_blobs=external_blobs,
+            auto_upkeep=auto_upkeep,
+        )
     except BaseException:
         made.remove()
         raise
@@ -140,13 +166,15 @@ def open_(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
     auto_upkeep: bool = True,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
     It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
-    the environment is asked when a text is to be embedded. With `auto_upkeep=False`, a write that leaves many small fragments does not
-    put them together afterwards.
+    the environment is asked when a text is to be embedded. `external_blobs` are the bases from which blobs may be copied into the graph by
+    their URIs; without it the environment is asked, and by default there are none. With `auto_upkeep=False`, a write that leaves many small
+    fragments does not put them together afterwards.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
@@ -155,7 +183,7 @@ def open_(
             f"a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)` or `omnigraph.init({MEMORY!r}, ...)`"
         )
         raise InvalidInput(Kind.INVALID_ARGUMENT, what)
-    engine = partial(Engine, embedding=_embedding(embedding), after_write=AutomaticUpkeep() if auto_upkeep else None)
+    engine = _engine(embedding, external_blobs, auto_upkeep=auto_upkeep)
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
@@ -174,6 +202,13 @@ class Graph(Handle):
         self.branches: Final = Branches(self)
         self.tags: Final = Tags(self)
 
+    @cached_property
+    def changes(self) -> Changes:
+        """The change feed."""
+        from omnigraph.feed import Changes
+
+        return Changes(self)
+
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, {'closed' if self.closed else f'mode={self.mode!r}'})"
 
@@ -186,14 +221,8 @@ class Graph(Handle):
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as the location of the graph, which is opened there."""
         engine = self.engine
-        return _reopened, (
-            self.uri,
-            self.mode,
-            self.actor,
-            engine.root.storage_options,
-            engine.embedding,
-            engine.after_write is not None,
-        )
+        settings = (engine.root.storage_options, engine.embedding, engine.external_bases, engine.after_write is not None)
+        return _reopened, (self.uri, self.mode, self.actor, *settings)
 
     @property
     def schema(self) -> str:
@@ -298,8 +327,8 @@ class Graph(Handle):
         target = open_root(uri, storage_options=storage_options)
         name = given_name(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        upkeep = AutomaticUpkeep() if self.engine.after_write is not None else None
-        return Graph(Engine(made, embedding=self.engine.embedding, after_write=upkeep), mode="rw", actor=self.actor)
+        engine = _engine(self.engine.embedding, self.engine.external_bases, auto_upkeep=self.engine.after_write is not None)
+        return Graph(engine(made), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -369,14 +398,15 @@ class Graph(Handle):
         ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes of one commit, compared with its first parent, as `diff` does."""
-        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+        from omnigraph.exec.history.diff import change_filter, check_boundary, diff, parent_of
 
-        commit = self.commit(id_)
-        after = self.engine.snapshot(at=commit.id)
+        commit, wanted = self.commit(id_), change_filter(kinds, types, ops)
+        after = self.engine.manifest.snapshot_of(commit)
         before = parent_of(self.engine, commit, after)
+        check_boundary(self.engine, commit, before, after, wanted)
         if commit.kind.moves_rows_only:  # D-11: the rows are the same in other files
             after = before
-        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+        return self._stream(diff(self.engine, before, after, wanted), before, after)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
         manifest = self.engine.manifest
@@ -465,6 +495,36 @@ class Graph(Handle):
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
 
+    def repair(self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, message: str | None = None) -> RepairReport:
+        """Classify what is wrong with the tables of a branch. With `confirm`, mend what can be mended without rewriting a row.
+
+        `force` also publishes what another program changed in a table. What has no remedy is listed in `lost`.
+        """
+        from omnigraph.exec.upkeep.repair import repair
+
+        if confirm:
+            self.require_writable()
+        return repair(self.engine, branch=given_name(branch), confirm=confirm, force=force, actor=self.actor, message=message)
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+        on_progress: OnCleanupProgress | None = None,
+    ) -> Cleanup:
+        """Remove old versions that no branch and no tag needs, and what interrupted writers left. A dry run only says what that would be.
+
+        The newest `keep` commits of each branch stay readable, and those that were the newest less than `older_than` ago. With both,
+        a commit that one of them keeps is kept. Older commits stay in the history; reading them raises `NotFound`.
+        """
+        from omnigraph.exec.upkeep.cleanup import cleanup
+
+        if not dry_run:
+            self.require_writable()
+        return cleanup(self.engine, keep=keep, older_than=older_than, dry_run=dry_run, on_progress=on_progress)
+
     def info(self) -> Info:
         root: Root = self.engine.root
         snapshot = self.engine.manifest.snapshot()
@@ -490,9 +550,27 @@ def _reopened(
     actor: str | None,
     storage_options: Mapping[str, str],
     embedding: Embedder | EmbeddingProvider | None,
+    external_blobs: tuple[str, ...] | None,
     auto_upkeep: bool,  # noqa: FBT001  # pickle passes arguments by position
 ) -> Graph:
-    return open_(uri, mode=mode, actor=actor, storage_options=storage_options, embedding=embedding, auto_upkeep=auto_upkeep)
+    return open_(
+        uri,
+        mode=mode,
+        actor=actor,
+        storage_options=storage_options,
+        embedding=embedding,
+        external_blobs=external_blobs,
+        auto_upkeep=auto_upkeep,
+    )
+
+
+def _engine(
+    embedding: Embedder | EmbeddingProvider | None, external_blobs: Collection[str] | None, *, auto_upkeep: bool
+) -> Callable[[read.Manifest], Engine]:
+    """Check the settings of an open graph."""
+    bases = None if external_blobs is None else checked_bases(external_blobs)
+    after_write = AutomaticUpkeep() if auto_upkeep else None
+    return partial(Engine, embedding=_embedding(embedding), external_blobs=bases, after_write=after_write)
 
 
 def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:

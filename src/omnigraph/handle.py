@@ -172,7 +172,7 @@ class Handle:
         from omnigraph.exec.load.load import LocalIntake
 
         return self.load_intake(
-            LocalIntake(data, lambda: self.engine.embedder, write=not dry_run),
+            LocalIntake(data, lambda: self.engine.embedder, external=lambda: self.engine.external_blobs, write=not dry_run),
             mode,
             branch=branch,
             from_branch=from_branch,

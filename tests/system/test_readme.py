@@ -43,6 +43,12 @@ def test_the_guide_to_branches_runs_as_it_is_printed(tmp_path: Path) -> None:
     _run("\n".join(blocks), cwd=tmp_path)
 
 
+def test_the_guide_to_the_change_feed_runs_as_it_is_printed(tmp_path: Path) -> None:
+    blocks = _blocks("docs/user/feed.md", "python")
+    assert len(blocks) >= 4
+    _run("\n".join(blocks), cwd=tmp_path)
+
+
 @pytest.mark.spark
 def test_the_demo_tells_its_story_and_can_be_run_again(tmp_path: Path) -> None:
     place = tmp_path / "demo"

@@ -50,19 +50,19 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
     with open_graph(target, mode="r") as graph:
         lines = graph.export(branch, at=at, types=types or None)
         if path is None:
-            for data, _ in _line_blocks(lines):
+            for data, _ in line_blocks(lines):
                 output.raw(data)
             return
         rows = 0
         with atomic_file(path) as file, Line(quiet=flags.quiet) as line:
-            for data, count in _line_blocks(lines):
+            for data, count in line_blocks(lines):
                 file.write(data)
                 rows += count
                 line.draw(f"export: {rows:,} records, {file.tell() / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
     output.note(f"exported {rows} records to {path}")
 
 
-def _line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
+def line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
     """Join the lines into blocks of bytes. Yields each block with its number of lines."""
     while block := list(islice(lines, _LINES_AT_ONCE)):
         yield ("\n".join(block) + "\n").encode(), len(block)

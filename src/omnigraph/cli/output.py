@@ -46,21 +46,41 @@ def fields(values: Mapping[str, object]) -> None:
 
 def document(value: Mapping[str, object]) -> None:
     """Print one JSON document, indented. A value that is an iterator becomes an array, and is printed item by item."""
-    for at, (key, held) in enumerate(value.items()):
-        _put(f"{',' if at else '{'}\n  {_ENCODE(key)}: ", end="")
-        if isinstance(held, Iterator):
-            _array(held)
-        else:
-            _put(_indented(held, by=2), end="")
-    _put("\n}" if value else "{}")
+    members(iter(value.items()))
 
 
-def _array(items: Iterator[object]) -> None:
+def members(pairs: Iterator[tuple[str, object]]) -> None:
+    """Print one JSON document of which later members are known only after earlier ones were printed."""
+    _object(pairs, by=0)
+    _put("")
+
+
+def _value(value: object, *, by: int) -> None:
+    """Print a value. Iterators in it, also in the items of an iterator, are printed item by item."""
+    if isinstance(value, Iterator):
+        _array(value, by=by)
+    elif isinstance(value, dict) and any(isinstance(held, Iterator) for held in value.values()):
+        _object(iter(value.items()), by=by)
+    else:
+        _put(_indented(value, by=by), end="")
+
+
+def _object(pairs: Iterator[tuple[str, object]], *, by: int) -> None:
+    some = False
+    for key, held in pairs:
+        _put(f"{',' if some else '{'}\n{' ' * by}  {_ENCODE(key)}: ", end="")
+        _value(held, by=by + 2)
+        some = True
+    _put(f"\n{' ' * by}}}" if some else "{}", end="")
+
+
+def _array(items: Iterator[object], *, by: int) -> None:
     some = False
     for item in items:
-        _put(f"{',' if some else '['}\n    {_indented(item, by=4)}", end="")
+        _put(f"{',' if some else '['}\n{' ' * by}  ", end="")
+        _value(item, by=by + 2)
         some = True
-    _put("\n  ]" if some else "[]", end="")
+    _put(f"\n{' ' * by}]" if some else "[]", end="")
 
 
 def _indented(value: object, *, by: int) -> str:

@@ -16,7 +16,21 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.output import FORMATS, format_rows
-from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, message_flag, open_graph, resolve
+from omnigraph.cli.scope import (
+    DATA,
+    HISTORY,
+    LOCAL,
+    PATH,
+    F,
+    Flags,
+    admit,
+    command_flags,
+    external_blobs_flag,
+    global_flags,
+    message_flag,
+    open_graph,
+    resolve,
+)
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
 
@@ -126,6 +140,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
 @message_flag
+@external_blobs_flag
 @command_flags
 def mutate(
     flags: Flags,
@@ -138,6 +153,7 @@ def mutate(
     branch: str,
     if_commit: str | None,
     message: str | None,
+    external_blobs: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run one mutation, in one commit."""
@@ -147,7 +163,7 @@ def mutate(
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
-        with open_graph(target, mode="rw") as graph, draw_errors(source):
+        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source):
             receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message)
     except PreconditionFailed as lost:
         if as_json:

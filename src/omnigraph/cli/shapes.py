@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
     from omnigraph.exec.upkeep.optimize import Optimized
+    from omnigraph.exec.upkeep.repair import RepairReport
+    from omnigraph.exec.upkeep.verify import Finding
     from omnigraph.graph import Recovery, Snapshot, TableState, Tag
     from omnigraph.manifest.model import Commit
 
@@ -191,4 +193,41 @@ def embeddings_document(found: Embeddings) -> Document:
             for each in found.properties
         ],
         "commit": commit_document(found.commit) if found.commit is not None else None,
+    }
+
+
+def finding_document(finding: Finding) -> Document:
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code,
+        "message": finding.message,
+        "where": finding.where,
+        "remedy": finding.remedy or None,
+        "path": finding.path or None,
+        "tables": list(finding.tables),
+        "branches": list(finding.branches),
+        "commits": list(finding.commits),
+    }
+
+
+def repair_document(found: RepairReport) -> Document:
+    return {
+        "branch": found.branch,
+        "confirm": found.confirm,
+        "force": found.force,
+        "graph_manifest_version": found.commit.manifest_version if found.commit is not None else None,
+        "datasets": [
+            {
+                "type_key": table.table,
+                "published_dataset_version": table.published_version,
+                "lance_head_version": table.head_version,
+                "classification": table.classification.value,
+                "action": table.action.value,
+                "operations": list(table.operations),
+                "indexes": list(table.indexes),
+                "error": table.error,
+            }
+            for table in found.tables
+        ],
+        "lost": [finding_document(finding) for finding in found.lost],
     }

@@ -1,5 +1,5 @@
-"""`omnigraph ensure-indices`, `ensure-embeddings`, `verify`, `recovery`, `info` and `version`: a graph -> its indexes, vectors, findings,
-recoveries and facts.
+"""`omnigraph ensure-indices`, `ensure-embeddings`, `verify`, `repair`, `recovery`, `info` and `version`: a graph -> its indexes, vectors,
+findings, repairs, recoveries and facts.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from omnigraph.cli.scope import (
     open_graph,
     resolve,
 )
-from omnigraph.cli.shapes import embeddings_document, indexes_document, recovery_document
+from omnigraph.cli.shapes import embeddings_document, finding_document, indexes_document, recovery_document, repair_document
 
 if TYPE_CHECKING:
     from omnigraph.exec.upkeep.embeddings import EmbeddingProgress
     from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress
+    from omnigraph.exec.upkeep.repair import TableRepair
+    from omnigraph.exec.upkeep.verify import Finding
 
 
 @click.command("ensure-indices")
@@ -93,26 +95,74 @@ def _embedding_progress(progress: EmbeddingProgress) -> str:
 
 @click.command()
 @click.argument("uri", required=False)
-@click.option("--deep", is_flag=True, help="Read every byte that is visible on a branch: rows, blobs, indexes, versions.")
+@click.option("--deep", is_flag=True, help="Read every byte, and compare it with the checksums that commits recorded.")
 @json_flag
 @global_flags
 @click.pass_context
 def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool) -> None:
-    """Check every branch and every table of a graph. Writes nothing."""
+    """Check every branch, every commit that is kept and every table of a graph. Writes nothing."""
     flags: Flags = context.obj
     target = resolve(flags, "verify", DIRECT, uri=uri)
     with open_graph(target, mode="r") as graph, Line(quiet=flags.quiet) as line:
         findings = graph.verify(deep=deep, on_progress=lambda progress: line.draw(f"{progress.at} of {progress.of}: {progress.where}"))
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
-        shown = [{"severity": f.severity.value, "code": f.code, "message": f.message, "where": f.where} for f in findings]
-        output.document({"uri": target.uri, "ok": errors == 0, "findings": shown})
+        output.document({"uri": target.uri, "ok": errors == 0, "findings": [finding_document(finding) for finding in findings]})
     else:
         for finding in findings:
-            output.line(f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}")
+            output.line(_finding_line(finding))
         output.line(f"verified {target.uri}: {errors} errors, {len(findings) - errors} warnings")
     if errors:
         context.exit(1)
+
+
+def _finding_line(finding: Finding) -> str:
+    shown = f"; shown by {len(finding.commits)} commits" if finding.commits else ""
+    on = f", now on {', '.join(finding.branches)}" if finding.branches and finding.commits else ""
+    remedy = f". Remedy: {finding.remedy}" if finding.remedy else ""
+    return f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}{shown}{on}{remedy}"
+
+
+@click.command()
+@click.argument("uri", required=False)
+@click.option("--branch", default="main", show_default=True, help="The branch whose tables are looked at.")
+@click.option("--confirm", is_flag=True, help="Write the repair. Without it, only say what would be done.")
+@click.option("--force", is_flag=True, help="Also publish what another program changed in a table. Needs --confirm.")
+@message_flag
+@json_flag
+@global_flags
+@click.pass_context
+def repair(context: click.Context, *, uri: str | None, branch: str, confirm: bool, force: bool, message: str | None, as_json: bool) -> None:
+    """Mend damaged indexes, and tables that another program moved. Rewrites no row."""
+    flags: Flags = context.obj
+    target = resolve(flags, "repair", DIRECT, uri=uri)
+    if confirm:
+        echo_write(target, "repair")
+    with open_graph(target, mode="rw" if confirm else "r") as graph:
+        found = graph.repair(branch, confirm=confirm, force=force, message=message)
+    if as_json:
+        output.document({"uri": target.uri, **repair_document(found)})
+    else:
+        for table in found.tables:
+            output.line(_repair_line(table, confirm=confirm))
+        for finding in found.lost:
+            output.line(f"lost: {_finding_line(finding)}")
+        done = "repaired" if confirm else "preview of a repair of"
+        output.line(f"{done} {target.uri} on branch {branch}: {len(found.refused)} refused, {len(found.lost)} without a remedy")
+    if found.refused or found.lost:
+        context.exit(1)
+
+
+def _repair_line(table: TableRepair, *, confirm: bool) -> str:
+    line = f"{table.table} version {table.published_version}: {table.classification}"
+    if table.operations:
+        line += f" ({', '.join(table.operations)} up to version {table.head_version})"
+    if table.indexes:
+        line += f" ({', '.join(table.indexes)})"
+    if table.action == "none":
+        return line
+    done = "" if confirm or table.action == "refused" else " with --confirm"
+    return f"{line}: {table.action}{done}" + (f": {table.error}" if table.error is not None else "")
 
 
 @click.group()

@@ -23,7 +23,6 @@ from omnigraph.store.take import blob_file, blob_sizes, read_blob
 
 BASE64: Final = "base64:"
 """The prefix of a text that contains the bytes of a blob."""
-URI_LIMIT_BYTES: Final = 64 << 10
 
 MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
 """The limit on blob bytes in rows whose other properties one statement changes."""
@@ -119,20 +118,6 @@ def decode_blob(text: str) -> bytes:
         return decode_base64(text)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {error}", code=ProblemCode.BLOB.value) from error
-
-
-def refuse_external(uri: str) -> None:
-    """Refuse an external blob URI before it is accessed (W-40). No graph has a policy that allows one yet."""
-    if (size := len(uri.encode())) > URI_LIMIT_BYTES:
-        raise ResourceLimitExceeded(
-            Kind.RESOURCE_LIMIT,
-            f"the blob URI has {size} bytes; the limit is {URI_LIMIT_BYTES}; pass the bytes as base64:... instead",
-            resource="blob_uri_bytes",
-            limit=URI_LIMIT_BYTES,
-            actual=size,
-        )
-    why = "this graph has no policy that allows external blobs; pass the bytes as base64:... instead"
-    raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=ProblemCode.BLOB.value)
 
 
 def charge_carried(table: Table, blobs: Sequence[str], wheres: Iterable[Where | None], *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:

@@ -16,6 +16,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
+from omnigraph.exec.external_blobs import BlobPolicy, bases_in
 from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
 from omnigraph.ids import MAIN, SchemaHash
@@ -61,12 +62,18 @@ class Engine:
     """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
     def __init__(
-        self, manifest: Manifest, *, embedding: Embedder | EmbeddingProvider | None = None, after_write: AfterWrite | None = None
+        self,
+        manifest: Manifest,
+        *,
+        embedding: Embedder | EmbeddingProvider | None = None,
+        external_blobs: tuple[str, ...] | None = None,
+        after_write: AfterWrite | None = None,
     ) -> None:
         self.manifest: Final = manifest
         self.after_write: Final = after_write
         """Called after every write that made a commit, without a lock."""
         self.embedding: Final = embedding
+        self.external_bases: Final = external_blobs
         self.tables: Final = Tables(manifest.root)
         self.topology: Final = Topology(self.tables, cache_directory(manifest.graph_id))
         self.surveyor: Final = Surveyor(self.tables)
@@ -86,6 +93,12 @@ class Engine:
         """The embedder of this graph, or None. Its settings are read, and wrong ones refused, on first use."""
         return resolve_embedder(self.embedding, os.environ)
 
+    @cached_property
+    def external_blobs(self) -> BlobPolicy:
+        """From where blobs may be copied into this graph. The environment is asked, and a wrong base there refused, on first use."""
+        bases = self.external_bases if self.external_bases is not None else bases_in(os.environ)
+        return BlobPolicy(bases, self.root.storage_options)
+
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
         return self.manifest.snapshot(given_name(branch), at=check_at(at))
@@ -96,11 +109,13 @@ class Engine:
             return self.snapshot(at=at)
         with suppress(NotFound, InvalidInput):  # not the name of a branch
             return self.snapshot(at)
-        with suppress(NotFound):
-            return self.snapshot(at=self.manifest.commit(at).id)
-        if not isinstance(check_at(at), str):
-            return self.snapshot(at=at)
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
+        try:
+            commit = self.manifest.commit(at)
+        except NotFound:
+            if isinstance(check_at(at), str):
+                raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at) from None
+            return self.snapshot(at=at)  # a time
+        return self.snapshot(at=commit.id)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

@@ -12,6 +12,7 @@ from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import CommitId, OperationId, SchemaHash
 from omnigraph.manifest.model import Commit, CommitKind, Resolution, SchemaText, TableRow
 from omnigraph.manifest.registry import Branch
+from omnigraph.store.checksums import is_intact, sealed
 from omnigraph.store.objects import First, Objects
 from omnigraph.store.tables import TableRef
 
@@ -116,7 +117,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def arm(objects: Objects, intent: Intent, *, first: First | None = None) -> None:
     """Make the intent durable. INV-9: before the first effect that another process may have to undo. `first`: see `Objects.put`."""
-    objects.put(path_of(intent.operation), msgspec.json.encode(intent), sync=True, first=first)
+    objects.put(path_of(intent.operation), sealed(msgspec.json.encode(intent)), sync=True, first=first)
 
 
 def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable[[], None]) -> Resolution | None:
@@ -134,7 +135,7 @@ def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable
         if standing in (way, Resolution.ROLLED_BACK):
             return standing
         check()  # after the read: a process that lost its lease before the read has an old record or none
-        if objects.put_if_match(path, msgspec.json.encode(msgspec.structs.replace(intent, way=way)), found[1]) is not None:
+        if objects.put_if_match(path, sealed(msgspec.json.encode(msgspec.structs.replace(intent, way=way))), found[1]) is not None:
             return way
     return way
 
@@ -158,6 +159,8 @@ def _decode(body: bytes, where: str) -> Intent:
     try:
         found = msgspec.json.decode(body, type=_Stamp).format
         if found in _READ:
+            if not is_intact(body):
+                raise msgspec.DecodeError("it does not match its checksum")
             return msgspec.json.decode(body, type=Intent)
     except msgspec.DecodeError as error:
         unreadable = f"the intent {where} cannot be decoded ({error}), and its write may be incomplete; restore the file from a backup"

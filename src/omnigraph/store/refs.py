@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -67,6 +67,11 @@ def has_ref(root: Root, path: str, name: str) -> bool:
     return root.objects.exists(f"{path}/{ref_file(name)}")
 
 
+def is_referenced(root: Root, path: str, name: str) -> bool:
+    """Whether the reference of a native branch exists and can be read."""
+    return _reference(root, path, name) is not None
+
+
 def native_refs(root: Root, path: str) -> list[str]:
     """The native branches of a table. Costs one listing."""
     directory = ref_file("").rpartition("/")[0]
@@ -95,10 +100,17 @@ class _Reference(msgspec.Struct, rename="camel"):
     parent_version: int = 0
 
 
-def fork_points(table: Table) -> frozenset[int]:
+def fork_points(table: Table, *, without: Collection[str] = ()) -> frozenset[int]:
     """The versions of this line from which native branches were made. Each names all files that those branches inherit from it."""
-    found = (_reference(table.root, table.ref.path, name) for name in native_refs(table.root, table.ref.path))
+    names = (name for name in native_refs(table.root, table.ref.path) if name not in without)
+    found = (_reference(table.root, table.ref.path, name) for name in names)
     return frozenset(ref.parent_version for ref in found if ref is not None and ref.parent_branch == table.ref.branch)
+
+
+def forked_from(root: Root, path: str, name: str) -> int | None:
+    """The version that a native branch was made from. None if its reference is missing or incomplete."""
+    found = _reference(root, path, name)
+    return None if found is None else found.parent_version
 
 
 def parent_ref(root: Root, path: str, name: str) -> str | None:

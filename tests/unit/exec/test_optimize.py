@@ -184,6 +184,21 @@ def test_deleted_rows_go_and_older_commits_keep_theirs(graph: Graph) -> None:
     assert graph.verify(deep=True) == []
 
 
+def test_cleanup_and_optimize_in_any_order(graph: Graph) -> None:
+    """O-16: after a cleanup the tables are optimized and written to as before, and after that cleaned up again."""
+    authors(graph, "Ada", "Bob")
+    graph.optimize()
+    authors(graph, "Cy", "Dora")
+    graph.cleanup(keep=1)
+    assert graph.optimize().commit is not None
+    graph.cleanup(keep=1)
+    authors(graph, "Eve")
+    assert sorted(rows(graph, "node:Author")) == ["Ada", "Bob", "Cy", "Dora", "Eve"]
+    assert table(graph, "node:Author").count("born = 3") == 3
+    assert graph.optimize().commit is not None
+    assert graph.verify(deep=True) == []
+
+
 def test_few_deleted_rows_are_left(graph: Graph) -> None:
     """O-02: a rewrite that would not pay is not made."""
     books(graph, 200)

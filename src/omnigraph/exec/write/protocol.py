@@ -29,7 +29,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
 from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
@@ -231,7 +231,7 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
     early: _Staged | None = None
     kept = manifest.locks.keeps(branch)  # then others wait for us, and nothing runs beside our preparation
     if not kept and not manifest.locks.busy(branch):  # a busy branch will have moved when we get the lock: prepare then
-        early = _prepare(engine, request, prepare)  # 2, 3
+        early = _prepare_early(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     elif not kept and read_ahead is not None and (known := manifest.last_read(branch)) is not None:
         with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
@@ -261,6 +261,16 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
     prepared = prepare(snapshot)
     staged = (_stage(engine.tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
     return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
+
+
+def _prepare_early(engine: Engine, request: Request, prepare: Prepare) -> _Staged | None:
+    """Prepare before the lock is held. Returns None if others committed meanwhile and cleanup removed the snapshot."""
+    try:
+        return _prepare(engine, request, prepare)
+    except NotFound as error:
+        if error.kind is not Kind.VERSION_RECLAIMED:
+            raise
+        return None
 
 
 def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Change) -> _TableStage | None:
@@ -335,7 +345,7 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             raise StorageError(
                 Kind.DRIFT,
                 f"{entry.before.alias} is at version {head}, but the graph shows version {entry.before.version}: another program "
-                f"committed to {entry.before.path} directly. Nothing was written. Check the graph with `omnigraph verify`; "
+                f"committed to {entry.before.path} directly. Nothing was written. `omnigraph repair` says what it did and can publish it; "
                 "`omnigraph copy` makes a sound graph of what this one shows",
                 table=entry.before.path,
                 expected=entry.before.version,
@@ -527,7 +537,8 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
     staged = _apply(forked, entry.change, uuid=intent.uuid)
     if staged is None:
         raise StorageError(Kind.STORAGE, f"the change of {entry.before.alias} found no rows to change on the fork of the table")
-    return staged
+    stage.settle_files(staged.table.root, [staged])  # before the publication is drafted, which records their checksums
+    return stage.settled(staged)
 
 
 def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:

@@ -151,6 +151,7 @@ def test_segments_stay_few_however_often_a_table_grows(graph: Graph) -> None:
     assert len(fragments(grown)) <= 4
     assert sorted(rows(graph, "node:Book")) == sorted([f"b{n}" for n in range(500)] + [f"n{p}-{n}" for p in range(20) for n in range(5)])
     assert grown.count("title = 'the book 3'") == 21
+    assert graph.verify(deep=True) == []
 
 
 def test_an_index_of_a_renamed_property_is_kept_and_one_that_is_missing_is_built(graph: Graph) -> None:

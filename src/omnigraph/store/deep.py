@@ -51,6 +51,13 @@ class Flaw(NamedTuple):
 
 def named_files(table: Table) -> dict[int, list[NamedFile]]:
     """The data and deletion files of an open version, by fragment id. Includes files inherited from other native branches."""
+    try:
+        return _named_files(table)
+    except (KeyError, TypeError, *raised_by_lance()) as error:  # a version file in which a number changed
+        raise table.failed(error, doing="list the files of") from error
+
+
+def _named_files(table: Table) -> dict[int, list[NamedFile]]:
     bases = table.dataset.base_paths()
 
     def directory(base: int | None) -> str:

@@ -133,7 +133,7 @@ class Table:
         """The files of its indexes, from the version file."""
         try:
             return index_files(self.dataset, path=self.ref.path, branch=self.ref.branch)
-        except raised_by_lance() as error:
+        except (KeyError, *raised_by_lance()) as error:  # KeyError: a version file in which a number changed
             raise self.failed(error, doing="list the indexes of") from error
 
     def count(self, where: Where | None = None) -> int:

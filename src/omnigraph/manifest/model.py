@@ -39,9 +39,15 @@ class CommitKind(StrEnum):
     TRANSACTION = "transaction"
     SCHEMA = "schema"
     INDEX = "index"
+    OPTIMIZE = "optimize"
     COPY = "copy"
     RECOVERY = "recovery"
     REPAIR = "repair"
+
+    @property
+    def moves_rows_only(self) -> bool:
+        """Whether a commit of this kind changes files and no entity."""
+        return self in (CommitKind.INDEX, CommitKind.OPTIMIZE)
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,6 +67,8 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: bool = False
     floor: int = 0
     """Versions of this native branch below `floor` are reclaimed as soon as no other branch shows them."""
+    tidied: int = 0
+    """The version that the last `optimize` made. The commits since then have left small fragments."""
     former: tuple[str, ...] = ()
     """Native branches that earlier commits of the branch show. A merge replaced them by the table of another branch."""
 

@@ -53,7 +53,9 @@ def named_files(table: Table) -> dict[int, list[NamedFile]]:
     """The data and deletion files of an open version, by fragment id. Includes files inherited from other native branches."""
     try:
         return _named_files(table)
-    except (KeyError, TypeError, *raised_by_lance()) as error:  # a version file in which a number changed
+    except (KeyError, TypeError) as error:  # a number in the version file changed
+        raise table.failed(error, doing="list the files of") from error
+    except raised_by_lance() as error:
         raise table.failed(error, doing="list the files of") from error
 
 

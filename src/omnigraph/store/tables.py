@@ -133,7 +133,9 @@ class Table:
         """The files of its indexes, from the version file."""
         try:
             return index_files(self.dataset, path=self.ref.path, branch=self.ref.branch)
-        except (KeyError, *raised_by_lance()) as error:  # KeyError: a version file in which a number changed
+        except KeyError as error:  # a number in the version file changed
+            raise self.failed(error, doing="list the indexes of") from error
+        except raised_by_lance() as error:
             raise self.failed(error, doing="list the indexes of") from error
 
     def count(self, where: Where | None = None) -> int:
@@ -379,6 +381,11 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
         if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
             raise missing_table(ref.path, branch=ref.branch, version=ref.version) from error
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
+
+
+def own_handle(table: Table) -> Table:
+    """The same version with a handle of its own, for a call during which Lance refuses every other use of the handle."""
+    return Table(table.root, table.ref, open_dataset(table.root, table.ref))
 
 
 def require_version(root: Root, ref: TableRef) -> None:

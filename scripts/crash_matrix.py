@@ -26,10 +26,10 @@ that it is current.
 
 `tests/crash/test_matrix.py` tests each case three times: with a simulated crash inside the process, with an error that the writer
 receives, and with a process that is killed. `test_interrupt.py` interrupts one writer at each boundary;
-`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py`, `test_merge.py` and `test_repair.py` crash loads, merges,
-reverts, the ends of transactions and repairs at every boundary, and `test_transaction.py` kills processes inside transactions. After each test the graph
-shows the state before or after the write, HEAD matches the visible tables, no intent is left, a write to a branch has not changed main,
-and the next write succeeds.
+`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py`, `test_merge.py` and `test_repair.py` crash loads,
+merges, reverts, the ends of transactions and repairs at every boundary, and `test_transaction.py` kills processes inside transactions.
+After each test the graph shows the state before or after the write, HEAD matches the visible tables, no intent is left, a write to a
+branch has not changed main, and the next write succeeds.
 
 | outcome | state of the graph | resolved by |
 |---|---|---|

@@ -28,6 +28,12 @@ def _init(place: Place) -> object:
         return og.init(f"{folder}/graph.omni", schema=(place.folder / "schema.pg").read_text()).uri
 
 
+def _in_memory(place: Place) -> None:
+    import omnigraph as og
+
+    og.memory(schema=(place.folder / "schema.pg").read_text()).close()
+
+
 def _copy(place: Place) -> object:
     with tempfile.TemporaryDirectory() as folder:
         return place.graph.copy_to(f"{folder}/copy.omni").uri
@@ -131,6 +137,7 @@ OPERATIONS = (
     _flat("open a graph of n rows", ("open",), worlds.people, _open),
     _flat("open a graph of n commits", ("open",), worlds.history, _open, base=COMMITS),
     Operation(name="init with n types", covers=("init", "omnigraph init"), needs=(worlds.schema_text,), run=_init, base=TYPES),
+    Operation(name="init and close in memory, n types", covers=("memory",), needs=(worlds.schema_text,), run=_in_memory, base=TYPES),
     _flat("snapshot", SNAPSHOT, worlds.people, lambda place: place.graph.snapshot()),
     _flat("snapshot after n commits", SNAPSHOT, worlds.history, lambda place: place.graph.snapshot(), base=COMMITS),
     _flat("branch create, n rows", CREATE, worlds.people, _create, changes=True),
@@ -150,6 +157,7 @@ OPERATIONS = (
     _listing("list n tags", ("tags.list",), worlds.tagged, lambda place: place.graph.tags.list(), base=BRANCHES),
     _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
     _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
+    _listing("commits of a type among n", COMMIT, worlds.history, lambda place: place.graph.commits(types="Person"), base=COMMITS),
     _listing("graph of n commits", ("Graph.commit_graph",), worlds.history, lambda place: place.graph.commit_graph(), base=COMMITS),
     _listing(
         "commit graph of n branches", ("Graph.commit_graph",), worlds.branched, lambda place: place.graph.commit_graph(), base=BRANCHES

@@ -216,7 +216,7 @@ class LanguageError(OmniGraphError):
         super().__init__(kind, f"{FAMILY[kind]}: {shown}", **facts)
         self.span: Final = span
         self.code: Final = code
-        self.hint: Final = hint
+        self.hint: Final = None if hint is None else shortened(hint, 2 * VALUE_CHARACTERS)
         self.position: Position | None = None
         self.rendered: str | None = None
 

@@ -22,8 +22,9 @@ from omnigraph.branches import Branches, Tags
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.external_blobs import checked_bases
+from omnigraph.exec.problems import with_hint
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
@@ -246,15 +247,18 @@ class Graph(Handle):
         accepted = self.engine.catalog(self.engine.manifest.snapshot(given_name(branch)))
         return evolve(Wanted(source_text(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
-    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
+    def apply_schema(
+        self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None, token: str | None = None
+    ) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
-        commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
+        commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows. A retry with the
+        same `token` returns the first result.
         """
         from omnigraph.exec.write.migrate import Wanted, apply
 
         self.require_writable()
         wanted = Wanted(source_text(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=given_name(branch), actor=self.actor, message=message)
+        return apply(self.engine, wanted, branch=given_name(branch), actor=self.actor, message=message, token=token)
 
     def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
@@ -345,11 +349,28 @@ class Graph(Handle):
         found = self.engine.snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
-    def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
-        """Return the commits of a branch, newest first."""
+    def commits(
+        self,
+        branch: str = MAIN,
+        *,
+        limit: int | None = None,
+        since: str | datetime | None = None,
+        types: str | Iterable[str] | None = None,
+    ) -> list[Commit]:
+        """Return the commits of a branch, newest first: at most `limit`, not older than `since`, that changed one of `types`."""
         if limit is not None and limit < 0:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
-        return self.engine.manifest.commits(given_name(branch), limit=limit)
+        if since is None and types is None:
+            return self.engine.manifest.commits(given_name(branch), limit=limit)
+        moment = check_at(since)
+        if not isinstance(moment, datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"since takes a time such as 2026-01-31T12:00:00Z, not {since!r}")
+        commits = self.engine.manifest.commits(given_name(branch))
+        if types is not None:
+            commits = _commits_of_types(
+                commits, [types] if isinstance(types, str) else types, self.engine.catalog(self.engine.snapshot(branch))
+            )
+        return list(islice((commit for commit in commits if moment is None or commit.created_at >= moment), limit))
 
     def commit(self, id_: str) -> Commit:
         """Return a commit of any branch, by its id or by the beginning of its id."""
@@ -438,20 +459,23 @@ class Graph(Handle):
         on_conflict: str = "fail",
         resolve: Mapping[tuple[str, str], str] | None = None,
         message: str | None = None,
+        token: str | None = None,
     ) -> RevertResult:
         """Undo one commit on a branch, in a new commit, or raise `MergeConflicts` if later commits changed the same entities.
 
-        "ours" is the branch, "theirs" the state before the commit.
+        "ours" is the branch, "theirs" the state before the commit. A retry with the same `token` returns the first result.
         """
         from omnigraph.exec.history.conflicts import settlement
         from omnigraph.exec.history.merge import revert
         from omnigraph.exec.write.protocol import Request
+        from omnigraph.exec.write.tokens import digest_of
 
         self.require_writable()
         settled = settlement(strategy, on_conflict, resolve)
         found = self.commit(commit)
         text = message if message is not None else f"revert {found.id}" + (f": {found.message}" if found.message else "")
-        request = Request(CommitKind.REVERT, branch=given_name(branch), actor=self.actor, message=text)
+        digest = digest_of(found.id, settled.text) if token is not None else None
+        request = Request(CommitKind.REVERT, branch=given_name(branch), actor=self.actor, message=text, token=token, digest=digest)
         return revert(self.engine, found, request, settled)
 
     def transaction(
@@ -578,6 +602,15 @@ def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | Embedd
         return choice
     message = f"`embedding` takes an EmbeddingProvider, or an object with `model` and `embed`, not {type(choice).__name__}"
     raise InvalidInput(Kind.INVALID_ARGUMENT, message)
+
+
+def _commits_of_types(commits: list[Commit], types: Iterable[str], catalog: Catalog) -> list[Commit]:
+    """Return the commits that changed one of the types. A name that neither the schema nor the history has is refused."""
+    changed = {commit.id: {change.alias.partition(":")[2] for change in commit.tables} for commit in commits}
+    known, wanted = {entity.name for entity in catalog.entities}.union(*changed.values()), set(types)
+    for name in sorted(wanted - known):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, with_hint(f"unknown type {name!r}", name, known), type=name)
+    return [commit for commit in commits if changed[commit.id] & wanted]
 
 
 def _table_states(snapshot: read.BranchSnapshot) -> Iterator[TableState]:

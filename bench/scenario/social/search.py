@@ -86,8 +86,8 @@ def measure_searches(folder: Path, net: Network) -> Facts:
     _time(facts, "hybrid", {name: partial(_asked, engine.hybrid) for name, engine in hopping.items()}, hybrids)
     _time(facts, "hop", {name: engine.hop for name, engine in hopping.items()}, names)
     for name in hopping:
-        parts = sum(facts[name][f"{part}_ms"] for part in ("hop", "vector_indexed", "text_indexed"))
-        facts[name]["hybrid_of_parts"] = facts[name]["hybrid_ms"] / parts
+        parts = sum(facts[name][f"{part}_cpu_ms"] for part in ("hop", "vector_indexed", "text_indexed"))
+        facts[name]["hybrid_of_parts"] = facts[name]["hybrid_cpu_ms"] / parts
     return facts
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.history import commit, graph_option
-from omnigraph.cli.scope import HISTORY, Flags, command_flags, open_graph, resolve
+from omnigraph.cli.history import commit
+from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.shapes import cause_document, change_document
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def change_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--limit", type=int, default=1_000, show_default=True, help="The number of changes of the page of a token.")
 @click.option("--page-token", metavar="TOKEN", help="Print only the page of this token. By default all changes are printed.")
 @change_filters
-@graph_option
+@graph_argument
 @command_flags
 def commit_changes(
     flags: Flags,
@@ -50,7 +50,7 @@ def commit_changes(
     as_json: bool,
 ) -> None:
     """Print what a commit changed, compared with its first parent."""
-    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         more: str | None = None
         if page_token is None:
             cause = graph.commit(commit_id)
@@ -71,13 +71,13 @@ def commit_changes(
 @click.argument("a")
 @click.argument("b")
 @change_filters
-@graph_option
+@graph_argument
 @command_flags
 def commit_diff(
     flags: Flags, *, a: str, b: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
 ) -> None:
     """Print the changes that lead from A to B. Each is a branch, a commit, or a time, which stands for main at that time."""
-    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         changes = graph.diff(a, b, kinds=kinds or None, types=types or None, ops=ops or None)
         if as_json:
             output.document({"from": a, "to": b, "changes": map(change_document, changes)})
@@ -85,16 +85,16 @@ def commit_diff(
             print_changes(changes)
 
 
-@click.command()
+@click.command(cls=GraphCommand)
 @click.argument("type_name", metavar="TYPE")
 @click.argument("entity_id", metavar="ID")
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
 @click.option("--kind", type=click.Choice(["node", "edge"]), help="Needed only if a node type and an edge type are called TYPE.")
-@graph_option
+@graph_argument
 @command_flags
 def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
     """Print the history of one entity: who changed it, when, from what to what. Newest first."""
-    with open_graph(resolve(flags, "log", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "log", HISTORY, uri=uri), mode="r") as graph:
         entries = graph.log(type_name, entity_id, branch, kind=kind)
         if as_json:
             output.document(

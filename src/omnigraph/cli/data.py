@@ -14,15 +14,18 @@ from omnigraph.cli.files import atomic_file
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     COPY,
-    DATA,
+    EXPORT,
     HISTORY,
     PATH,
     F,
     Flags,
+    GraphCommand,
+    GraphGroup,
     GraphTarget,
     command_flags,
     echo_write,
     global_flags,
+    graph_argument,
     open_graph,
     resolve,
 )
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 _LINES_AT_ONCE: Final = 1_000
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
 @click.option("--at", metavar="COMMIT_ID", help="The commit to export, of any branch. The default is the newest commit of the branch.")
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
@@ -46,7 +49,7 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
     """Print one snapshot as NDJSON: edges, then nodes, sorted by type and id."""
     if jsonl:
         output.note("warning: --jsonl is deprecated; an export is always NDJSON")
-    target = resolve(flags, "export", DATA, uri=uri)
+    target = resolve(flags, "export", EXPORT, uri=uri)
     with open_graph(target, mode="r") as graph:
         lines = graph.export(branch, at=at, types=types or None)
         if path is None:
@@ -91,7 +94,7 @@ _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 _MOST: Final = 2**63 - 1
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def blob() -> None:
     """Read one Blob property."""
@@ -104,7 +107,7 @@ def _selector(command: F) -> F:
         click.argument("type_", metavar="TYPE"),
         click.argument("id_", metavar="ID"),
         click.argument("property_", metavar="PROPERTY"),
-        click.option("--uri", metavar="URI", help="The graph."),
+        graph_argument,
         click.option("--branch", help="The branch to read.  [default: main]"),
         click.option("--snapshot", metavar="COMMIT_ID", help="The commit to read, instead of the newest commit of a branch."),
     )[::-1]:
@@ -137,7 +140,7 @@ def blob_get(
     end = None if length is None else offset + length
     if end is not None and end > _MOST:
         raise click.UsageError(f"--offset {offset} and --length {length} end beyond any blob")
-    target = resolve(flags, "blob get", HISTORY, uri=uri, spelled="--uri")
+    target = resolve(flags, "blob get", HISTORY, uri=uri)
     with open_graph(target, mode="r") as graph:
         found = graph.blob(entity, type_, id_, property_, branch=_branch_of(branch, snapshot), at=snapshot)
         parts = _parts(found, offset, end)
@@ -168,7 +171,7 @@ def blob_stat(
     as_json: bool,
 ) -> None:
     """Print the size and the etag of a blob. The blob itself is not read."""
-    target = resolve(flags, "blob stat", HISTORY, uri=uri, spelled="--uri")
+    target = resolve(flags, "blob stat", HISTORY, uri=uri)
     on = _branch_of(branch, snapshot)
     with open_graph(target, mode="r") as graph:
         resolved = graph.snapshot(on, at=snapshot).commit_id

@@ -13,8 +13,7 @@ from omnigraph.cli import output
 from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
 from omnigraph.cli.files import atomic_file
-from omnigraph.cli.history import graph_option
-from omnigraph.cli.scope import HISTORY, PATH, Flags, command_flags, global_flags, open_graph, resolve
+from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.shapes import Document, cause_document, change_document
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def changes() -> None:
     """Follow what is committed on a branch."""
@@ -44,11 +43,11 @@ def _position(command: Callable[..., Any]) -> Callable[..., Any]:
 @changes.command("poll")
 @_position
 @change_filters
-@graph_option
+@graph_argument
 @command_flags
 def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bool, **asked: Any) -> None:
     """Print the commits after a cursor with their changes, oldest first, and the next cursor."""
-    with open_graph(resolve(flags, "changes poll", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "changes poll", HISTORY, uri=uri), mode="r") as graph:
         read = _until_cursor(_follow(graph, cursor_file, wait=0, **asked))
         pages = _Pages(chain([next(read)], read))  # a poll that is refused prints nothing
         if as_json:
@@ -63,11 +62,11 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
 @_position
 @click.option("--wait", type=float, metavar="SECONDS", help="End if there is no commit for so long. By default it never ends.")
 @change_filters
-@graph_option
+@graph_argument
 @command_flags
 def follow(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bool, **asked: Any) -> None:
     """Print commits as `poll` does, and wait for new ones. With --json, each page is one line."""
-    with open_graph(resolve(flags, "changes follow", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "changes follow", HISTORY, uri=uri), mode="r") as graph:
         for page in _follow(graph, cursor_file, **asked):
             if as_json:
                 output.compact(_page_document(page))
@@ -82,7 +81,7 @@ def follow(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: 
 @click.option("--branch", default="main", show_default=True, help="The branch whose rows are written.")
 @click.option("--cursor-file", type=PATH, metavar="FILE", help="Write the cursor to FILE, after the rows.")
 @change_filters
-@graph_option
+@graph_argument
 @command_flags
 def baseline(
     flags: Flags,
@@ -97,7 +96,7 @@ def baseline(
     as_json: bool,
 ) -> None:
     """Write the rows of a branch to a file, and print the cursor of the changes after them."""
-    with open_graph(resolve(flags, "changes baseline", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "changes baseline", HISTORY, uri=uri), mode="r") as graph:
         rows = graph.changes.baseline(branch, kinds=kinds or None, types=types or None, ops=ops or None)
         with atomic_file(out) as file:
             for data, _ in line_blocks(iter(rows)):

@@ -28,7 +28,7 @@ from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.spark import spark
 from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
-from omnigraph.errors import OmniGraphError, status_of
+from omnigraph.errors import OmniGraphError, shortened, status_of
 from omnigraph.store.leaving import wait_for_work
 
 INTERRUPTED = 130
@@ -38,9 +38,9 @@ What commands access:
                                     branch, tag, commit, log, changes,
                                     snapshot, ensure-indices,
                                     ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, optimize, verify,
+  direct  a graph's storage         init, copy, info, lint, optimize, verify,
                                     repair, cleanup, recovery
-  local   no graph                  lint, embed, version"""
+  local   no graph                  embed, version"""
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +103,7 @@ def run(arguments: list[str]) -> int:
         output.error("interrupted")
         return INTERRUPTED
     except click.ClickException as error:
+        error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code

@@ -8,15 +8,15 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DIRECT, Flags, command_flags, echo_write, message_flag, open_graph, resolve
+from omnigraph.cli.scope import DIRECT, Flags, GraphCommand, command_flags, echo_write, graph_argument, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import optimized_document
 
 if TYPE_CHECKING:
     from omnigraph.exec.upkeep.optimize import OptimizedTable, OptimizeProgress
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are compacted.")
 @message_flag
 @command_flags

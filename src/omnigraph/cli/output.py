@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from omnigraph.errors import Kind, LanguageError, OmniGraphError
+from omnigraph.errors import Kind, LanguageError, OmniGraphError, shortened
+from omnigraph.grid import cell_text, counted, display_width, escaped, table_lines
 
 
 def _plain(value: object) -> object:
@@ -21,7 +23,7 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-_ENCODE: Final = json.JSONEncoder(default=_plain).encode
+_ENCODE: Final = json.JSONEncoder(default=_plain, ensure_ascii=False).encode
 _SCALAR: Final = (str, int, float, bool)
 
 
@@ -34,7 +36,7 @@ class OutputError(Exception):
 
 
 def line(text: str) -> None:
-    _put(_encodable(_escaped(text)))
+    _put(_encodable(escaped(text)))
 
 
 def fields(values: Mapping[str, object]) -> None:
@@ -62,13 +64,13 @@ def _value(value: object, *, by: int) -> None:
     elif isinstance(value, dict) and any(isinstance(held, Iterator) for held in value.values()):
         _object(iter(value.items()), by=by)
     else:
-        _put(_indented(value, by=by), end="")
+        _put_json(_indented(value, by=by), end="")
 
 
 def _object(pairs: Iterator[tuple[str, object]], *, by: int) -> None:
     some = False
     for key, held in pairs:
-        _put(f"{',' if some else '{'}\n{' ' * by}  {_ENCODE(key)}: ", end="")
+        _put_json(f"{',' if some else '{'}\n{' ' * by}  {_ENCODE(key)}: ", end="")
         _value(held, by=by + 2)
         some = True
     _put(f"\n{' ' * by}}}" if some else "{}", end="")
@@ -77,7 +79,7 @@ def _object(pairs: Iterator[tuple[str, object]], *, by: int) -> None:
 def _array(items: Iterator[object], *, by: int) -> None:
     some = False
     for item in items:
-        _put(f"{',' if some else '['}\n{' ' * by}  ", end="")
+        _put_json(f"{',' if some else '['}\n{' ' * by}  ", end="")
         _value(item, by=by + 2)
         some = True
     _put(f"\n{' ' * by}]" if some else "[]", end="")
@@ -90,7 +92,7 @@ def _indented(value: object, *, by: int) -> str:
         pad = "\n" + " " * by
         cells = ",".join(f"{pad}  {_ENCODE(str(key))}: {_ENCODE(item)}" for key, item in value.items())
         return f"{{{cells}{pad}}}"
-    return json.dumps(value, indent=2, default=_plain).replace("\n", "\n" + " " * by)  # a text holds no plain newline
+    return json.dumps(value, indent=2, default=_plain, ensure_ascii=False).replace("\n", "\n" + " " * by)  # a text holds no plain newline
 
 
 def raw(data: bytes) -> None:
@@ -108,7 +110,7 @@ def lines(text: str) -> None:
 
 def compact(value: Mapping[str, object]) -> None:
     """Print one JSON object on one line."""
-    _put(json.dumps(value, separators=(",", ":"), default=str))
+    _put_json(json.dumps(value, separators=(",", ":"), default=str, ensure_ascii=False))
 
 
 def verbatim(text: str) -> None:
@@ -125,12 +127,12 @@ def flush() -> None:
 
 def note(text: str) -> None:
     """Print a message to stderr. It is not a result."""
-    print(_escaped(text), file=sys.stderr)
+    print(escaped(text), file=sys.stderr)
 
 
 def ask(question: str) -> str:
     """Print a question to stderr and read the answer from stdin. Returns "" at the end of input."""
-    print(_escaped(question), end=" ", file=sys.stderr, flush=True)
+    print(escaped(question), end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline()
 
 
@@ -155,7 +157,7 @@ def usage(message: str, *, as_json: bool) -> None:
 
 def unexpected(failed: Exception) -> None:
     """Report a bug. The traceback is printed only with --verbose."""
-    error(f"unexpected {type(failed).__name__}: {failed}")
+    error(f"unexpected {type(failed).__name__}: {shortened(str(failed))}")
     note("This is a bug in omnigraph. Please report it, with the output of --verbose.")
 
 
@@ -164,6 +166,16 @@ def output_failure(failed: OutputError) -> None:
     if not failed.is_closed_pipe:
         error(f"done, but the result could not be written to stdout: {failed}")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the flush at exit fails again
+
+
+def _put_json(text: str, *, end: str = "\n") -> None:
+    """Print JSON. A character that the encoding of stdout lacks is escaped as JSON does it."""
+    encoding = _encoding()
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
+    _put(text, end=end)
 
 
 def _put(text: str, *, end: str = "\n") -> None:
@@ -191,26 +203,36 @@ def _place(failed: OmniGraphError) -> dict[str, object]:
     return {"code": failed.code, "line": line, "column": column}
 
 
-def _escaped(text: str) -> str:
-    """Escape control characters, so that a name in the data cannot control the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def _encodable(text: str) -> str:
     """Escape the characters that the encoding of stdout lacks. Python does this for stderr only."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    encoding = _encoding()
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
 FORMATS: Final = ("table", "kv", "csv", "jsonl", "json")
-WIDEST: Final = 60
-"""Tables truncate longer cells."""
-NARROWEST: Final = 8
+TERMINAL_ROWS: Final = 1_000
+"""The rows of a table on a terminal. A pipe and a file get all."""
 NO_ROWS: Final = "(no rows)"
 
 
-def format_rows(form: str, headline: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield the rows as lines of `form`, which is `table`, `kv` or `csv`."""
+def terminal_width() -> int | None:
+    """Return the width of the terminal that stdout is, or None for a pipe or a file."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def format_rows(
+    form: str, headline: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None
+) -> Iterator[str]:
+    """Yield the rows as lines of `form`, which is `table`, `kv` or `csv`.
+
+    With the `width` of a terminal, a table is cut to fit it: long values, columns that have no room, and rows after the first thousand.
+    """
     if form == "csv":
         yield from _csv(columns, rows)
         return
@@ -219,34 +241,23 @@ def format_rows(form: str, headline: str, columns: Sequence[str], rows: Sequence
         yield NO_ROWS
     elif form == "kv":
         yield from _blocks(columns, rows)
+    elif width is None:
+        yield from table_lines(columns, rows, widest=None)
     else:
-        yield from _table(columns, rows)
+        yield from table_lines(columns, rows[:TERMINAL_ROWS], width=width)
+        if len(rows) > TERMINAL_ROWS:
+            more = counted(len(rows) - TERMINAL_ROWS, "more row")
+            yield f"… {more}: a pipe, as in `| less`, gets all of them"
 
 
-def _cell(value: object) -> str:
-    """Return a text unchanged and any other value as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    cells = [[_cut(_cell(value)) for value in row] for row in rows]
-    widths = [
-        max(NARROWEST, len(_cut(name)), *(len(row[at]) for row in cells)) if cells else max(NARROWEST, len(_cut(name)))
-        for at, name in enumerate(columns)
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines, the cells two spaces apart and aligned."""
+    if not rows:
+        return []
+    widths = [max(display_width(escaped(row[at])) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join(f"{cell}{' ' * (width - display_width(escaped(cell)))}" for cell, width in zip(row, widths, strict=True)) for row in rows
     ]
-    yield _padded([_cut(name) for name in columns], widths)
-    yield "-+-".join("-" * width for width in widths)
-    for row in cells:
-        yield _padded(row, widths)
-
-
-def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-
-def _cut(text: str) -> str:
-    shown = text.replace("\r", "\\r").replace("\n", "\\n")
-    return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
@@ -255,14 +266,16 @@ def _blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterato
             yield ""
         yield f"row {number}"
         for name, value in zip(columns, row, strict=True):
-            yield f"{name}: {_cell(value)}"
+            yield f"{name}: {cell_text(value)}"
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    yield ",".join(_quoted(name) for name in columns)
+    """Yield CSV that a load reads back: null is an empty cell, and an empty text is `""`."""
+    yield ",".join(map(_quoted, columns))
     for row in rows:
-        yield ",".join(_quoted(_cell(value)) for value in row)
+        yield ",".join("" if value is None else _quoted(cell_text(value)) for value in row)
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(char in text for char in ',"\r\n') else text
+    plain = text and not any(char in text for char in ',"\r\n')
+    return text if plain else f'"{text.replace(chr(34), chr(34) * 2)}"'

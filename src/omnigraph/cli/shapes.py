@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
@@ -40,6 +42,20 @@ def commit_document(commit: Commit) -> Document:
         "actor_id": commit.actor,
         "created_at": microseconds(commit.created_at),
     }
+
+
+def described_commit(commit: Commit) -> Document:
+    """Return the document of a commit with its kind, its message and its counts."""
+    return {**commit_document(commit), "kind": commit.kind.value, "message": commit.message, "counts": dict(commit.counts)}
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return what a commit changed, in words: `1 node`, `3 Person, 2 Knows`, `2 inserted`. Zeros are left out."""
+    nouns = {"affected_nodes": "node", "affected_edges": "edge"}
+    some = [(name, count) for name, count in counts.items() if count and name != "edges_without_id"]
+    return ", ".join(
+        counted(count, nouns[name]) if name in nouns else f"{count:,} {name.rpartition(':')[2].replace('_', ' ')}" for name, count in some
+    )
 
 
 def tag_document(tag: Tag) -> Document:

@@ -16,11 +16,15 @@ from omnigraph.cli.scope import (
     DATA,
     DIRECT,
     LOCAL,
+    LOOK,
     Flags,
+    GraphCommand,
+    GraphGroup,
     admit,
     command_flags,
     echo_write,
     global_flags,
+    graph_argument,
     json_flag,
     message_flag,
     open_graph,
@@ -35,8 +39,8 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.verify import Finding
 
 
-@click.command("ensure-indices")
-@click.argument("uri", required=False)
+@click.command("ensure-indices", cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
 @message_flag
 @command_flags
@@ -69,8 +73,8 @@ def _index_line(index: ColumnIndex) -> str:
     return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line
 
 
-@click.command("ensure-embeddings")
-@click.argument("uri", required=False)
+@click.command("ensure-embeddings", cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose vectors are filled.")
 @message_flag
 @command_flags
@@ -93,8 +97,8 @@ def _embedding_progress(progress: EmbeddingProgress) -> str:
     return f"{progress.table}.{progress.property}: {progress.rows:,} of {progress.of:,} rows"
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--deep", is_flag=True, help="Read every byte, and compare it with the checksums that commits recorded.")
 @json_flag
 @global_flags
@@ -123,8 +127,8 @@ def _finding_line(finding: Finding) -> str:
     return f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}{shown}{on}{remedy}"
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are looked at.")
 @click.option("--confirm", is_flag=True, help="Write the repair. Without it, only say what would be done.")
 @click.option("--force", is_flag=True, help="Also publish what another program changed in a table. Needs --confirm.")
@@ -165,18 +169,18 @@ def _repair_line(table: TableRepair, *, confirm: bool) -> str:
     return f"{line}: {table.action}{done}" + (f": {table.error}" if table.error is not None else "")
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def recovery() -> None:
     """Show interrupted writes and how they were resolved."""
 
 
 @recovery.command("list")
-@click.argument("uri", required=False)
+@graph_argument
 @command_flags
 def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the interrupted writes that were completed or rolled back, newest first."""
-    with open_graph(resolve(flags, "recovery", DIRECT, uri=uri), mode="r") as graph:
+    with open_graph(resolve(flags, "recovery", LOOK, uri=uri), mode="r") as graph:
         found = graph.recoveries()
     if as_json:
         output.document({"recoveries": [recovery_document(one) for one in found]})
@@ -191,12 +195,12 @@ def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
         output.line("(no interrupted writes)")
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @command_flags
 def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the location and format of a graph, and the row counts on main."""
-    with open_graph(resolve(flags, "info", DIRECT, uri=uri), mode="r") as graph:
+    with open_graph(resolve(flags, "info", LOOK, uri=uri), mode="r") as graph:
         found = graph.info()
     facts = {
         "uri": found.uri,

@@ -36,6 +36,7 @@ def public(prefix: str, type_: type) -> set[str]:
 def public_names() -> set[str]:
     return {
         "init",
+        "memory",
         "open",
         *public("Graph", Graph),
         *public("branches", Branches),

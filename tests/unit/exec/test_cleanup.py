@@ -427,10 +427,10 @@ class TestGone:
 
 
 class TestLeftovers:
-    """O-15: Whatever the policy, cleanup removes what nothing shows: forks, tables, private branches, and files that are a week old."""
+    """What nothing shows: forks, tables, private branches, and files that are a week old."""
 
     def test_the_forks_of_a_branch_that_was_not_deleted_completely(self, graph: Graph) -> None:
-        """If the files of a deleted branch could not be removed, cleanup removes them (RT-60).
+        """O-15: Whatever its policy, cleanup removes forks that nothing shows, such as those of an incomplete deletion (RT-60).
         B-25: A native branch is unused if no live branch shows it; those that one shows stay.
         """
         add(graph, "a")

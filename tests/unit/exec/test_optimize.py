@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.catalog.layout import table_schema
 from omnigraph.errors import Kind, StorageError, Unsupported
 from omnigraph.exec.upkeep.indices import IndexState, Pending
-from omnigraph.exec.upkeep.optimize import OptimizedTable, OptimizeProgress, TableUpkeep
+from omnigraph.exec.upkeep.optimize import Bounds, OptimizedTable, OptimizeProgress, TableUpkeep, optimize
 from omnigraph.graph import Graph
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import CommitKind
@@ -453,6 +453,23 @@ def test_a_rival_that_optimized_first_leaves_nothing_to_do(graph: Graph) -> None
     other = og.open(graph.uri)
     racing(graph, other.optimize, at=1)
     assert sum(commit.kind is CommitKind.OPTIMIZE for commit in graph.commits()) == 1
+
+
+def test_a_rival_that_extended_the_same_index_is_noticed(graph: Graph) -> None:
+    """O-10: two segments of one index never cover the same fragment: Lance would not commit to the table any more."""
+    graph.load({"Author": pa.table({"name": [f"a{n}" for n in range(500)]})}, mode="append")
+    books(graph, 3)
+    graph.optimize()
+    authors(graph, "Bob")
+    books(graph, 3, prefix="late")
+    other = og.open(graph.uri)
+    only = Bounds(tables=frozenset({table_row(graph, "node:Author").id}))
+    racing(graph, lambda: optimize(other.engine, bounds=only))  # the indexes of authors are extended, and books come next
+    parts = [(part.name, fragment) for part in parts_of(table(graph, "node:Author")) for fragment in part.fragments]
+    assert len(parts) == len(set(parts))
+    authors(graph, "Cy")
+    assert graph.optimize().commit is not None
+    assert {index.uncovered_rows for index in existing(table(graph, "node:Author"))} == {0}
 
 
 def test_progress_is_told_table_by_table(graph: Graph) -> None:

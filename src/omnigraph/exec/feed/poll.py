@@ -89,10 +89,11 @@ class Poll:
         self._chain: Final = Chain(engine.manifest, request.branch)
         self._cut = self._chain.head
         self._place: ChangePlace | None = None
+        self._given = request.cursor
         if request.page is not None:
             token = decode(request.page, FeedPageToken)
             self._place, self._cut = token.place, ChainPosition(token.cut, token.cut_at)
-            self._start = self._known(token.cursor)
+            self._start, self._given = self._known(token.cursor), encode(token.cursor)
         elif request.cursor is not None:
             self._start = self._known(decode(request.cursor, FeedCursor))
         else:
@@ -240,7 +241,7 @@ class Poll:
     def _refusal(self, error: OmniGraphError, commit: Commit | None) -> OmniGraphError:
         if not self._manifest.is_live(self._chain.branch):
             return _replaced(self._manifest, self._chain.branch)
-        return _gap(commit, self._cursor(self._start)) if commit is not None and error.kind in _REMOVED else error
+        return _gap(commit, self._given) if commit is not None and error.kind in _REMOVED else error
 
 
 def baseline_cursor(manifest: Manifest, snapshot: BranchSnapshot, wanted: ChangeFilter) -> str:

@@ -59,7 +59,7 @@ class GraphFiles:
         self.check_indexes(table)
 
     def check_sizes(self, table: Table) -> None:
-        """Check that the data, deletion and blob files of one version exist and are complete. Of the rows only blob descriptions are read."""
+        """Check that the data, deletion and blob files of one version exist and are complete. Only blob descriptions are read."""
         named = named_files(table)
         for file in (file for files in named.values() for file in files if file.path not in self._checked):
             self._note(self._check_size(table, file))

@@ -146,12 +146,15 @@ class _Work(msgspec.Struct, frozen=True):
 
     def fits(self, row: TableRow, table: Table) -> bool:
         """Whether the work is right for a later version of the table."""
-        files, parts = files_after(table, self.rewrites), {part.uuid for part in parts_of(table)}
+        files, parts = files_after(table, self.rewrites), {part.uuid: part for part in parts_of(table)}
+        staying = [part for part in parts.values() if part.uuid not in {gone.uuid for gone in self.replaced}]
         return (
             row.ref.home == self.row.ref.home
             and still_fits(table, self.rewrites)
             and all(files.get(part) == covered for segment in self.segments for part, covered in segment.covers.items())
             and all(part.uuid in parts for part in self.replaced)
+            # Lance commits no more to a table on which two segments of an index cover the same fragment.
+            and all(part.fragments.isdisjoint(segment.covers) for segment in self.segments for part in staying if part.name == segment.name)
         )
 
 

@@ -354,3 +354,26 @@ def test_rows_after_an_overwrite(graph: Graph) -> None:
     graph.load(list(graph.export()), mode="overwrite")
     run(graph, 'update Person set { age: 1 } where name = "b"')
     assert brief(graph.changes.poll(cursor, limit=1).blocks) == [[], [("update", "b")]]
+
+
+def test_cleanup_leaves_a_gap_and_the_feed_after_it(graph: Graph) -> None:
+    """What `cleanup` removed is a gap; commits that it kept are shown, and a reader that is caught up notices nothing (D-24)."""
+    start = graph.changes.poll().cursor
+    first = add(graph, "a")
+    for name in "bcd":
+        add(graph, name)
+    graph.branches.create("work")
+    kept, inherited = graph.changes.poll().cursor, graph.changes.poll(branch="work").cursor
+    for name in "ef":
+        add(graph, name)
+    graph.cleanup(keep=3)
+    add(graph, "work", branch="work")
+    for handle in (graph, og.open(graph.uri, mode="r")):
+        with pytest.raises(ChangeFeedGap) as caught:
+            handle.changes.poll(start)
+        assert caught.value.facts == {"commit": first, "cursor": start}
+        with pytest.raises(ChangeFeedGap) as caught:
+            handle.changes.poll(start="beginning")
+        assert caught.value.facts == {"commit": graph.commits()[-1].id, "cursor": None}
+        assert brief(handle.changes.poll(kept).blocks) == [inserts("e"), inserts("f")]
+        assert brief(handle.changes.poll(inherited, branch="work").blocks) == [inserts("work")]

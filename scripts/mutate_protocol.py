@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "the uuid that proves whose restore it is",
         "manifest/recover.py",
-        "if last == intent.restore_uuid and earlier in ([], [intent.uuid]):",
+        "if last == intent.restore_uuid and tuple(earlier) == intent.uuids[: len(earlier)]:",
         "if not last:",
         ("tests/unit/exec/test_recover.py",),
     ),

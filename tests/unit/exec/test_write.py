@@ -159,7 +159,7 @@ def test_a_preparation_that_fails_leaves_nothing(graph: Manifest) -> None:
 
 
 def test_a_table_moved_by_hand_is_refused_before_anything_is_armed(graph: Manifest) -> None:
-    """W-52: A table that was changed outside the graph is refused by every writer; the message names `verify` and `copy`."""
+    """W-52: A table that was changed outside the graph is refused by every writer; the message names `repair` and `copy`."""
     upsert(graph, "a")
     staged = stage.append(Tables(graph.root).open(row_of(graph).ref), people("smuggled"))
     assert staged is not None
@@ -167,7 +167,7 @@ def test_a_table_moved_by_hand_is_refused_before_anything_is_armed(graph: Manife
     with pytest.raises(StorageError) as caught:
         upsert(graph, "b")
     assert caught.value.kind is Kind.DRIFT
-    assert "`omnigraph verify`" in caught.value.message
+    assert "`omnigraph repair`" in caught.value.message
     assert "`omnigraph copy`" in caught.value.message
     assert intents.pending(graph.root.objects) == []
     assert ids_in(graph) == {"a"}

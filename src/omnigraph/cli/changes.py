@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +11,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.history import commit, graph_option
 from omnigraph.cli.scope import HISTORY, Flags, command_flags, open_graph, resolve
+from omnigraph.cli.screen import Style
 from omnigraph.cli.shapes import cause_document, change_document
 
 if TYPE_CHECKING:
@@ -89,8 +90,7 @@ def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str 
             made = entry.commit
             said = f" {made.message}" if made.message else ""
             output.line(f"{made.id} {made.created_at.isoformat()} {made.branch} {made.actor or '-'}{said}")
-            for line in change_lines(entry.change):
-                output.line(f"  {line}")
+            print_changes([entry.change], indent="  ")
 
 
 def _point(text: str) -> str | datetime:
@@ -102,10 +102,14 @@ def _point(text: str) -> str | datetime:
     return moment if moment.tzinfo is not None else text
 
 
-def print_changes(changes: Iterator[EntityChange]) -> None:
+_STYLES: Final = {"insert": Style.GREEN, "update": Style.YELLOW, "delete": Style.RED}
+
+
+def print_changes(changes: Iterable[EntityChange], *, indent: str = "") -> None:
+    """Print changes. On a terminal the first line of each has the colour of its operation, and long values are cut."""
     for change in changes:
-        for line in change_lines(change):
-            output.line(line)
+        for at, line in enumerate(change_lines(change)):
+            output.shortened(f"{indent}{line}", None if at else _STYLES[change.op])
 
 
 def change_lines(change: EntityChange) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,8 +13,10 @@ from omnigraph.cli.commit_graph import Node, draw
 from omnigraph.cli.queries import parse_moment
 from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
+from omnigraph.cli.table import counted
 
 if TYPE_CHECKING:
+    from omnigraph.answers import CommitGraph
     from omnigraph.manifest.model import Commit
 
 graph_option = click.option("--uri", metavar="URI", help="The graph.")
@@ -48,8 +51,14 @@ def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: s
 @graph_option
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
-    """Print the names of all branches, sorted."""
+    """Print the names of all branches, sorted; on a terminal also their newest commits."""
     with open_graph(_target(flags, uri), mode="r") as graph:
+        if not as_json and output.is_terminal():
+            found = graph.commit_graph()
+            newest = {name: graph.commit(head) for name, head in sorted(found.heads.items())}
+            rows = [(name, *_told(commit, found.id_length, ())) for name, commit in newest.items()]
+            output.rows("table", counted(len(rows), "branch", "branches"), ("branch", *_COMMIT_COLUMNS), rows, count=len(rows))
+            return
         names = sorted(graph.branches.list())
     if as_json:
         output.document({"branches": names})
@@ -150,12 +159,58 @@ def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
     """Print the commits of a branch, newest first."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         commits = graph.commits(branch)
-    if as_json:
-        output.document({"commits": [commit_document(found) for found in commits]})
-        return
-    for found in commits:
-        actor = f" actor={found.actor}" if found.actor is not None else ""
-        output.line(f"{found.id} graph_branch={found.branch} graph_manifest_version={found.manifest_version}{actor}")
+        if as_json:
+            output.document({"commits": [commit_document(found) for found in commits]})
+            return
+        found = graph.commit_graph()
+    labels = _labels(found)
+    rows = (_told(one, found.id_length, labels.get(one.id, ())) for one in commits)
+    output.rows("table", f"{counted(len(commits), 'commit')} of branch {branch}", _COMMIT_COLUMNS, rows, count=len(commits))
+
+
+_COMMIT_COLUMNS: Final = ("commit", "made", "actor", "kind", "changes", "message")
+
+
+def _told(commit: Commit, length: int, labels: Sequence[str]) -> tuple[str, ...]:
+    """Return a commit as the cells of a table: on a terminal with a short id and its age, elsewhere with its whole id and its time."""
+    if output.is_terminal():
+        made = (commit.id[:length], age(datetime.now(UTC) - commit.created_at))
+    else:
+        made = (str(commit.id), commit.created_at.astimezone(UTC).isoformat(timespec="seconds"))
+    names = f"({', '.join(labels)}) " if labels else ""
+    said = next(iter((commit.message or "").splitlines()), "")
+    return (*made, commit.actor or "", commit.kind.value, _counts(commit), f"{names}{said}".rstrip())
+
+
+def _counts(commit: Commit) -> str:
+    """The counts of a commit that are not zero: `2 nodes, 1 edge`, `3 Person`, `7 indexes built`."""
+    shown = []
+    for name, count in commit.counts.items():
+        words = name.rpartition(":")[2].removeprefix("affected_").replace("_", " ")
+        if count:
+            shown.append(f"{count} {words.removesuffix('s') if count == 1 and words in ('nodes', 'edges') else words}")
+    return ", ".join(shown)
+
+
+_UNITS: Final = (("year", 365 * 86_400), ("month", 30 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def age(passed: timedelta) -> str:
+    """Return how long ago something was, in its largest unit."""
+    seconds = int(passed.total_seconds())
+    for unit, length in _UNITS:
+        if seconds >= length:
+            return f"{counted(seconds // length, unit)} ago"
+    return "just now"
+
+
+def _labels(found: CommitGraph) -> dict[str, list[str]]:
+    """Return the branches and tags that stand at each commit."""
+    labels: dict[str, list[str]] = {}
+    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
+        for name, at in names.items():
+            labels.setdefault(at, []).append(name)
+    return labels
 
 
 @commit.command("show")
@@ -183,10 +238,7 @@ def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], li
     """Draw the commits of all branches, the newest first, with branches, tags, times, actors and messages."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         found = graph.commit_graph(branches or None, limit=limit)
-    labels: dict[str, list[str]] = {}
-    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
-        for name, at in names.items():
-            labels.setdefault(at, []).append(name)
+    labels = _labels(found)
     if as_json:
         commits = [{**commit_document(one), "kind": one.kind.value, "message": one.message} for one in found.commits]
         output.document({"commits": commits, "branches": dict(found.heads), "tags": dict(found.tags)})

@@ -13,6 +13,7 @@ from omnigraph.cli import output
 from omnigraph.cli.history import branch, commit, graph_option
 from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, conflict_document
+from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind, MergeConflicts
 
 if TYPE_CHECKING:
@@ -181,8 +182,7 @@ def _print_conflicts(conflicts: Sequence[Conflict], count: int) -> None:
     if not count:
         return
     rows = [row for conflict in conflicts for row in _rows(conflict)]
-    for line in output.format_rows("table", f"{count} conflict{'s' if count > 1 else ''}", _COLUMNS, rows):
-        output.line(line)
+    output.rows("table", counted(count, "conflict"), _COLUMNS, rows, count=len(rows))
 
 
 def _rows(conflict: Conflict) -> list[tuple[object, ...]]:

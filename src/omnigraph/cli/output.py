@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from omnigraph.cli.screen import Style, screen_of
+from omnigraph.cli.table import blocks, printable, shorten, table, text_of
 from omnigraph.errors import Kind, LanguageError, OmniGraphError
 
 
@@ -34,7 +36,7 @@ class OutputError(Exception):
 
 
 def line(text: str) -> None:
-    _put(_encodable(_escaped(text)))
+    _put(_encodable(printable(text)))
 
 
 def fields(values: Mapping[str, object]) -> None:
@@ -103,19 +105,32 @@ def flush() -> None:
             sys.stdout.flush()
 
 
+def is_terminal() -> bool:
+    """Return whether results are shown on a terminal. Where they are not, they are neither shortened nor coloured."""
+    return screen_of(sys.stdout).width is not None
+
+
+def shortened(text: str, style: Style | None = None) -> None:
+    """Print a line in a style. On a terminal it is cut at the width."""
+    screen = screen_of(sys.stdout)
+    shown = printable(text)
+    cut = shown if screen.width is None else shorten(shown, screen.width)
+    _put(_encodable(cut if style is None else screen.paint(cut, style)))
+
+
 def note(text: str) -> None:
     """Print a message to stderr. It is not a result."""
-    print(_escaped(text), file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def ask(question: str) -> str:
     """Print a question to stderr and read the answer from stdin. Returns "" at the end of input."""
-    print(_escaped(question), end=" ", file=sys.stderr, flush=True)
+    print(printable(question), end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline()
 
 
 def error(message: str) -> None:
-    print(f"Error: {message}", file=sys.stderr)
+    print(f"{screen_of(sys.stderr).paint('Error:', Style.RED)} {message}", file=sys.stderr)
 
 
 def failure(failed: OmniGraphError, *, as_json: bool) -> None:
@@ -171,11 +186,6 @@ def _place(failed: OmniGraphError) -> dict[str, object]:
     return {"code": failed.code, "line": line, "column": column}
 
 
-def _escaped(text: str) -> str:
-    """Escape control characters, so that a name in the data cannot control the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def _encodable(text: str) -> str:
     """Escape the characters that the encoding of stdout lacks. Python does this for stderr only."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -183,65 +193,24 @@ def _encodable(text: str) -> str:
 
 
 FORMATS: Final = ("table", "kv", "csv", "jsonl", "json")
-WIDEST: Final = 60
-"""Tables truncate longer cells."""
-NARROWEST: Final = 8
-NO_ROWS: Final = "(no rows)"
 
 
-def format_rows(form: str, headline: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield the rows as lines of `form`, which is `table`, `kv` or `csv`."""
+def rows(form: str, headline: str, columns: Sequence[str], values: Iterable[Sequence[object]], *, count: int) -> None:
+    """Print `count` rows in `form`, which is `table`, `kv` or `csv`."""
     if form == "csv":
-        yield from _csv(columns, rows)
+        for one in _csv(columns, values):
+            verbatim(one)
         return
-    yield headline
-    if not columns or (form == "kv" and not rows):
-        yield NO_ROWS
-    elif form == "kv":
-        yield from _blocks(columns, rows)
-    else:
-        yield from _table(columns, rows)
+    line(headline)
+    screen = screen_of(sys.stdout)
+    for one in (blocks if form == "kv" else table)(columns, values, count, screen):
+        verbatim(one)
 
 
-def _cell(value: object) -> str:
-    """Return a text unchanged and any other value as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    cells = [[_cut(_cell(value)) for value in row] for row in rows]
-    widths = [
-        max(NARROWEST, len(_cut(name)), *(len(row[at]) for row in cells)) if cells else max(NARROWEST, len(_cut(name)))
-        for at, name in enumerate(columns)
-    ]
-    yield _padded([_cut(name) for name in columns], widths)
-    yield "-+-".join("-" * width for width in widths)
-    for row in cells:
-        yield _padded(row, widths)
-
-
-def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-
-def _cut(text: str) -> str:
-    shown = text.replace("\r", "\\r").replace("\n", "\\n")
-    return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
-
-
-def _blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    for number, row in enumerate(rows, 1):
-        if number > 1:
-            yield ""
-        yield f"row {number}"
-        for name, value in zip(columns, row, strict=True):
-            yield f"{name}: {_cell(value)}"
-
-
-def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+def _csv(columns: Sequence[str], values: Iterable[Sequence[object]]) -> Iterator[str]:
     yield ",".join(_quoted(name) for name in columns)
-    for row in rows:
-        yield ",".join(_quoted(_cell(value)) for value in row)
+    for row in values:
+        yield ",".join(_quoted(text_of(value)) for value in row)
 
 
 def _quoted(text: str) -> str:

@@ -17,9 +17,10 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
-from omnigraph.cli.output import FORMATS, format_rows
+from omnigraph.cli.output import FORMATS
 from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, message_flag, open_graph, resolve
 from omnigraph.cli.shapes import commit_document
+from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
 
 if TYPE_CHECKING:
@@ -131,9 +132,8 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
             output.compact(row)
         return
     seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
-    headline = f"{result.row_count} rows from {seen}{_via(result.query_name)}"
-    for line in format_rows(form, headline, list(result.columns), [list(values) for values in result.tuples()]):
-        output.verbatim(line) if form == "csv" else output.line(line)
+    headline = f"{counted(result.row_count, 'row')} from {seen}{_via(result.query_name)}"
+    output.rows(form, headline, result.columns, result.tuples(), count=result.row_count)
 
 
 @click.command()

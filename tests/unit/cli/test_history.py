@@ -38,10 +38,10 @@ def test_conflicts_are_a_table(diverged: og.Graph, call: Call) -> None:
     assert said.code == 1
     assert said.out.splitlines() == [
         "2 conflicts",
-        "kind             | type     | id       | property | base     | ours     | theirs",
+        "kind             | type     | id       | property |     base |     ours | theirs",
         "-----------------+----------+----------+----------+----------+----------+----------",
-        "divergent_update | Person   | Ada      | born     | 1        | 3        | 2",
-        "delete_vs_update | Person   | Bob      | born     | null     | 4        | (deleted)",
+        "divergent_update | Person   | Ada      | born     |        1 |        3 | 2",
+        "delete_vs_update | Person   | Bob      | born     |     null |        4 | (deleted)",
     ]
     assert "merge conflicts: node type 'Person', entity id 'Ada' (divergent_update); " in said.err
     said = call("branch", "merge", "work", *STORE, "--json")

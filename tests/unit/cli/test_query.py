@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnigraph.cli.output import document, format_rows
+from omnigraph.cli.output import document, rows
 from tests.unit.cli.calls import Call
 
 PEOPLE = "query people() { match { $p: Person } return { $p.name as name, $p.born } order { name } }"
@@ -19,11 +19,11 @@ def query(call: Call, graph: str, *more: str, text: str = PEOPLE) -> tuple[int, 
 def test_a_table_by_default(graph: str, call: Call) -> None:
     code, out, err = query(call, graph)
     assert (code, err) == (0, "")
-    assert out == "1 rows from branch main via people\nname     | p.born\n---------+---------\nAda      | null\n"
+    assert out == "1 row from branch main via people\nname     | p.born\n---------+---------\nAda      | null\n"
 
 
 def test_every_format(graph: str, call: Call) -> None:
-    assert query(call, graph, "--format", "kv")[1] == "1 rows from branch main via people\nrow 1\nname: Ada\np.born: null\n"
+    assert query(call, graph, "--format", "kv")[1] == "1 row from branch main via people\nrow 1\nname: Ada\np.born: null\n"
     assert query(call, graph, "--format", "csv")[1] == "name,p.born\nAda,null\n"
     metadata, row = query(call, graph, "--format", "jsonl")[1].splitlines()
     assert json.loads(metadata) == {
@@ -39,13 +39,13 @@ def test_every_format(graph: str, call: Call) -> None:
 
 
 def test_a_document_that_is_printed_piece_by_piece_is_what_the_encoder_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    rows: list[dict[str, object]] = [
+    some: list[dict[str, object]] = [
         {"a": 'x"\né', "b": None, "c": True, "d": 1.5, "e": -7},
         {"list": [1, [], ["a\nb"]], "vector": [0.5, None]},
         {},
         {"nested": {"deep": [{}]}},
     ]
-    for found in (rows, []):
+    for found in (some, []):
         value = {"name": "q", "target": {"branch": None, "at": [1, 2]}, "none": {}, "rows": found, "last": 1}
         document({**value, "rows": iter(found)})
         assert capsys.readouterr().out == json.dumps(value, indent=2) + "\n"
@@ -53,28 +53,17 @@ def test_a_document_that_is_printed_piece_by_piece_is_what_the_encoder_prints(ca
     assert capsys.readouterr().out == "{}\n"
 
 
-def test_cells_are_cut_quoted_and_kept_on_their_line() -> None:
-    rows: list[list[object]] = [["x" * 80, 'a "b", c'], ["two\nlines", None], [[1, "é"], 1.5]]
-    table = list(format_rows("table", "3 rows", ["long name", "b"], rows))
-    assert table[1].startswith("long name ")
-    assert table[3] == f"{'x' * 59}… | " + 'a "b", c'
-    assert table[4].startswith("two\\nlines ")
-    assert table[5].startswith('[1, "é"] ')
-    assert list(format_rows("csv", "", ["a,b", "b"], rows)) == [
-        '"a,b",b',
-        f'{"x" * 80},"a ""b"", c"',
-        '"two\nlines",null',
-        '"[1, ""é""]",1.5',
-    ]
-    assert list(format_rows("kv", "0 rows", ["a"], [])) == ["0 rows", "(no rows)"]
-    assert list(format_rows("table", "0 rows", ["a"], [])) == ["0 rows", "a", "--------"]
+def test_csv_quotes_what_needs_it_and_keeps_values_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    values: list[list[object]] = [["x" * 80, 'a "b", c'], ["two\nlines", None], [[1, "é"], 1.5]]
+    rows("csv", "", ["a,b", "b"], values, count=3)
+    assert capsys.readouterr().out == f'"a,b",b\n{"x" * 80},"a ""b"", c"\n"two\nlines",null\n"[1, ""é""]",1.5\n'
 
 
 def test_the_past_is_named_by_commit_version_or_moment(graph: str, call: Call) -> None:
     first = call("commit", "list", graph, "--json").json()["commits"][-1]["graph_commit_id"]
     for at in ("1", first):
         assert query(call, graph, "--snapshot", at)[1].splitlines()[0] == f"0 rows from snapshot {at} via people"
-    assert query(call, graph, "--at", "2999-01-01T00:00:00")[1].splitlines()[0].startswith("1 rows")
+    assert query(call, graph, "--at", "2999-01-01T00:00:00")[1].splitlines()[0].startswith("1 row ")
     for wrong, said in (("99", "no manifest version 99"), ("1999-13-01", "or time such as"), ("2001-01-01", "no commit as old as")):
         code, out, err = query(call, graph, "--at", wrong)
         assert (code, out) == (1, "")

@@ -23,6 +23,7 @@ from omnigraph.cli.load import load
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
+from omnigraph.cli.shell import shell
 from omnigraph.cli.spark import spark
 from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
 from omnigraph.errors import OmniGraphError, status_of
@@ -31,8 +32,8 @@ from omnigraph.store.leaving import wait_for_work
 INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
-  any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, tag, commit, log, snapshot,
+  any     a graph at any location   shell, query, mutate, load, export, blob,
+                                    schema, branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, verify, recovery
   local   no graph                  lint, embed, version"""
@@ -49,7 +50,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate, query),
-    *(recovery, schema, snapshot, spark, tag, verify, version),
+    *(recovery, schema, shell, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

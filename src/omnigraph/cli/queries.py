@@ -24,6 +24,7 @@ from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
 
 if TYPE_CHECKING:
+    from omnigraph.answers import Receipt
     from omnigraph.catalog import Catalog
     from omnigraph.exec.read.result import Result
     from omnigraph.lang import Source
@@ -92,7 +93,7 @@ def query(
                 output.lines(explanation.text)
         else:
             result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
-            _show(result, form="json" if as_json else form, branch=place, snapshot=snapshot)
+            show_result(result, form="json" if as_json else form, branch=place, snapshot=snapshot)
         if timing:
             output.note(f"{(time.perf_counter() - started) * 1000:.1f} ms")
 
@@ -119,7 +120,8 @@ def _via(query: str) -> str:
     return f" via {query}" if query else ""
 
 
-def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> None:
+def show_result(result: Result, *, form: str, branch: str, snapshot: str | None) -> None:
+    """Print the rows of a read."""
     target = {"branch": branch if snapshot is None else None, "snapshot": snapshot}
     facts = {"query_name": result.query_name, "target": target, "row_count": result.row_count}
     if form == "json":
@@ -181,9 +183,14 @@ def mutate(
             }
         )
         return
-    output.line(f"changed {branch}{_via(query)}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
+    show_receipt(receipt, branch=branch, query=query)
     if flags.actor is not None:
         output.line(f"actor_id: {flags.actor}")
+
+
+def show_receipt(receipt: Receipt, *, branch: str, query: str) -> None:
+    """Print what a mutation changed."""
+    output.line(f"changed {branch}{_via(query)}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
 
 
 # -- texts and parameters

@@ -16,6 +16,7 @@ from omnigraph import __version__
 from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
 from omnigraph.cli.changes import log as entity_log
+from omnigraph.cli.completion import VARIABLE, complete, completion
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
 from omnigraph.cli.history import branch, commit, snapshot, tag
@@ -36,7 +37,7 @@ What commands access:
                                     schema, branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, verify, recovery
-  local   no graph                  lint, embed, version"""
+  local   no graph                  lint, embed, completion, version"""
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,24 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load, mutate, query),
+    *(
+        blob,
+        branch,
+        commit,
+        completion,
+        copy,
+        embed,
+        ensure_embeddings,
+        ensure_indices,
+        entity_log,
+        export,
+        info,
+        init,
+        lint,
+        load,
+        mutate,
+        query,
+    ),
     *(recovery, schema, shell, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
@@ -91,6 +109,8 @@ def run(arguments: list[str]) -> int:
     logging.getLogger("omnigraph").setLevel(logging.WARNING)  # our warnings concern the user: a damaged index, for example
     as_json = "--json" in arguments
     try:
+        if (asked := os.environ.get(VARIABLE)) is not None:
+            return complete(cli, asked)
         _refuse_bytes(arguments)
         code = cli.main(arguments, prog_name="omnigraph", standalone_mode=False)
         output.flush()

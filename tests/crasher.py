@@ -98,6 +98,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             branch, _, texts = what.partition(" ")
             with ExitStack() as block, _disarmed():
                 _run(block.enter_context(_graph(manifest).transaction(branch)), texts)
+        case "cleanup":
+            _graph(manifest).cleanup(keep=int(what))
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:

@@ -1,4 +1,11 @@
-"""OmniGraph: a typed property graph on plain Lance datasets that branches, merges and travels in time."""
+"""OmniGraph: a typed property graph on plain Lance datasets that branches, merges and travels in time.
+
+import omnigraph as og
+
+g = og.init("people.omni", schema="node Person { name: String @key  born: I32? }")   # or og.open(...), or og.memory(schema=...)
+g.load([{"type": "Person", "data": {"name": "Ada", "born": 1815}}])
+g.query("match { $p: Person } return { $p.name, $p.born }")
+"""
 
 from typing import TYPE_CHECKING
 
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
         Tag,
         TransactionReceipt,
         init,
+        memory,
     )
     from omnigraph.graph import open_ as open  # noqa: A004  # the public name is og.open
     from omnigraph.transaction import Transaction
@@ -99,6 +107,7 @@ __all__ = [
     "Unsupported",
     "__version__",
     "init",
+    "memory",
     "open",
 ]
 
@@ -115,6 +124,11 @@ _ELSEWHERE = {
     "SchemaPlan": "catalog.evolve",
     "Transaction": "transaction",
 }
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not loaded yet."""
+    return __all__
 
 
 def __getattr__(name: str) -> object:

@@ -9,9 +9,14 @@ from typing import Literal
 import msgspec
 
 from omnigraph.exec.load.mode import LoadMode
+from omnigraph.grid import counted
 from omnigraph.manifest.model import Commit, CommitKind, Resolution, TableChange
 
 Mode = Literal["r", "rw"]
+
+
+def _by(commit: Commit | None) -> str:
+    return "no commit" if commit is None else f"commit {commit.id}"
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -20,6 +25,9 @@ class Receipt(msgspec.Struct, frozen=True):
     affected_nodes: int
     affected_edges: int
     commit: Commit | None
+
+    def __repr__(self) -> str:
+        return f"Receipt({counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}, {_by(self.commit)})"
 
 
 class LoadReceipt(msgspec.Struct, frozen=True):
@@ -36,6 +44,10 @@ class LoadReceipt(msgspec.Struct, frozen=True):
     commit: Commit | None
     edges_without_id: int = 0
 
+    def __repr__(self) -> str:
+        loaded = ", ".join(f"{rows:,} {name}" for name, rows in {**self.nodes, **self.edges}.items()) or "nothing"
+        return f"LoadReceipt({loaded} into {self.branch} by {self.mode}, {_by(self.commit)})"
+
 
 class TransactionReceipt(msgspec.Struct, frozen=True):
     """The result of a transaction: how many entities it inserted, updated and deleted. `commit` is None if it changed nothing."""
@@ -44,6 +56,9 @@ class TransactionReceipt(msgspec.Struct, frozen=True):
     updated: int
     deleted: int
     commit: Commit | None
+
+    def __repr__(self) -> str:
+        return f"TransactionReceipt({self.inserted} inserted, {self.updated} updated, {self.deleted} deleted, {_by(self.commit)})"
 
 
 class TableState(msgspec.Struct, frozen=True):
@@ -65,6 +80,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     manifest_version: int
     tables: tuple[TableState, ...]
 
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{table.rows:,} {table.type_name}" for table in self.tables)
+        return f"Snapshot({self.branch} at {self.commit_id}: {rows})"
+
     def table(self, type_name: str, *, kind: str = "node") -> TableState | None:
         """Return the table of a type, or None. An edge type may have the same name as a node type, so `kind` selects one."""
         return next((table for table in self.tables if (table.kind, table.type_name) == (kind, type_name)), None)
@@ -80,6 +99,9 @@ class CommitGraph(msgspec.Struct, frozen=True):
     """Tag names and the ids of their commits."""
     id_length: int
     """How many characters of an id name each of these commits."""
+
+    def __repr__(self) -> str:
+        return f"CommitGraph({counted(len(self.commits), 'commit')}, heads {', '.join(self.heads)})"
 
 
 class Recovery(msgspec.Struct, frozen=True):

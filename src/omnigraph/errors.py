@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Kind(StrEnum):
@@ -22,12 +24,15 @@ class Kind(StrEnum):
     INVALID_TAG_NAME = "invalid_tag_name"
     VALIDATION = "validation"
     BLOB_POLICY = "external_blob_policy"
+    BLOB_SOURCE = "external_blob_source"
     BLOB_RANGE = "blob_range_not_satisfiable"
     NOT_EMPTY = "folder_not_empty"
     NUMERIC_OVERFLOW = "numeric_overflow"
     AMBIGUOUS_UPDATE = "ambiguous_update"
     AMBIGUOUS_COMMIT = "ambiguous_commit"
+    TOKEN_REUSED = "token_reused"
     TRANSACTION_NOT_OPEN = "transaction_not_open"
+    GRAPH_CLOSED = "graph_closed"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
     BRANCH_NOT_FOUND = "branch_not_found"
@@ -113,20 +118,67 @@ def _scrub(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
+VALUE_CHARACTERS: Final = 200
+"""How much of one value of the input a message repeats."""
+MESSAGE_CHARACTERS: Final = 2_000
+"""The longest message, and the longest text among the facts."""
+
+
+def shortened(text: str, limit: int = MESSAGE_CHARACTERS) -> str:
+    """Return the text, or the beginning and the end of one that is longer than `limit` characters, with its length between them."""
+    if len(text) <= limit:
+        return text
+    gap = f"… ({len(text):,} characters) …"
+    last = (limit - len(gap)) // 4
+    return f"{text[: limit - len(gap) - last]}{gap}{text[len(text) - last :]}"
+
+
+def _bounded(message: str, facts: Mapping[str, object]) -> str:
+    """Return the message with long values of the input shortened: those among the facts, and whatever else makes it too long."""
+    for fact in facts.values():
+        if isinstance(fact, str) and len(fact) > VALUE_CHARACTERS:
+            for spelled in (fact, repr(fact)[1:-1]):
+                message = message.replace(spelled, shortened(spelled, VALUE_CHARACTERS))
+    return shortened(message)
+
+
 class OmniGraphError(Exception):
     """The root of the tree. `kind` is for programs, `message` for people; `facts` holds the data behind the message.
 
-    `outcome` says whether the requested effect took place. Most errors are raised before any effect.
+    `outcome` says whether the requested effect took place. Most errors are raised before any effect. A message never repeats more than
+    a part of a long input. An error can be pickled and copied: a pool of processes raises it where the result is asked for.
     """
 
     outcome: Outcome = Outcome.DID_NOT_HAPPEN
 
     def __init__(self, kind: Kind, message: str, **facts: object) -> None:
-        super().__init__(message)
+        shown = _bounded(message, facts)
+        super().__init__(shown)
         _scrub(sys.exception())
         self.kind: Final = kind
-        self.message: Final = message
-        self.facts: Final = facts
+        self.message: Final = shown
+        self.facts: Final[dict[str, object]] = {name: shortened(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call the class with the message alone, which fails in the process that unpickles.
+        state = {**self.__dict__, "facts": {name: _picklable(fact) for name, fact in self.facts.items()}}
+        return _rebuilt, (type(self), self.message, state)
+
+
+def _picklable(fact: object) -> object:
+    """Return a fact, or its text form if it cannot be pickled: an argument of the caller may be anything."""
+    try:
+        pickle.dumps(fact)
+    except Exception:  # noqa: BLE001  # whatever a foreign class raises: the error must arrive without its object
+        return repr(fact)
+    return fact
+
+
+def _rebuilt(class_: type[OmniGraphError], message: str, state: Mapping[str, object]) -> OmniGraphError:
+    """Return the error that was pickled. Its constructor, which may change the message, has run where it was raised."""
+    error = class_.__new__(class_, message)
+    error.__dict__.update(state)
+    return error
 
 
 class Span(NamedTuple):

@@ -61,6 +61,13 @@ class Fault(StrEnum):
     TAG_AFTER_CREATE = "tag.after_create"
     TAG_BEFORE_DELETE = "tag.before_delete"
     TAG_AFTER_DELETE = "tag.after_delete"
+    CLEANUP_AFTER_FLOOR = "cleanup.after_floor"
+    CLEANUP_AFTER_FENCE = "cleanup.after_fence"
+    CLEANUP_AFTER_HISTORY = "cleanup.after_history"
+    CLEANUP_BEFORE_FORK = "cleanup.before_fork"
+    CLEANUP_AFTER_FORK = "cleanup.after_fork"
+    CLEANUP_BEFORE_TABLE = "cleanup.before_table"
+    CLEANUP_AFTER_TABLE = "cleanup.after_table"
     CACHE_BEFORE_RENAME = "cache.before_rename"
     SPARK_TASK_WRITTEN = "spark.task_written"
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import platform
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState, TransactionReceipt
 from omnigraph.branches import Branches, Tags
@@ -22,6 +23,7 @@ from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.external_blobs import checked_bases
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.handle import Handle, source_text
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import RevertResult
+    from omnigraph.exec.upkeep.cleanup import Cleanup, OnCleanupProgress
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
@@ -67,6 +70,7 @@ __all__ = [
     "Tags",
     "TransactionReceipt",
     "init",
+    "memory",
     "open_",
 ]
 
@@ -74,6 +78,8 @@ T = TypeVar("T")
 
 SCHEMA_NAME: Final = "schema.pg"
 """The name that messages use for a text without a name."""
+MEMORY: Final = ":memory:"
+"""The location of `init` for a graph in memory."""
 
 
 @waited_for
@@ -85,17 +91,50 @@ def init(
     message: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` is as in `open`."""
+    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` and `external_blobs` are as in `open`.
+
+    The location `:memory:` is that of a graph in memory, as of `memory`.
+    """
     from omnigraph.exec.write.migrate import new_table
+
+    if uri == MEMORY:
+        return memory(schema=schema, actor=actor, message=message, embedding=embedding, external_blobs=external_blobs)
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
-    engine = partial(Engine, embedding=_embedding(embedding))
+    engine = partial(Engine, embedding=_embedding(embedding), external_blobs=_bases(external_blobs))
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
     return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
+
+
+def memory(
+    *,
+    schema: str,
+    actor: str | None = None,
+    message: str | None = None,
+    embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
+) -> Graph:
+    """Create a graph in memory, for tests and notebooks. The arguments are those of `init`.
+
+    It is a directory in `/dev/shm`, or, where the system has none, among the temporary files. It is removed by `close`, at the end of a
+    `with` block, when nothing refers to the graph any more, and when the process ends. A process that is killed leaves it behind.
+    """
+    from omnigraph.store.temporary import temporary_directory
+
+    made = temporary_directory()
+    try:
+        path = f"{made.path}/graph"
+        graph = init(path, schema=schema, actor=actor, message=message, embedding=embedding, external_blobs=external_blobs)
+    except BaseException:
+        made.remove()
+        raise
+    graph.on_close = weakref.finalize(graph.engine.root, made.remove)
+    return graph
 
 
 @waited_for
@@ -106,15 +145,22 @@ def open_(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
+    external_blobs: Collection[str] | None = None,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
     It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
-    the environment is asked when a text is to be embedded.
+    the environment is asked when a text is to be embedded. `external_blobs` are the bases from which blobs may be copied into the graph by
+    their URIs; without it the environment is asked, and by default there are none.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
-    engine = partial(Engine, embedding=_embedding(embedding))
+    if uri == MEMORY:
+        what = (
+            f"a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)` or `omnigraph.init({MEMORY!r}, ...)`"
+        )
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what)
+    engine = partial(Engine, embedding=_embedding(embedding), external_blobs=_bases(external_blobs))
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
@@ -134,7 +180,18 @@ class Graph(Handle):
         self.tags: Final = Tags(self)
 
     def __repr__(self) -> str:
-        return f"Graph({self.uri!r}, mode={self.mode!r})"
+        return f"Graph({self.uri!r}, {'closed' if self.closed else f'mode={self.mode!r}'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process as the location of the graph, which is opened there."""
+        engine = self.engine
+        return _reopened, (self.uri, self.mode, self.actor, engine.root.storage_options, engine.embedding, engine.external_bases)
 
     @property
     def schema(self) -> str:
@@ -184,16 +241,22 @@ class Graph(Handle):
         self.require_writable()
         return ensure_embeddings(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
 
-    def export(self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: Iterable[str] | None = None) -> Iterator[str]:
-        """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected."""
+    def export(
+        self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: str | Iterable[str] | None = None
+    ) -> Iterator[str]:
+        """Yield one snapshot as NDJSON lines that `load` accepts: edges, then nodes, by type and id. Rows are streamed, not collected.
+
+        `types` is the name of a node or edge type, or several.
+        """
         from omnigraph.exec.history.export import export_lines
 
-        snapshot = self.engine.snapshot(branch, at)
-
-        lines = export_lines(self.engine.tables, snapshot, self.engine.catalog(snapshot), types=types)
+        engine = self.engine
+        snapshot = engine.snapshot(branch, at)
+        chosen = [types] if isinstance(types, str) else types
+        lines = export_lines(engine.tables, snapshot, engine.catalog(snapshot), types=chosen)
 
         def read() -> Iterator[str]:
-            with self.engine.reading(snapshot, at):
+            with engine.reading(snapshot, at):
                 yield from lines
 
         return waited_for_steps(read())
@@ -205,7 +268,7 @@ class Graph(Handle):
         target = open_root(uri, storage_options=storage_options)
         name = given_name(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor)
-        return Graph(Engine(made, embedding=self.engine.embedding), mode="rw", actor=self.actor)
+        return Graph(Engine(made, embedding=self.engine.embedding, external_blobs=self.engine.external_bases), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -252,9 +315,9 @@ class Graph(Handle):
         a: str | int | datetime,
         b: str | int | datetime,
         *,
-        kinds: Collection[str] | None = None,
-        types: Collection[str] | None = None,
-        ops: Collection[str] | None = None,
+        kinds: str | Collection[str] | None = None,
+        types: str | Collection[str] | None = None,
+        ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes that lead from `a` to `b`: nodes before edges, then by type and id. Rows that both share are not read.
 
@@ -270,9 +333,9 @@ class Graph(Handle):
         self,
         id_: str,
         *,
-        kinds: Collection[str] | None = None,
-        types: Collection[str] | None = None,
-        ops: Collection[str] | None = None,
+        kinds: str | Collection[str] | None = None,
+        types: str | Collection[str] | None = None,
+        ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes of one commit, compared with its first parent, as `diff` does."""
         from omnigraph.exec.history.diff import change_filter, diff, parent_of
@@ -283,10 +346,12 @@ class Graph(Handle):
         return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
+        manifest = self.engine.manifest
+
         def steps() -> Iterator[T]:
             with ExitStack() as scopes:
                 for snapshot in read:
-                    scopes.enter_context(self.engine.manifest.reading(snapshot, past=True))
+                    scopes.enter_context(manifest.reading(snapshot, past=True))
                 yield from changes
 
         return waited_for_steps(steps())
@@ -367,6 +432,25 @@ class Graph(Handle):
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
 
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+        on_progress: OnCleanupProgress | None = None,
+    ) -> Cleanup:
+        """Remove old versions that no branch and no tag needs, and what interrupted writers left. A dry run only says what that would be.
+
+        The newest `keep` commits of each branch stay readable, and those that were the newest less than `older_than` ago. With both,
+        a commit that one of them keeps is kept. Older commits stay in the history; reading them raises `NotFound`.
+        """
+        from omnigraph.exec.upkeep.cleanup import cleanup
+
+        if not dry_run:
+            self.require_writable()
+        return cleanup(self.engine, keep=keep, older_than=older_than, dry_run=dry_run, on_progress=on_progress)
+
     def info(self) -> Info:
         root: Root = self.engine.root
         snapshot = self.engine.manifest.snapshot()
@@ -381,6 +465,24 @@ class Graph(Handle):
             tables={row.alias: row.rows for row in snapshot.state.tables.values() if not row.dropped},
             python=platform.python_version(),
         )
+
+
+open_.__name__ = open_.__qualname__ = "open"  # its public name, which `help(omnigraph)` shows
+
+
+def _reopened(
+    uri: str,
+    mode: Mode,
+    actor: str | None,
+    storage_options: Mapping[str, str],
+    embedding: Embedder | EmbeddingProvider | None,
+    external_blobs: tuple[str, ...] | None,
+) -> Graph:
+    return open_(uri, mode=mode, actor=actor, storage_options=storage_options, embedding=embedding, external_blobs=external_blobs)
+
+
+def _bases(given: Collection[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else checked_bases(given)
 
 
 def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:

@@ -5,7 +5,7 @@ The arguments are checked here; the algorithms are the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.merge import MergeResult
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import Intake, OnProgress
-    from omnigraph.exec.write.protocol import Request, Written
+    from omnigraph.exec.write.protocol import Written
 
 QUERY_NAME: Final = "query.gq"
 """The name that messages use for a text without a name."""
@@ -40,19 +40,37 @@ class Handle:
     """An engine, and who writes with it."""
 
     def __init__(self, engine: Engine, *, mode: Mode, actor: str | None) -> None:
-        self.engine: Final = engine
-        """The engine, for packages built on the graph. Its methods may change between releases; those of `Graph` are stable."""
+        self._engine: Engine | None = engine
+        self.on_close: Callable[[], object] = lambda: None
+        """Called by `close`. A graph in memory removes its directory."""
+        self.uri: Final = engine.root.uri
         self.mode: Final = mode
         self.actor: Final = actor
 
     @property
-    def uri(self) -> str:
-        return self.engine.root.uri
+    def engine(self) -> Engine:
+        """The engine, for packages built on the graph. Its methods may change between releases; those of `Graph` are stable."""
+        if self._engine is None:
+            raise InvalidInput(Kind.GRAPH_CLOSED, f"the graph {self.uri} was closed; open it again with `omnigraph.open`", path=self.uri)
+        return self._engine
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._engine is None
+
+    def close(self) -> None:
+        """Give up the caches and threads of this handle. Every later call on it is refused; a second `close` has no effect.
+
+        Calls that are under way on other threads, and iterators that were handed out, end as if it were still open.
+        """
+        self._engine = None
+        self.on_close()
 
     def mutate(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         branch: str = MAIN,
@@ -60,26 +78,32 @@ class Handle:
         token: str | None = None,
         message: str | None = None,
     ) -> Receipt:
-        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` returns the first receipt."""
+        """Run one mutation of a `.gq` text as one commit. A retry with the same `token` returns the first receipt.
+
+        A token names one write: with another text or other parameters it is refused.
+        """
         from omnigraph.exec.write.mutate import EDGES, NODES, mutate
         from omnigraph.exec.write.protocol import Request
+        from omnigraph.exec.write.tokens import call_digest
 
         self.require_writable()
+        call = _call(source, name, params)
         request = Request(
             CommitKind.MUTATE,
             branch=given_name(branch),
             actor=self.actor,
             message=message,
             token=token,
+            digest=call_digest(call) if token is not None else None,
             if_commit=self._expected(if_commit, branch),
         )
-        written = check_kind(mutate(self.engine, _call(source, name, params), request), request)
+        written = mutate(self.engine, call, request)
         return Receipt(written.counts[NODES], written.counts[EDGES], written.commit)
 
     def query(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         branch: str = MAIN,
@@ -87,7 +111,10 @@ class Handle:
         timeout: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Result:
-        """Run one read of a `.gq` text on a branch: now, or at a commit, a manifest version or a time. `timeout` is in seconds."""
+        """Run one read of a `.gq` text on a branch: now, or at a commit, a manifest version or a time. `timeout` is in seconds.
+
+        `name` selects one of several queries; for a text with one query, `params` may stand in its place.
+        """
         watch = Watch(timeout_seconds=timeout, cancellation=cancellation)
 
         def run() -> Result:
@@ -100,7 +127,7 @@ class Handle:
     def explain(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         branch: str = MAIN,
@@ -141,14 +168,16 @@ class Handle:
         records, or a mapping from type names to Arrow tables, frames (pandas, polars, DuckDB), Parquet or CSV files. `from_branch`
         creates the branch from that one if it does not exist.
         """
+        from omnigraph.exec.load.digests import load_digest
         from omnigraph.exec.load.load import LocalIntake
 
         return self.load_intake(
-            LocalIntake(data, lambda: self.engine.embedder, write=not dry_run),
+            LocalIntake(data, lambda: self.engine.embedder, external=lambda: self.engine.external_blobs, write=not dry_run),
             mode,
             branch=branch,
             from_branch=from_branch,
             token=token,
+            digest=load_digest(data, _load_mode(mode)) if token is not None and not dry_run else None,
             message=message,
             dry_run=dry_run,
             report_errors=report_errors,
@@ -167,8 +196,9 @@ class Handle:
         report_errors: int,
         on_progress: OnProgress | None,
         dry_run: bool = False,
+        digest: str | None = None,
     ) -> LoadReceipt:
-        """Load the rows that an intake reads. Spark loads use this."""
+        """Load the rows that an intake reads. Spark loads use this; their data is not compared when a token is used again."""
         from omnigraph.exec.load.load import Load, run_load
         from omnigraph.exec.write.protocol import Request, Written
 
@@ -187,9 +217,9 @@ class Handle:
             checked = load.prepare(self.engine.manifest.snapshot(given_name(existing)))
             load.close()
             return _load_receipt(branch, chosen, Written(None, checked.counts))
-        request = Request(CommitKind.LOAD, branch=given_name(branch), actor=self.actor, message=message, token=token)
+        request = Request(CommitKind.LOAD, branch=given_name(branch), actor=self.actor, message=message, token=token, digest=digest)
         base = given_name(from_branch) if from_branch is not None else None
-        return _load_receipt(branch, chosen, check_kind(run_load(self.engine, request, load, from_=base), request))
+        return _load_receipt(branch, chosen, run_load(self.engine, request, load, from_=base))
 
     def merge(
         self,
@@ -242,20 +272,16 @@ def source_text(text: str, name: str) -> Source:
     return Source(text, name)
 
 
-def check_kind(written: Written, request: Request) -> Written:
-    """Raise InvalidInput if the token belongs to a write of another kind. Nothing was written then."""
-    if written.commit is not None and written.commit.kind is not request.kind:
-        raise InvalidInput(
-            Kind.INVALID_ARGUMENT,
-            f"the token {request.token!r} belongs to commit {written.commit.id}, a {written.commit.kind}; nothing was written",
-            token=request.token,
-            commit=written.commit.id,
-        )
-    return written
-
-
-def _call(source: str, name: str | None, params: Mapping[str, object] | None) -> QueryCall:
+def _call(source: str, name: str | Mapping[str, object] | None, params: Mapping[str, object] | None) -> QueryCall:
     """Build a call with one time for all its attempts, however often the write is prepared (W-49)."""
+    if isinstance(name, Mapping) and params is None:
+        name, params = None, name
+    if name is not None and not isinstance(name, str):
+        what = f"the name of a query is text, not {type(name).__name__}; parameters are given as `params={{...}}`"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what)
+    if params is not None and not isinstance(params, Mapping):
+        what = f"params takes a mapping of names to values, not {type(params).__name__}"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what)
     return QueryCall(source_text(source, QUERY_NAME), name, params, int(now().timestamp() * 1000))
 
 

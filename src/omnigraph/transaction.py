@@ -14,7 +14,7 @@ from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
-from omnigraph.handle import Handle, check_kind
+from omnigraph.handle import Handle
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods
 
@@ -47,6 +47,10 @@ class Transaction:
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __reduce__(self) -> Never:
+        what = "a transaction belongs to its `with` block and cannot be copied or sent to another process; send the graph"
+        raise Unsupported(Kind.UNSUPPORTED, what)
+
     @property
     def receipt(self) -> TransactionReceipt | None:
         """The receipt, after the block has ended without an exception."""
@@ -70,13 +74,13 @@ class Transaction:
         try:
             if error is None:
                 with self._target():
-                    written = check_kind(fork.squash(self._request), self._request)
+                    written = fork.squash(self._request)
                 counts = written.counts
                 self._receipt = TransactionReceipt(counts[INSERTED], counts[UPDATED], counts[DELETED], written.commit)
         finally:
             fork.drop()
 
-    def mutate(self, source: str, name: str | None = None, params: Mapping[str, object] | None = None) -> Receipt:
+    def mutate(self, source: str, name: str | Mapping[str, object] | None = None, params: Mapping[str, object] | None = None) -> Receipt:
         """Run one mutation, as `Graph.mutate` does. The receipt has no commit: the transaction has."""
         with self._target():
             done = self._graph.mutate(source, name, params, branch=self._open_fork().name)
@@ -93,7 +97,7 @@ class Transaction:
     def query(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         timeout: float | None = None,
@@ -111,7 +115,7 @@ class Transaction:
     def explain(
         self,
         source: str,
-        name: str | None = None,
+        name: str | Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
         *,
         analyze: bool = False,

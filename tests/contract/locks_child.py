@@ -59,6 +59,7 @@ def answer(*words: object) -> None:
 
 def count_up(locks: Locks, branch: BranchName, counter: Path, times: int) -> None:
     for _ in range(times):
+        locks.keeps(branch)  # as a write does: on a disk, a process keeps its lock for a few turns
         with locks.writer(branch):
             counter.write_text(str(int(counter.read_text()) + 1))  # loses counts unless we are alone
 
@@ -69,6 +70,7 @@ def stream(locks: Locks, branch: BranchName, turns: str) -> None:
     parent = os.getppid()
     answer("streaming")
     while os.getppid() == parent:
+        locks.keeps(branch)
         with locks.writer(branch):
             os.write(file, b".")
             time.sleep(0.005)  # a turn lasts as long as a small write

@@ -12,6 +12,7 @@ import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.faults import Fault, armed
 from omnigraph.graph import Graph
+from omnigraph.store.objects import open_objects
 from tests.mutations import run
 from tests.s3 import S3Server
 
@@ -57,3 +58,26 @@ def test_a_copy_that_fails_leaves_no_graph_in_the_bucket(s3_server: S3Server, s3
         here.copy_to(f"{s3_uri}/other", storage_options=options)
     with pytest.raises(InvalidInput, match="is inside the graph to copy"):
         copy.copy_to(f"{s3_uri}/other/inside", storage_options=options)
+
+
+def test_blobs_are_copied_from_an_allowed_prefix_of_a_bucket(s3_server: S3Server, s3_uri: str) -> None:
+    """An allowed object of a bucket is copied by loads and mutations; others are refused, and a missing one is told."""
+    options = s3_server.storage_options
+    reels = open_objects(f"{s3_uri}/assets/reels", storage_options=options)
+    reels.put("one reel.bin", DATA)
+    open_objects(f"{s3_uri}/assets", storage_options=options).put("secret", b"secret")
+    graph = og.init(
+        f"{s3_uri}/g",
+        schema="node Script { code: String @key  body: Blob? }",
+        storage_options=options,
+        external_blobs=[f"{s3_uri}/assets/reels/"],
+    )
+    graph.load([{"type": "Script", "data": {"code": "a", "body": f"{s3_uri}/assets/reels/one%20reel.bin"}}])
+    run(graph, '($b: Blob) insert Script { code: "b", body: $b }', {"b": f"{s3_uri}/assets/reels/one reel.bin"})
+    reels.delete("one reel.bin")
+    assert graph.blob("node", "Script", "a", "body").read(1000, 1010) == DATA[1000:1010]
+    assert graph.blob("node", "Script", "b", "body").read() == DATA
+    for uri, kind in ((f"{s3_uri}/assets/secret", Kind.BLOB_POLICY), (f"{s3_uri}/assets/reels/one reel.bin", Kind.BLOB_SOURCE)):
+        with pytest.raises(InvalidInput) as caught:
+            run(graph, '($b: Blob) insert Script { code: "c", body: $b }', {"b": uri})
+        assert caught.value.kind is kind

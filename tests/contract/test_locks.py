@@ -204,6 +204,18 @@ def test_exclusive_is_not_starved_by_writers_that_never_pause(disk: Place, tmp_p
     assert all(other.has_said_nothing() for other in others)
 
 
+def test_a_writer_is_not_starved_by_a_process_that_never_pauses(disk: Place, tmp_path: Path) -> None:
+    turns = tmp_path / "turns"
+    turns.touch()
+    streaming, waiter = disk.start(2)
+    assert streaming.ask("stream", "main", turns) == "streaming"
+    for _ in range(3):
+        turns.write_bytes(b"")
+        until(lambda: turns.stat().st_size > 5)
+        assert waiter.ask("writer", "main", PATIENCE).startswith("granted")
+        assert waiter.ask("leave") == "left"
+
+
 @pytest.mark.s3
 def test_a_writer_is_not_starved_by_a_process_that_never_pauses_on_s3(s3: Place, tmp_path: Path) -> None:
     turns = tmp_path / "turns"

@@ -39,6 +39,8 @@ RECOVER = (
     Fault.RECOVER_AFTER_PUBLISH,
 )
 RECLAIM = (Fault.RECLAIM_BEFORE, Fault.RECLAIM_AFTER)
+CLEANUP = tuple(fault for fault in Fault if fault.value.startswith("cleanup."))
+"""tests/crash/test_cleanup.py"""
 OBJECT = (Fault.OBJECT_BEFORE_LINK, Fault.OBJECT_AFTER_LINK)
 ELSEWHERE = (Fault.CACHE_BEFORE_RENAME, Fault.SPARK_TASK_WRITTEN)
 """Not in the graph: tests/unit/exec/adjacency/test_builders.py. Not in this process: tests/spark_cluster/test_exactly_once.py."""
@@ -53,7 +55,8 @@ def killed(doing: str, uri: str, point: Fault, *, nth: int = 1) -> None:
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:
     """F-13: Every fault point has a test that kills a process there; a mistyped name is an error."""
     in_the_matrix = {point.fault for writer in WRITERS for point in points(writer)}
-    assert {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *TAG, *UNTAG, *OBJECT, *RECLAIM, *RECOVER, *ELSEWHERE, *in_the_matrix} == set(Fault)
+    here = {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *TAG, *UNTAG, *OBJECT, *RECLAIM, *RECOVER}
+    assert {*here, *CLEANUP, *ELSEWHERE, *in_the_matrix} == set(Fault)
 
 
 @pytest.mark.parametrize("point", INIT)

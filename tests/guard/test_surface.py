@@ -81,7 +81,7 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.index", "write_index"): reviewed(
         ".create_index_uncommitted", ".merge_existing_index_segments", reason="index files, staged; committed by stage.commit"
     ),
-    ("store.reclaim", "remove_versions"): reviewed(
+    ("store.reclaim", "_remove"): reviewed(
         ".cleanup_old_versions", reason="versions that a commit gave up, named one by one; unverified files are never deleted"
     ),
     ("store.refs", "create_ref"): reviewed(".create_branch", reason="the one way to make a native branch, from an exact version"),
@@ -399,6 +399,7 @@ def test_the_calls_that_move_a_head_are_these() -> None:
         "tables.create_table": ["root", "path", "schema"],
         "ledger.Ledger.swap": ["self", "state", "facts"],
         "ledger.Draft.swap": ["self"],
+        "ledger.Ledger.fence_off": ["self"],
         "ledger.create_ledger": ["root", "path"],
     }
 

@@ -54,7 +54,7 @@ def test_a_file(graph: Graph, runner: Runner, tmp_path: Path, seed: int) -> None
         graph.branches.create(branch)
     part_bytes = max(given.part_bytes, len(given.data) // 12)  # a task a part: more of them only take longer
     expected = outcome(graph, one, lambda: graph.load(path, given.mode, branch=one, report_errors=given.report_errors))
-    intake = FilesIntake(runner, graph.engine.manifest.root, [path], part_bytes=part_bytes)
+    intake = FilesIntake(runner, graph.engine, [path], part_bytes=part_bytes)
     assert expected == outcome(graph, many, lambda: loaded(graph, intake, given.mode, branch=many, report_errors=given.report_errors))
 
 
@@ -68,7 +68,7 @@ def test_tables(graph: Graph, runner: Runner, tmp_path: Path, seed: int) -> None
     for branch in (one, many):
         graph.branches.create(branch)
     whole = {type_: TablePart(path, path, slice_rows=given.slice_rows) for type_, path in given.tables.items()}
-    intake = TablesIntake(runner, graph.engine.manifest.root, given.tables, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
+    intake = TablesIntake(runner, graph.engine, given.tables, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
     expected = outcome(graph, one, lambda: graph.load(whole, given.mode, branch=one, report_errors=given.report_errors))
     assert expected == outcome(graph, many, lambda: loaded(graph, intake, given.mode, branch=many, report_errors=given.report_errors))
 

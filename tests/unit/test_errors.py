@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 
 import omnigraph
 from omnigraph.errors import (
+    MESSAGE_CHARACTERS,
     STATUS,
     ConflictError,
     ExpectedVersionMismatch,
@@ -24,6 +30,7 @@ from omnigraph.errors import (
     StorageError,
     status_of,
 )
+from omnigraph.lang import parse_queries
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "user" / "errors.md"
@@ -83,3 +90,63 @@ def test_facts_and_outcome_are_data() -> None:
 def test_the_public_names_are_sorted_and_true() -> None:
     assert omnigraph.__all__ == sorted(omnigraph.__all__)
     assert all(hasattr(omnigraph, name) for name in omnigraph.__all__)
+
+
+def errors_of_every_class() -> list[OmniGraphError]:
+    for module in walk_packages(omnigraph.__path__, "omnigraph."):
+        import_module(module.name)
+    ours = (cls for cls in subclasses(OmniGraphError) if cls.__module__.startswith("omnigraph."))
+    found = sorted(ours, key=lambda cls: cls.__name__)
+    return [cls(Kind.SYNTAX, f"a {cls.__name__}", path="/x", count=3) for cls in found]
+
+
+@pytest.mark.parametrize("error", errors_of_every_class(), ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "deepcopy", "pickle"]
+)
+def test_an_error_survives_copies_and_pickling(error: OmniGraphError, again: Callable[[OmniGraphError], OmniGraphError]) -> None:
+    error.add_note("in the graph /x")
+    same = again(error)
+    assert type(same) is type(error)
+    assert str(same) == str(error)
+    assert same.__dict__ == error.__dict__
+    assert same.args == error.args
+    assert same.outcome is error.outcome
+
+
+def test_a_language_error_keeps_its_position_when_it_is_pickled() -> None:
+    with pytest.raises(omnigraph.LanguageError) as caught:
+        parse_queries("query q() { match { $p: } return { $p } }", name="q.gq")
+    same = pickle.loads(pickle.dumps(caught.value))
+    assert (same.position, same.rendered, same.span, same.hint) == (
+        caught.value.position,
+        caught.value.rendered,
+        caught.value.span,
+        caught.value.hint,
+    )
+    assert str(same) == str(caught.value)
+
+
+def test_a_fact_that_cannot_be_pickled_travels_as_text() -> None:
+    error = InvalidInput(Kind.INVALID_ARGUMENT, "not this", mode=lambda: None, limit=3)
+    same = pickle.loads(pickle.dumps(error))
+    assert same.facts["limit"] == 3
+    assert "lambda" in same.facts["mode"]
+
+
+@pytest.mark.parametrize("value", ["b" * 5_000, "é\n" * 2_500, "'" * 5_000])
+def test_a_message_repeats_only_a_part_of_a_long_value(value: str) -> None:
+    error = NotFound(Kind.BRANCH_NOT_FOUND, f"branch {value!r} does not exist; create it", branch=value)
+    assert len(error.message) < 300
+    assert error.message.startswith("branch ")
+    assert error.message.endswith(" does not exist; create it")
+    assert "characters) …" in error.message
+    assert len(str(error.facts["branch"])) <= MESSAGE_CHARACTERS
+
+
+def test_a_message_is_bounded_even_where_the_facts_do_not_have_its_values() -> None:
+    error = NotFound(Kind.BRANCH_NOT_FOUND, f"branch {'b' * 100_000} does not exist; create it")
+    assert len(error.message) == MESSAGE_CHARACTERS
+    assert error.message.endswith(" does not exist; create it")
+    short = NotFound(Kind.BRANCH_NOT_FOUND, "x" * MESSAGE_CHARACTERS)
+    assert short.message == "x" * MESSAGE_CHARACTERS

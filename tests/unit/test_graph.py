@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pydoc
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import ConflictError, Kind, LanguageError, NotFound, OmniGraphError, Unsupported
+from omnigraph.errors import ConflictError, InvalidInput, Kind, LanguageError, NotFound, OmniGraphError, Unsupported
 from omnigraph.exec.upkeep.verify import Finding, Severity
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
@@ -450,7 +451,7 @@ def test_two_handles_in_threads_lose_nothing_and_verify_beside_them_finds_nothin
 def test_public_names_are_there() -> None:
     assert og.__all__ == sorted(og.__all__)
     assert all(getattr(og, name) is not None for name in og.__all__)
-    assert (og.open.__name__, og.Graph) == ("open_", Graph)
+    assert (og.open.__name__, og.Graph) == ("open", Graph)
     with pytest.raises(AttributeError):
         og.nothing  # noqa: B018
 
@@ -465,3 +466,66 @@ def test_importing_loads_no_engine_until_it_is_asked_for() -> None:
         "assert 'lance' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_public_names_are_shown_before_they_are_loaded() -> None:
+    code = "import omnigraph as og, sys; print(*dir(og)); assert 'lance' not in sys.modules"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert shown == sorted(og.__all__)
+    page = pydoc.plain(pydoc.TextDoc().docmodule(og))
+    for line in ("open(uri:", "init(uri:", "memory(*, schema:", "class Graph("):
+        assert line in page
+
+
+def test_parameters_may_stand_in_the_place_of_the_name(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key  born: I32? }")
+    assert graph.mutate("query q($n: String) { insert Person { name: $n } }", {"n": "Ada"}).affected_nodes == 1
+    one = "query q($n: String) { match { $p: Person { name: $n } } return { $p.name as name } }"
+    assert graph.query(one, {"n": "Ada"}).rows == graph.query(one, "q", {"n": "Ada"}).rows == [{"name": "Ada"}]
+    assert graph.explain(one, {"n": "Ada"}).columns == ("name",)
+    with graph.transaction() as transaction:
+        transaction.mutate("query q($n: String) { insert Person { name: $n } }", {"n": "Ben"})
+        assert transaction.query(one, {"n": "Ben"}).row_count == 1
+    with pytest.raises(InvalidInput, match="the name of a query is text, not dict; parameters are given as"):
+        graph.query(one, {"n": "Ada"}, {"n": "Ada"})
+    with pytest.raises(InvalidInput, match="params takes a mapping of names to values, not list"):
+        graph.query(one, "q", ["Ada"])  # type: ignore[arg-type]
+    assert str(graph.explain(one, {"n": "Ada"})).startswith("query q -> name\n")
+
+
+def test_one_type_may_be_named_without_a_list(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key } node City { name: String @key }")
+    graph.load([{"type": name, "data": {"name": "x"}} for name in ("Person", "City")])
+    assert list(graph.export(types="Person")) == list(graph.export(types=["Person"]))
+    with pytest.raises(InvalidInput, match="unknown export type 'Persons'"):
+        graph.export(types="Persons")
+    commit = graph.commits()[0].id
+    assert len(list(graph.commit_changes(commit, types="City", kinds="node", ops="insert"))) == 1
+
+
+def test_a_time_may_be_text(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key }")
+    born = graph.commits()[0].created_at
+    graph.mutate('insert Person { name: "Ada" }')
+    names = "match { $p: Person } return { $p.name as name }"
+    assert graph.query(names, at=born.isoformat()).rows == []
+    assert graph.query(names, at=born.replace(tzinfo=None).isoformat()).rows == [], "without a time zone it is UTC"
+    assert len(graph.query(names, at="2999-01-31")) == 1
+    assert graph.branches.create("then", at=born.isoformat()) == "then"
+    assert [change.id for change in graph.diff(born.isoformat(), "main")] == ["Ada"]
+    with pytest.raises(InvalidInput, match="'2026-13-31' is no commit id, tag, manifest version or time such as"):
+        graph.query(names, at="2026-13-31")
+    with pytest.raises(NotFound):
+        graph.query(names, at="2001-01-31T12:00:00Z")
+
+
+def test_reprs_say_what_matters(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", schema="node Person { name: String @key }", actor="act-ada")
+    loaded = graph.load([{"type": "Person", "data": {"name": "Ada"}}], message="the first")
+    head = graph.commits()[0]
+    assert repr(loaded) == f"LoadReceipt(1 Person into main by merge, commit {head.id})"
+    made = f"{head.created_at.isoformat(timespec='seconds')}: 'the first'"
+    assert repr(head) == f"Commit({head.id} on main, load by act-ada at {made})"
+    assert repr(graph.mutate('delete Person where name = "Zed"')) == "Receipt(0 nodes, 0 edges, no commit)"
+    assert repr(graph.snapshot()) == f"Snapshot(main at {head.id}: 1 Person)"
+    assert repr(graph.commit_graph()) == "CommitGraph(2 commits, heads main)"

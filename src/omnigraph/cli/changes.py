@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -63,7 +62,7 @@ def commit_diff(
 ) -> None:
     """Print the changes that lead from A to B. Each is a branch, a commit, or a time, which stands for main at that time."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
-        changes = graph.diff(_point(a), _point(b), kinds=kinds or None, types=types or None, ops=ops or None)
+        changes = graph.diff(a, b, kinds=kinds or None, types=types or None, ops=ops or None)
         if as_json:
             output.document({"from": a, "to": b, "changes": map(change_document, changes)})
         else:
@@ -91,15 +90,6 @@ def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str 
             said = f" {made.message}" if made.message else ""
             output.line(f"{made.id} {made.created_at.isoformat()} {made.branch} {made.actor or '-'}{said}")
             print_changes([entry.change], indent="  ")
-
-
-def _point(text: str) -> str | datetime:
-    """Return a time if the text is one with a time zone, else the text."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return moment if moment.tzinfo is not None else text
 
 
 _STYLES: Final = {"insert": Style.GREEN, "update": Style.YELLOW, "delete": Style.RED}

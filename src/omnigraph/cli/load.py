@@ -16,7 +16,20 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, F, Flags, GraphTarget, command_flags, confirm, echo_write, message_flag, open_graph, resolve
+from omnigraph.cli.scope import (
+    DATA,
+    PATH,
+    F,
+    Flags,
+    GraphTarget,
+    command_flags,
+    confirm,
+    echo_write,
+    external_blobs_flag,
+    message_flag,
+    open_graph,
+    resolve,
+)
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
 
@@ -25,7 +38,7 @@ if TYPE_CHECKING:
 
     from omnigraph.exec.load.batches import Data
     from omnigraph.exec.load.load import OnProgress, Progress
-    from omnigraph.graph import Graph, LoadReceipt
+    from omnigraph.graph import Graph, LoadReceipt, Mode
 
 LOCAL_BYTES: Final = 1_000_000_000
 """Up to this input size one process is faster: Spark does several times the work, and takes seconds to start (docs/design/spark.md)."""
@@ -42,6 +55,7 @@ _FLAGS: Final = (
     click.option("--from", "from_", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     click.option("--token", help="A name for this load. A second run with the same name writes nothing and returns the first commit."),
     message_flag,
+    external_blobs_flag,
     click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Write the problems of the records to this file, as NDJSON."),
     click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="The number of problems to report."),
 )
@@ -61,6 +75,7 @@ class LoadRequest(NamedTuple):
     errors_file: Path | None
     report_errors: int
     as_json: bool
+    external_blobs: tuple[str, ...]
     dry_run: bool = False
     engine: str = "auto"
     master: str | None = None
@@ -83,7 +98,9 @@ def run_load(flags: Flags, target: GraphTarget, command: str, request: LoadReque
         echo_write(target, command)
         if request.mode == "overwrite":
             confirm(target, f"{command} --mode overwrite", as_json=request.as_json)
-    with open_graph(target, mode="r" if request.dry_run else "rw", for_spark=on_spark) as graph, Line(quiet=flags.quiet) as line:
+    mode: Mode = "r" if request.dry_run else "rw"
+    opened = open_graph(target, mode=mode, for_spark=on_spark, external_blobs=request.external_blobs)
+    with opened as graph, Line(quiet=flags.quiet) as line:
         existed = request.branch in graph.branches.list()
 
         def on_progress(progress: Progress) -> None:
@@ -319,6 +336,7 @@ def load(
     from_: str | None,
     token: str | None,
     message: str | None,
+    external_blobs: tuple[str, ...],
     dry_run: bool,
     errors_file: Path | None,
     report_errors: int,
@@ -328,5 +346,7 @@ def load(
 ) -> None:
     """Load files into a branch, in one commit."""
     target = resolve(flags, "load", DATA, uri=uri)
-    request = LoadRequest(data, mode, branch, from_, token, message, errors_file, report_errors, as_json, dry_run, engine, master)
+    request = LoadRequest(
+        data, mode, branch, from_, token, message, errors_file, report_errors, as_json, external_blobs, dry_run, engine, master
+    )
     run_load(flags, target, "load", request)

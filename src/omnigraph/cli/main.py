@@ -16,6 +16,7 @@ from omnigraph import __version__
 from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `branch` and `commit`
 from omnigraph.cli import output
 from omnigraph.cli.changes import log as entity_log
+from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.completion import VARIABLE, complete, completion
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
@@ -36,7 +37,8 @@ What commands access:
   any     a graph at any location   shell, query, mutate, load, export, blob,
                                     schema, branch, tag, commit, log, snapshot,
                                     ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, verify, recovery
+  direct  a graph's storage         init, copy, info, verify, cleanup,
+                                    recovery
   local   no graph                  lint, embed, completion, version"""
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ _COMMANDS = (
     *(
         blob,
         branch,
+        cleanup,
         commit,
         completion,
         copy,
@@ -65,10 +68,8 @@ _COMMANDS = (
         init,
         lint,
         load,
-        mutate,
-        query,
     ),
-    *(recovery, schema, shell, snapshot, spark, tag, verify, version),
+    *(mutate, query, recovery, schema, shell, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

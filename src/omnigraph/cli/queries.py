@@ -6,10 +6,8 @@ The compiler and the engine are imported inside functions: `--help` must not loa
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -18,7 +16,21 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.output import FORMATS
-from omnigraph.cli.scope import DATA, HISTORY, LOCAL, PATH, F, Flags, admit, command_flags, global_flags, message_flag, open_graph, resolve
+from omnigraph.cli.scope import (
+    DATA,
+    HISTORY,
+    LOCAL,
+    PATH,
+    F,
+    Flags,
+    admit,
+    command_flags,
+    external_blobs_flag,
+    global_flags,
+    message_flag,
+    open_graph,
+    resolve,
+)
 from omnigraph.cli.shapes import commit_document
 from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
@@ -30,7 +42,6 @@ if TYPE_CHECKING:
     from omnigraph.lang import Source
     from omnigraph.plan.lint import LintReport
 
-_DATE: Final = re.compile(r"\d{4}-\d\d")
 _TEXT_OPTIONS: Final = (
     click.argument("name", required=False),
     click.option("--query", "query_file", type=PATH, metavar="FILE", help="A file of queries (.gq). NAME selects one if it has several."),
@@ -98,21 +109,9 @@ def query(
             output.note(f"{(time.perf_counter() - started) * 1000:.1f} ms")
 
 
-def parse_moment(text: str | None) -> str | int | datetime | None:
-    """Parse a moment of the past: digits are a manifest version, a date or a time is a time (UTC by default), the rest a commit or tag."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        if _DATE.match(text):
-            raise InvalidInput(
-                Kind.INVALID_ARGUMENT, f"{text!r} is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z"
-            ) from None
-        return text
-    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+def parse_moment(text: str | None) -> str | int | None:
+    """Parse a moment of the past: digits are a manifest version; the rest, a time, a commit or a tag, is read by the engine."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
 def _via(query: str) -> str:
@@ -143,6 +142,7 @@ def show_result(result: Result, *, form: str, branch: str, snapshot: str | None)
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
 @message_flag
+@external_blobs_flag
 @command_flags
 def mutate(
     flags: Flags,
@@ -155,6 +155,7 @@ def mutate(
     branch: str,
     if_commit: str | None,
     message: str | None,
+    external_blobs: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run one mutation, in one commit."""
@@ -164,7 +165,7 @@ def mutate(
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
-        with open_graph(target, mode="rw") as graph, draw_errors(source):
+        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source):
             receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message)
     except PreconditionFailed as lost:
         if as_json:
@@ -227,8 +228,7 @@ def query_named(source: Source, name: str | None) -> str:
     try:
         return select_query(file, name).name.text
     except InvalidInput as error:
-        names = ", ".join(query.name.text for query in file.queries)
-        how = f" (NAME, the command's argument): one of {names}" if name is None and names else f"; there is {names}" if names else ""
+        how = " (NAME, the command's argument)" if name is None and file.queries else ""
         raise InvalidInput(error.kind, f"{source.name}: {error.message}{how}", **error.facts) from None
 
 

@@ -93,6 +93,16 @@ def message_flag(command: F) -> F:
     return click.option("--message", metavar="TEXT", help="A text that is stored in the commit.")(command)
 
 
+def external_blobs_flag(command: F) -> F:
+    return click.option(
+        "--external-blobs",
+        multiple=True,
+        metavar="BASE",
+        help="A directory or s3://bucket/prefix from below which blobs may be copied by their URIs. May be repeated. By default those of "
+        "OMNIGRAPH_EXTERNAL_BLOBS.",
+    )(command)
+
+
 def command_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json` and the global flags. The command gets the global flags as its first argument."""
     return json_flag(global_flags(click.pass_obj(command)))
@@ -168,13 +178,19 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
 
 
 @contextmanager
-def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False) -> Iterator[Graph]:
-    """Open the graph. An error that does not name the graph gets a note that does."""
+def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False, external_blobs: tuple[str, ...] = ()) -> Iterator[Graph]:
+    """Open the graph. An error that does not name the graph gets a note that does. The bases replace those of the environment."""
     with nullcontext() if for_spark else without_pandas():
         from omnigraph.graph import open_
 
     try:
-        yield open_(target.uri, mode=mode, actor=target.flags.actor, storage_options=target.flags.storage_options)
+        yield open_(
+            target.uri,
+            mode=mode,
+            actor=target.flags.actor,
+            storage_options=target.flags.storage_options,
+            external_blobs=external_blobs or None,
+        )
     except OmniGraphError as error:
         if target.uri not in error.message:
             error.add_note(f"in the graph {target.uri}")

@@ -40,6 +40,7 @@ def spark_load(
     from_: str | None,
     token: str | None,
     message: str | None,
+    external_blobs: tuple[str, ...],
     errors_file: Path | None,
     report_errors: int,
     master: str | None,
@@ -47,7 +48,9 @@ def spark_load(
 ) -> None:
     """Load files into a branch with Spark, in one commit."""
     target = resolve(flags, "spark load", DATA, uri=uri)
-    request = LoadRequest(data, mode, branch, from_, token, message, errors_file, report_errors, as_json, engine="spark", master=master)
+    request = LoadRequest(
+        data, mode, branch, from_, token, message, errors_file, report_errors, as_json, external_blobs, engine="spark", master=master
+    )
     run_load(flags, target, "spark load", request)
 
 

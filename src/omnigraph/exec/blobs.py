@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, Never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.types import scalar_of
-from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
+from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.ids import content_hash
 from omnigraph.lang.tree import Scalar
@@ -23,7 +23,6 @@ from omnigraph.store.take import blob_file, blob_sizes, read_blob
 
 BASE64: Final = "base64:"
 """The prefix of a text that contains the bytes of a blob."""
-URI_LIMIT_BYTES: Final = 64 << 10
 
 MAX_CARRIED_BYTES: Final = 256 * 1024 * 1024
 """The limit on blob bytes in rows whose other properties one statement changes."""
@@ -50,6 +49,10 @@ class Blob:
 
     def __repr__(self) -> str:
         return f"Blob(size={self.size}, etag={self.etag!r})"
+
+    def __reduce__(self) -> Never:
+        what = "a blob is read through the graph that it came from; send its bytes, or the graph and the id"
+        raise Unsupported(Kind.UNSUPPORTED, what)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Read the bytes from `start` up to, but not including, `end`, both clipped to the size of the blob. No other bytes are read."""
@@ -115,20 +118,6 @@ def decode_blob(text: str) -> bytes:
         return decode_base64(text)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(Kind.VALIDATION, f"invalid base64 blob data: {error}", code=ProblemCode.BLOB.value) from error
-
-
-def refuse_external(uri: str) -> None:
-    """Refuse an external blob URI before it is accessed (W-40). No graph has a policy that allows one yet."""
-    if (size := len(uri.encode())) > URI_LIMIT_BYTES:
-        raise ResourceLimitExceeded(
-            Kind.RESOURCE_LIMIT,
-            f"the blob URI has {size} bytes; the limit is {URI_LIMIT_BYTES}; pass the bytes as base64:... instead",
-            resource="blob_uri_bytes",
-            limit=URI_LIMIT_BYTES,
-            actual=size,
-        )
-    why = "this graph has no policy that allows external blobs; pass the bytes as base64:... instead"
-    raise InvalidInput(Kind.BLOB_POLICY, f"external blob URI '{uri}' is not allowed: {why}", uri=uri, code=ProblemCode.BLOB.value)
 
 
 def charge_carried(table: Table, blobs: Sequence[str], wheres: Iterable[Where | None], *, limit_bytes: int = MAX_CARRIED_BYTES) -> None:

@@ -90,8 +90,8 @@ def vector_array(vectors: Vectors, dimension: int) -> pa.Array:
 # -- vectors of one write
 
 
-class VectorsWanted(Exception):
-    """A preparation met texts whose vectors are not known yet. The write is prepared again."""
+class SuppliesWanted(Exception):
+    """A preparation met texts whose vectors are not known yet, or URIs whose blobs are not read yet. The write is prepared again."""
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -126,9 +126,9 @@ class TextVectors:
         return every.take(pa.array(places + 1))
 
     def require(self) -> None:
-        """Raise VectorsWanted if the preparation met texts whose vectors are not known."""
+        """Raise SuppliesWanted if the preparation met texts whose vectors are not known."""
         if self._wanted:
-            raise VectorsWanted
+            raise SuppliesWanted
 
     def embed(self) -> None:
         """Embed the texts that were noted, if any. The caller holds no lock."""
@@ -158,15 +158,15 @@ class TextVectors:
             )
 
 
-def with_vectors(vectors: TextVectors, write: Callable[[], P]) -> P:
-    """The result of a write that is prepared again whenever it lacks vectors. Each time they are embedded after its locks are released."""
+def with_supplies(supply: Callable[[], None], write: Callable[[], P]) -> P:
+    """The result of a write that is prepared again whenever it lacks vectors or blobs. `supply` gets them when its locks are released."""
     for _ in range(ROUNDS):
         try:
             return write()
-        except VectorsWanted:
-            vectors.embed()
+        except SuppliesWanted:
+            supply()
     raise ConflictError(
-        Kind.CONTENTION, f"other writers changed the texts to embed {ROUNDS} times while they were embedded; nothing was written"
+        Kind.CONTENTION, f"other writers changed what is embedded or read from outside {ROUNDS} times meanwhile; nothing was written"
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
@@ -14,6 +15,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.exec.adjacency.cache import cache_directory
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.compiled import CompiledRead, compile_mutation, compile_read, parse
+from omnigraph.exec.external_blobs import BlobPolicy, bases_in
 from omnigraph.exec.read.table_statistics import Surveyor
 from omnigraph.exec.read.view import OpenTables, View
 from omnigraph.ids import MAIN, SchemaHash
@@ -33,23 +35,39 @@ VIEWS: Final = 4
 """The number of snapshots whose open tables are kept. Most reads use the newest snapshot."""
 
 At = str | int | datetime | None
-"""A commit id or its beginning, a manifest version, a time, or None for the newest commit."""
+"""A commit id or its beginning, a tag, a manifest version, a time, or None for the newest commit."""
+_DATE: Final = re.compile(r"\d{4}-\d\d")
+"""How a date begins. No commit id and no tag does."""
 _Key = tuple[str, str | None, SchemaHash]
 
 
 def check_at(at: At) -> At:
-    """Return `at` if it has one of its types, else raise InvalidInput."""
+    """Return `at`, a text of a date or a time as a time (UTC by default), or raise InvalidInput if it is nothing that can be read at."""
     if not isinstance(at, str | int | datetime | None):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"`at` takes a commit id, a manifest version or a time, not {at!r}")
-    return at
+    if not isinstance(at, str) or _DATE.match(at) is None:
+        return at
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        what = f"{at!r} is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class Engine:
     """The shared state of one open graph. Safe to use from many threads. It contains no algorithms: functions of exec take it."""
 
-    def __init__(self, manifest: Manifest, *, embedding: Embedder | EmbeddingProvider | None = None) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        embedding: Embedder | EmbeddingProvider | None = None,
+        external_blobs: tuple[str, ...] | None = None,
+    ) -> None:
         self.manifest: Final = manifest
         self.embedding: Final = embedding
+        self.external_bases: Final = external_blobs
         self.tables: Final = Tables(manifest.root)
         self.topology: Final = Topology(self.tables, cache_directory(manifest.graph_id))
         self.surveyor: Final = Surveyor(self.tables)
@@ -69,6 +87,12 @@ class Engine:
         """The embedder of this graph, or None. Its settings are read, and wrong ones refused, on first use."""
         return resolve_embedder(self.embedding, os.environ)
 
+    @cached_property
+    def external_blobs(self) -> BlobPolicy:
+        """From where blobs may be copied into this graph. The environment is asked, and a wrong base there refused, on first use."""
+        bases = self.external_bases if self.external_bases is not None else bases_in(os.environ)
+        return BlobPolicy(bases, self.root.storage_options)
+
     def snapshot(self, branch: str = MAIN, at: At = None) -> BranchSnapshot:
         """Return a snapshot of a branch: the newest, or at a commit, a manifest version or a time."""
         return self.manifest.snapshot(given_name(branch), at=check_at(at))
@@ -79,9 +103,13 @@ class Engine:
             return self.snapshot(at=at)
         with suppress(NotFound, InvalidInput):  # not the name of a branch
             return self.snapshot(at)
-        with suppress(NotFound):
-            return self.snapshot(at=self.manifest.commit(at).id)
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at)
+        try:
+            commit = self.manifest.commit(at)
+        except NotFound:
+            if isinstance(check_at(at), str):
+                raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no branch, commit or tag {at!r}", name=at) from None
+            return self.snapshot(at=at)  # a time
+        return self.snapshot(at=commit.id)
 
     def reading(self, snapshot: BranchSnapshot, at: At = None) -> AbstractContextManager[None]:
         """Return the context manager for reading a snapshot. If the branch is deleted meanwhile, the error says so."""

@@ -14,7 +14,7 @@ import msgspec
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import VectorOf, scalar_of
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, shortened
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.type_codes import nearest_name
 
@@ -81,6 +81,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int | None = None
     record: int | None = None
     column: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("message", "id"):
+            if (text := getattr(self, name)) is not None:
+                msgspec.structs.force_setattr(self, name, shortened(text))
 
     def where(self) -> str:
         """Return the position in readable form; empty if the problem has none."""

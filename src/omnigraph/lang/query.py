@@ -482,9 +482,17 @@ def select_query(file: QueryFile, name: str | None) -> Query:
     if name is None:
         if len(file.queries) == 1:
             return file.queries[0]
-        message = "query file contains multiple queries; pass --name" if file.queries else "query file contains no query"
+        message = f"{_listed(file)}; name one of them" if file.queries else _listed(file)
         raise InvalidInput(Kind.INVALID_ARGUMENT, message, queries=[query.name.text for query in file.queries])
     for query in file.queries:
         if query.name.text == name:
             return query
-    raise InvalidInput(Kind.INVALID_ARGUMENT, f"query '{name}' not found", query=name)
+    raise InvalidInput(Kind.INVALID_ARGUMENT, f"query '{name}' not found; {_listed(file)}", query=name)
+
+
+def _listed(file: QueryFile) -> str:
+    """Say which queries a text has, if they have names."""
+    names = [query.name.text for query in file.queries if not query.anonymous]
+    if not names:
+        return "the text has one query, without a name" if file.queries else "the text has no query"
+    return f"the text has {f'{len(names)} queries' if len(names) > 1 else 'one query'}: {', '.join(names)}"

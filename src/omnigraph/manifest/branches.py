@@ -112,7 +112,7 @@ def _surely_not_settled(error: OmniGraphError) -> bool:
 def delete_branch(manifest: Manifest, name: str, *, timeout_seconds: float = LOCK_SECONDS) -> None:
     """Delete a branch. It is deleted as soon as its object says so; its files are removed afterwards.
 
-    Files that cannot be removed cost space only; `omnigraph copy` makes a graph without them (RT-60).
+    Files that cannot be removed cost space only, and the next `cleanup` removes them (RT-60).
     """
     if name == MAIN:
         raise InvalidInput(Kind.INVALID_BRANCH_NAME, "the branch 'main' cannot be deleted", branch=name)
@@ -197,7 +197,7 @@ def _clean_up(grant: Grant, steps: Iterable[Callable[[], None]]) -> None:
             grant.check()
             step()
     except OmniGraphError as error:
-        log.info("some files of a branch were not removed; they cost space only, and `omnigraph copy` leaves them out: %s", error)
+        log.info("some files of a branch were not removed; they cost space only, and cleanup removes them: %s", error)
 
 
 def _unshared_forks(manifest: Manifest, branch: Branch, state: State, shown: list[State]) -> Iterator[Table]:

@@ -10,6 +10,7 @@ import fcntl
 import functools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +20,7 @@ from typing import Final
 from omnigraph.errors import Kind, StorageError
 from omnigraph.ids import BranchName
 from omnigraph.manifest.fair_lock import ROOT, TURNSTILE, Deadline, FairLock, Grant, name_of
+from omnigraph.manifest.kept_lock import TURN_SECONDS, KeptLock, Turn
 from omnigraph.store.objects import wrap_os_error
 
 DIRECTORY: Final = "__locks"
@@ -48,6 +50,7 @@ class Flocks:
         self._turn: Final = FairLock()
         self._turnstile: Final = FileLock(self.where(TURNSTILE))
         self._root: Final = FileLock(self.where(ROOT))
+        self._kept: Final = KeptLock()
         self._mutex: Final = threading.Lock()
         self._branches: Final[weakref.WeakValueDictionary[BranchName, FileLock]] = weakref.WeakValueDictionary()
 
@@ -56,13 +59,24 @@ class Flocks:
 
     @contextmanager
     def writer(self, branch: BranchName, deadline: Deadline) -> Iterator[Grant]:
-        with ExitStack() as held:
-            self._enter_root(held, deadline, shared=True)
-            held.enter_context(self._branch(branch).hold(deadline, shared=False))
+        kept = self._kept.take(branch)
+        with ExitStack() if kept is None else kept.held as held:
+            if kept is None:
+                self._enter_root(held, deadline, shared=True)
+                held.enter_context(self._branch(branch).hold(deadline, shared=False))
+            since = time.monotonic() if kept is None else kept.since
             yield Grant()
+            # Reached only if the block did not fail.
+            if self._kept.end() and time.monotonic() - since < TURN_SECONDS and self._others_wait(branch):
+                self._kept.put(Turn(branch, held.pop_all(), since))
+
+    def keeps(self, branch: BranchName) -> bool:
+        """Note that a write begins. Return whether the lock is still held from the last write of this process."""
+        return self._kept.begin(branch)
 
     @contextmanager
     def exclusive(self, deadline: Deadline) -> Iterator[Grant]:
+        self._kept.release()
         with ExitStack() as held:
             self._enter_root(held, deadline, shared=False)
             yield Grant()
@@ -72,6 +86,10 @@ class Flocks:
         path = self.where(name_of(branch))
         needed = [self._turnstile.path] if mine else [self._turnstile.path, self._root.path, path]
         return any(_is_locked(each, fcntl.LOCK_SH) for each in needed) or _is_locked(_wait_file(path), fcntl.LOCK_EX)
+
+    def _others_wait(self, branch: BranchName) -> bool:
+        """Return whether other processes wait for the lock of `branch`, and none for the exclusive lock."""
+        return _is_locked(_wait_file(self.where(name_of(branch))), fcntl.LOCK_EX) and not _is_locked(self._turnstile.path, fcntl.LOCK_SH)
 
     def begin(self, branch: BranchName, *, epoch: int) -> None:
         """Do nothing: a file lock has no epoch, and the first acquisition creates its file."""

@@ -75,6 +75,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
     counts: Mapping[str, int] = {}
     births: tuple[TableBirth, ...] = ()
     restated: tuple[TableRow, ...] = ()

@@ -66,6 +66,10 @@ class Leases:
             claim.check()
             yield claim.grant
 
+    def keeps(self, branch: BranchName) -> bool:
+        """Return False: a lease is released when its write ends."""
+        return False
+
     def busy(self, branch: BranchName, *, mine: bool) -> bool:
         """Return whether another process holds or waits for the branch. Costs one read, which the next acquisition saves."""
         seen = self._look(path := _path(name_of(branch)))

@@ -53,6 +53,38 @@ def merge_bases(
     return sorted(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c))
 
 
+def all_merge_bases(commits: Commits, heads: Iterable[CommitId], *, readable: Callable[[Commit], bool] = lambda _: True) -> set[CommitId]:
+    """Return the `merge_bases` of every two of the heads. One pass over the history, however many heads there are."""
+    distinct = sorted(set(heads))
+    bit = {head: 1 << at for at, head in enumerate(distinct)}
+    reached: dict[CommitId, int] = dict.fromkeys(commits, 0)  # the heads that descend from a commit, or are it
+    covered: dict[CommitId, int] = dict.fromkeys(commits, 0)  # the pairs of heads that a descendant is common to
+    pairs = _Pairs()
+    found: set[CommitId] = set()
+    for commit in newest_first(commits, *distinct):
+        mine = reached[commit.id] | bit.get(commit.id, 0)
+        common = pairs.of(mine) if readable(commit) else 0
+        if common & ~covered[commit.id]:
+            found.add(commit.id)
+        for parent in commit.parents:
+            reached[parent] |= mine
+            covered[parent] |= covered[commit.id] | common
+    return found
+
+
+class _Pairs:
+    """Sets of heads -> the sets of their pairs, both as bits."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def of(self, heads: int) -> int:
+        if heads not in self._known:
+            ones = [at for at in range(heads.bit_length()) if heads >> at & 1]
+            self._known[heads] = sum(1 << (high * (high - 1) // 2 + low) for high in ones for low in ones if low < high)
+        return self._known[heads]
+
+
 def _ancestors(commits: Commits, starts: set[CommitId]) -> set[CommitId]:
     """Return these commits and all their ancestors."""
     found, queue = set(starts), deque(starts)

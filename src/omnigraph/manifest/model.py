@@ -131,10 +131,17 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
+    """A hash of what the write with this token was asked to do. Older commits, and writes that cannot be compared, have none."""
     tables: tuple[TableChange, ...] = ()
     counts: Mapping[str, int] = {}
     """The counts in the result of the write, stored for a retry with the same token."""
     audit: Audit | None = None
+
+    def __repr__(self) -> str:
+        by = f" by {self.actor}" if self.actor is not None else ""
+        said = f": {self.message!r}" if self.message is not None else ""
+        return f"Commit({self.id} on {self.branch}, {self.kind}{by} at {self.created_at.isoformat(timespec='seconds')}{said})"
 
 
 class TokenCommit(msgspec.Struct, frozen=True):

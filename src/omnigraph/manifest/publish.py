@@ -26,7 +26,7 @@ from omnigraph.errors import (
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, new_commit_id, new_ulid
 from omnigraph.manifest import intents
 from omnigraph.manifest.intents import Intent
-from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import (
     COMMIT,
     SCHEMA,
@@ -78,6 +78,7 @@ class Publication(msgspec.Struct, frozen=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
     at: datetime | None = None
     merged: CommitId | None = None
     copied: tuple[Commit, ...] = ()
@@ -152,7 +153,7 @@ def hold(manifest: Manifest, branch: BranchName = MAIN, *, timeout_seconds: floa
     A holder that replaced another publishes its epoch in `head` first. If the former holder is still running, its publish
     finds the newer epoch and fails.
     """
-    with Locks.of(manifest.root.objects).writer(branch, timeout_seconds=timeout_seconds) as grant:
+    with manifest.locks.writer(branch, timeout_seconds=timeout_seconds) as grant:
         if grant.took_over:  # leases only: a local lock is released when its process ends, which can write nothing afterwards
             _fence_former(manifest, branch, grant)
         elif grant.epoch < manifest.known_epoch(branch):
@@ -207,6 +208,17 @@ def _rewrite_head(manifest: Manifest, branch: BranchName, change: Callable[[Head
         return
 
 
+def fence_off_publishes(manifest: Manifest, branch: BranchName) -> None:
+    """Make every publish that was begun before this call fail, for good. Without a commit. Requires the exclusive lock."""
+    found, ledger, state = manifest.look(branch)
+    intent = _head_intent(found, state.head)
+    intents.arm(manifest.root.objects, intent)
+    try:
+        manifest.remember(found, ledger.fence_off(uuid=str(uuid4())), state)
+    finally:
+        intents.disarm(manifest.root.objects, intent)
+
+
 def _head_intent(branch: Branch, head: Head) -> Intent:
     """Return the intent of a head rewrite, which has no effects."""
     return Intent(
@@ -248,6 +260,7 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         actor=publication.actor,
         message=publication.message,
         token=publication.token,
+        digest=publication.digest,
         tables=tuple(_changes(publication, state)),
         counts=publication.counts,
         audit=publication.audit,

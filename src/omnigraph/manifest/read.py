@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,6 +23,9 @@ from omnigraph.manifest.tags import read_tag
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.locks import Locks
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
@@ -92,6 +96,13 @@ class Manifest:
         self._cache: dict[BranchName, _CachedBranch] = {}
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
         self.remember(Branch.main(), main, read_state(main.state()))
+
+    @cached_property
+    def locks(self) -> Locks:
+        """The locks of the graph. Held here: they are freed with the last open graph of this process, and with them a kept lock."""
+        from omnigraph.manifest.locks import Locks  # readers take no lock
+
+        return Locks.of(self.root.objects)
 
     # -- now
 
@@ -189,6 +200,12 @@ class Manifest:
                 require_version(self.root, row.ref)
         return snapshot.branch, self.look(snapshot.branch.name)[1].at(snapshot.version), snapshot.state
 
+    def state_at(self, newest: Ledger, version: int) -> State:
+        """Return the state of a branch at a manifest version, given its newest ledger. Raises NotFound if `cleanup` removed the version."""
+        if version != newest.version:
+            require_version(self.root, newest.ref.at(version))  # Lance would still read from its caches
+        return read_state(newest.at(version).state())
+
     def _at_version(self, branch: BranchName, version: int) -> BranchSnapshot:
         found = find_branch(self.root.objects, branch)
         if found.parent is not None and version < found.forked_at:  # before its creation, the history of a branch is that of its parent
@@ -202,8 +219,10 @@ class Manifest:
                 version=version,
                 newest=newest.version,
             )
-        ledger = newest.at(version)
-        return BranchSnapshot(found, version, read_state(ledger.state()))
+        try:
+            return BranchSnapshot(found, version, self.state_at(newest, version))
+        except NotFound as error:
+            raise _reclaimed(f"version {version} of branch {branch!r}", branch=branch, version=version) from error
 
     def _at_commit(self, commit: Commit) -> BranchSnapshot:
         """Return the snapshot of a commit on the branch that made it. A new branch of the same name has another native name (B-22)."""
@@ -211,7 +230,10 @@ class Manifest:
         if born_on is None or born_on.native != commit.native:
             raise _deleted_with_branch(commit.id, commit.branch)
         _, newest, _ = self.look(born_on.name)
-        return BranchSnapshot(born_on, commit.manifest_version, read_state(newest.at(commit.manifest_version).state()))
+        try:
+            return BranchSnapshot(born_on, commit.manifest_version, self.state_at(newest, commit.manifest_version))
+        except NotFound as error:
+            raise _reclaimed(f"commit {commit.id} of branch {born_on.name!r}", branch=born_on.name, commit=commit.id) from error
 
     def _commit_at(self, branch: BranchName, moment: datetime) -> Commit:
         if moment.tzinfo is None:
@@ -303,6 +325,14 @@ def _deleted_with_branch(commit: CommitId, branch: BranchName) -> NotFound:
         f"commit {commit} was made on a branch {branch!r} that was deleted; its rows can no longer be read",
         commit=commit,
         branch=branch,
+    )
+
+
+def _reclaimed(what: str, **facts: object) -> NotFound:
+    return NotFound(
+        Kind.VERSION_RECLAIMED,
+        f"{what} can no longer be read: cleanup removed its data. Read a newer commit; a tag keeps one for as long as it exists",
+        **facts,
     )
 
 

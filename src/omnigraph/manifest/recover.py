@@ -332,6 +332,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
         actor=intent.actor,
         message=intent.message,
         token=intent.token,
+        digest=intent.digest,
         at=intent.at,
         merged=intent.merged,
         copied=intent.copied,

@@ -63,6 +63,12 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
             (f"{f'query {self.query}' if self.query else 'query'} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes)
         )
 
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
     def to_json(self) -> dict[str, object]:
         built: dict[str, object] = msgspec.to_builtins(self)
         return built

@@ -15,6 +15,7 @@ import msgspec
 
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
+from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.batches import read_batches
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.mode import LoadMode
@@ -55,11 +56,11 @@ _BLOCKS_AT_ONCE: Final = 16
 class FilesIntake:
     """The intake of NDJSON files, which are split into parts."""
 
-    rereadable = True
-
-    def __init__(self, runner: PartRunner, root: Root, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, runner: PartRunner, engine: Engine, paths: Sequence[str], *, part_bytes: int = PART_BYTES) -> None:
         self._runner = runner
-        self._root = root
+        self._engine = engine
+        self._root = engine.root
+        self.rereadable = not engine.external_blobs.bases  # the tasks may have read blobs outside, which may take long
         self._paths = tuple(paths)
         self._part_bytes = part_bytes
 
@@ -68,7 +69,7 @@ class FilesIntake:
         parts = [part for path in self._paths for part in parts_of(path, part_bytes=self._part_bytes)]
         total = sum(part.size for part in parts if part.start == 0)
         advance(0, total, 0)
-        job = job_of(self._root, staging, catalog)
+        job = job_of(self._engine, staging, catalog)
 
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
@@ -95,11 +96,11 @@ class FilesIntake:
 class FramesIntake:
     """The intake of data frames, one for each type."""
 
-    rereadable = True
-
-    def __init__(self, runner: Runner, root: Root, frames: Mapping[str, DataFrame]) -> None:
+    def __init__(self, runner: Runner, engine: Engine, frames: Mapping[str, DataFrame]) -> None:
         self._runner = runner
-        self._root = root
+        self._engine = engine
+        self._root = engine.root
+        self.rereadable = not engine.external_blobs.bases  # the tasks may have read blobs outside, which may take long
         self._frames = frames
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
@@ -107,7 +108,7 @@ class FramesIntake:
             entity = entity_named(name, catalog)
             if self._columns_match(name, frame, catalog, report, staging.mode):
                 # After the first problem the load is refused: the rest is read only for its problems.
-                job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not report.problems)
+                job = msgspec.structs.replace(job_of(self._engine, staging, catalog), writes=not report.problems)
                 replies = self._runner.on_rows(StageFrame(job, name, report.limit), frame)
                 take_frame(staging, catalog, entity, replies, report, self._root)
             advance(0, None, sum(staged.rows for staged in staging.types.values()))
@@ -185,9 +186,10 @@ class FramePlaces(msgspec.Struct, frozen=True):
         return [Origin(self.source, None, row + 1) for row in rows]
 
 
-def job_of(root: Root, staging: Staging, catalog: Catalog) -> Job:
+def job_of(engine: Engine, staging: Staging, catalog: Catalog) -> Job:
     targets = {entity.id: staging.target_of(entity) for entity in catalog.entities}
-    return Job(Place(root.uri, root.storage_options), encode(catalog), targets, staging.mode)
+    place = Place(engine.root.uri, engine.root.storage_options)
+    return Job(place, encode(catalog), targets, staging.mode, engine.external_blobs.bases)
 
 
 def take_parts(replies: Sequence[Reply], staging: Staging, catalog: Catalog, root: Root) -> list[StagedPart]:
@@ -238,19 +240,19 @@ class _Table(msgspec.Struct, frozen=True):
 class TablesIntake:
     """The intake of tables, which are split into parts where the format allows it."""
 
-    rereadable = True
-
     def __init__(
         self,
         runner: PartRunner,
-        root: Root,
+        engine: Engine,
         tables: Mapping[str, str],
         *,
         part_bytes: int = PART_BYTES,
         slice_rows: int = SLICE_ROWS,
     ) -> None:
         self._runner = runner
-        self._root = root
+        self._engine = engine
+        self._root = engine.root
+        self.rereadable = not engine.external_blobs.bases  # the tasks may have read blobs outside, which may take long
         self._tables = dict(tables)
         self._part_bytes = part_bytes
         self._slice_rows = slice_rows
@@ -265,7 +267,7 @@ class TablesIntake:
             advance(total * tasks // len(parts), total, 0)
 
         # After the first problem the load is refused: the rest is read only for its problems.
-        job = msgspec.structs.replace(job_of(self._root, staging, catalog), writes=not any(table.column_problems for table in tables))
+        job = msgspec.structs.replace(job_of(self._engine, staging, catalog), writes=not any(table.column_problems for table in tables))
         replies = self._runner.on_parts(StageTables(job, parts, report.limit), on_done=on_done)
         record_files(replies, staging, catalog, self._root)
         advance(total, total, sum(staged.rows for staged in staging.types.values()))

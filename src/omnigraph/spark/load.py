@@ -86,10 +86,10 @@ class GraphLoad:
         if [bool(self._frames), bool(self._files), bool(self._tables)].count(True) != 1:
             one = "a Spark load takes data frames (nodes, edges), NDJSON files (ndjson) or tables: give exactly one of the three"
             raise InvalidInput(Kind.INVALID_ARGUMENT, one)
-        runner, root = Runner(self._spark), self._graph.engine.root
+        runner, engine = Runner(self._spark), self._graph.engine
         if self._frames:
-            return FramesIntake(runner, root, self._frames)
-        return FilesIntake(runner, root, self._files) if self._files else TablesIntake(runner, root, self._tables)
+            return FramesIntake(runner, engine, self._frames)
+        return FilesIntake(runner, engine, self._files) if self._files else TablesIntake(runner, engine, self._tables)
 
     def _add(self, name: str, frame: DataFrame) -> Self:
         if name in self._frames:

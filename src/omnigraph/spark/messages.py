@@ -34,13 +34,14 @@ class Place(msgspec.Struct, frozen=True):
 
 class Job(msgspec.Struct, frozen=True):
     """The common part of all tasks of a load: the graph, its schema, the target of the files of each type, the mode, and whether to write
-    files.
+    files. Blobs may be copied from below `external_blobs`, with the storage options of the graph.
     """
 
     place: Place
     catalog: bytes
     targets: Mapping[TypeId, StagingTarget]
     mode: LoadMode
+    external_blobs: tuple[str, ...]
     writes: bool = True
 
 

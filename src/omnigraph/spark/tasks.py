@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
+from omnigraph.exec.external_blobs import BlobPolicy, ExternalBlobs
 from omnigraph.exec.load.batches import Batch, read_batches
 from omnigraph.exec.load.load import row_check
 from omnigraph.exec.load.parts import FilePart, count_lines, pieces_of
@@ -96,9 +97,9 @@ def _run(task: PartTask, number: int) -> Result:
 def stage_lines(job: Job, number: int, part: FilePart) -> StagedPart:
     """Read, check and write one part of a file. Stops at the first problem: the driver requests all of them once it has line numbers."""
     report = Report(1)
-    staging = _staging(job)
+    staging, external = _staging(job), _external(job)
     with _discard_on_failure(staging):
-        for batch in read_batches(part, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode)):
+        for batch in read_batches(part, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode), external=external.read):
             if not report.problems:
                 staging.add(batch)
         if report.problems:
@@ -113,10 +114,12 @@ def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedP
     reader of the whole table.
     """
     report, slices = Report(limit), list[SliceProblems]()
-    staging = _staging(job)
+    staging, external = _staging(job), _external(job)
     with _discard_on_failure(staging):
         tables = {what.type_: what.part}
-        for batch in read_batches(tables, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode)):
+        for batch in read_batches(
+            tables, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode), external=external.read
+        ):
             if report.problems:
                 slices.append(_since(report, slices))
             elif job.writes:
@@ -132,11 +135,13 @@ def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedP
 def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch]) -> StagedPart:
     """Check and write the rows of one partition of a data frame. All rows are read and all problems counted."""
     job, catalog, whole = task.job, catalog_of(task.job.catalog), Report(task.limit)
-    staging, records = _staging(job), 0
+    staging, external, records = _staging(job), _external(job), 0
     with _discard_on_failure(staging):
         for rows in batches:
             report = Report(task.limit)
-            for batch in read_batches({task.type_name: rows}, catalog, report, mode=job.mode, check=row_check(job.mode)):
+            for batch in read_batches(
+                {task.type_name: rows}, catalog, report, mode=job.mode, check=row_check(job.mode), external=external.read
+            ):
                 if job.writes and not report.problems and not whole.problems:
                     staging.add(batch)
             whole.add(shifted(report.problems, by=records), more=report.more)
@@ -151,7 +156,8 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
 def problems_of(job: Job, block: FilePart, *, limit: int) -> StagedPart:
     """Return the problems of the records in a block, with their line numbers."""
     report = Report(limit)
-    for _ in read_batches(block, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode)):
+    external = _external(job)
+    for _ in read_batches(block, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode), external=external.read):
         pass
     return StagedPart(0, refused=bool(report.problems), problems=tuple(report.problems), more=report.more)
 
@@ -160,7 +166,7 @@ def lines_of(job: Job, part: FilePart, type_id: TypeId, rows: Sequence[int]) -> 
     """Return the lines of some rows of one type. `rows` are their numbers in the part, from 0, ascending."""
     found: list[int] = []
     before = 0
-    for batch in read_batches(part, catalog_of(job.catalog), Report(), mode=job.mode):
+    for batch in read_batches(part, catalog_of(job.catalog), Report(), mode=job.mode, external=lambda _: b""):  # only lines are counted
         if batch.entity.id == type_id:
             found += _lines(batch, [row - before for row in rows[len(found) :] if row - before < len(batch.lines)])
             before += len(batch.lines)
@@ -207,6 +213,10 @@ def _staging(job: Job) -> Staging:
 
     objects = root_of(job.place).objects
     return Staging(tables_of(job.place), target, write=True, mode=job.mode, key_bytes=0, patch_store=objects)
+
+
+def _external(job: Job) -> ExternalBlobs:
+    return ExternalBlobs(lambda: BlobPolicy(job.external_blobs, job.place.storage_options))
 
 
 def _type_rows(staging: Staging) -> tuple[tuple[TypeId, TypeRows], ...]:

@@ -115,7 +115,8 @@ def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
     entity, mode = entity_named(options.type, catalog), LoadMode(options.mode)
     if problems := list(wrong_columns(entity, catalog, to_arrow_schema(schema, timezone="UTC"), text=False, keeps=mode.keeps)):
         raise error(problems)
-    job = Job(Place(graph.uri, options.place.storage_options), encode(catalog), {entity.id: target_of(snapshot, entity)}, mode)
+    place, target = Place(graph.uri, options.place.storage_options), target_of(snapshot, entity)
+    job = Job(place, encode(catalog), {entity.id: target}, mode, graph.engine.external_blobs.bases)
     return TypeWriter(options, job, entity)
 
 

@@ -30,6 +30,18 @@ _SPARSE_ROWS: Final = 4_096
 """Up to this many rows, a container of a roaring bitmap is a list. Past it, it is 65,536 bits."""
 
 
+class RowsApart(NamedTuple):
+    """The rows of one version that another does not show: all rows of some fragments, and single rows of others."""
+
+    fragments: tuple[Fragment, ...]
+    single: Addresses
+
+    def has(self, addresses: Addresses) -> npt.NDArray[np.bool_]:
+        """Which of these rows of the version are among them. Reads nothing."""
+        owners = np.array([part.id for part in self.fragments], np.uint64)
+        return np.isin(addresses >> np.uint64(32), owners) | np.isin(addresses, self.single)
+
+
 class StoredRows(NamedTuple):
     """The ids and addresses of some rows of a table, in the order of the table."""
 
@@ -37,8 +49,8 @@ class StoredRows(NamedTuple):
     addresses: Addresses
 
 
-def rows_apart(before: Table | None, after: Table | None) -> tuple[StoredRows, StoredRows]:
-    """The rows that only `before` shows, and those that only `after` shows. None is a table without rows.
+def rows_apart(before: Table | None, after: Table | None) -> tuple[RowsApart, RowsApart]:
+    """The rows that only `before` shows, and those that only `after` shows. None is a table without rows. Reads deletion files only.
 
     An entity whose row was rewritten with the same values is in both. An entity that is in neither is the same in both versions.
     """
@@ -54,9 +66,23 @@ def rows_apart(before: Table | None, after: Table | None) -> tuple[StoredRows, S
         gone.append(_addresses(part, np.setdiff1d(there, here, assume_unique=True)))
         come.append(_addresses(other, np.setdiff1d(here, there, assume_unique=True)))
     return (
-        _rows(before, [part for part in old if part.files not in newer], gone),
-        _rows(after, [part for part in new if part.files not in older], come),
+        RowsApart(tuple(part for part in old if part.files not in newer), _joined(gone)),
+        RowsApart(tuple(part for part in new if part.files not in older), _joined(come)),
     )
+
+
+def stored_rows(table: Table | None, rows: RowsApart) -> StoredRows:
+    """Read the ids of these rows."""
+    ids: list[pa.Array] = []
+    addresses: list[Addresses] = []
+    if table is not None and rows.fragments:
+        for batch in scan_fragments(table, rows.fragments, [KEY]):
+            ids.append(batch.column(KEY))
+            addresses.append(batch.column(ADDRESS).to_numpy())
+    if table is not None and len(rows.single):
+        ids += table.take(rows.single, [KEY]).column(KEY).chunks
+        addresses.append(rows.single)
+    return StoredRows(whole(joined(ids, pa.string())), _joined(addresses))
 
 
 def moved_to(before: Table, after: Table, addresses: Addresses) -> Addresses:
@@ -72,19 +98,8 @@ def _addresses(part: Fragment, offsets: npt.NDArray[np.uint32]) -> Addresses:
     return offsets.astype(np.uint64) | np.uint64(part.id << 32)
 
 
-def _rows(table: Table | None, parts: list[Fragment], single: list[Addresses]) -> StoredRows:
-    """All rows of some fragments, and single rows of others."""
-    ids: list[pa.Array] = []
-    addresses: list[Addresses] = [np.empty(0, np.uint64)]
-    if table is not None and parts:
-        for batch in scan_fragments(table, parts, [KEY]):
-            ids.append(batch.column(KEY))
-            addresses.append(batch.column(ADDRESS).to_numpy())
-    apart = np.concatenate([np.empty(0, np.uint64), *single])
-    if table is not None and len(apart):
-        ids += table.take(apart, [KEY]).column(KEY).chunks
-        addresses.append(apart)
-    return StoredRows(whole(joined(ids, pa.string())), np.concatenate(addresses))
+def _joined(parts: list[Addresses]) -> Addresses:
+    return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 # -- deletion files

@@ -60,7 +60,7 @@ def reclaimed(path: str, *, branch: str | None, version: int) -> NotFound:
     on = f" on native branch {branch!r}" if branch is not None else ""
     return NotFound(
         Kind.VERSION_RECLAIMED,
-        f"version {version} of {path}{on} was removed, for example by a schema change that discarded its history; read a newer commit",
+        f"version {version} of {path}{on} was removed, by cleanup or by a schema change that discards history; read a newer commit",
         path=path,
         branch=branch,
         version=version,

@@ -22,6 +22,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
+from omnigraph.store.floor import read_floor
 from omnigraph.store.fold import SMALL_ROWS, fold
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -147,8 +148,28 @@ class Ledger:
         moved = self._commit(lance.Transaction(self.version, change, uuid=uuid), written)
         reach(Fault.PUBLISH_AFTER_COMMIT)
         settle_visible(self._root, [f"{self.ref.home}/{version_file(moved.version)}"])
+        self._refuse_removed_number(moved.version, written)
         reach(Fault.PUBLISH_AFTER_SYNC)
         return Ledger(self._root, self.ref.at(moved.version), moved)
+
+    def fence_off(self, *, uuid: str) -> Ledger:
+        """Commits the same rows again, as exactly this version + 1. Every swap from an earlier version fails from then on, for good.
+
+        Lance finds conflicting commits in the versions since the base of a swap. Where those were removed it finds none, and a swap by
+        a process that was paused would be added to the newest version. This commit conflicts with all of them, and it stays.
+        """
+        moved = self._commit(lance.Transaction(self.version, LanceOperation.Restore(self.version), uuid=uuid), ())
+        settle_visible(self._root, [f"{self.ref.home}/{version_file(moved.version)}"])
+        return Ledger(self._root, self.ref.at(moved.version), moved)
+
+    def _refuse_removed_number(self, version: int, written: Sequence[Any]) -> None:
+        """Raises SwapLost if this version has a number that was removed, so that it is not visible (G-06).
+
+        Only on an object store: on a disk a paused process keeps its lock, and nothing is removed until it is done or has ended.
+        """
+        if not self._root.is_local and version < read_floor(self._root.objects, self.ref.path, branch=self.ref.branch):
+            self._root.objects.delete(f"{self.ref.home}/{version_file(version)}")
+            raise self._lost(written)
 
     def _commit(self, transaction: Any, written: Sequence[Any]) -> Any:
         try:

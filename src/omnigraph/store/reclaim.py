@@ -1,27 +1,56 @@
-"""A table and a version -> the older versions, and their removal with all files that no other version or native branch needs."""
+"""A table and some of its versions -> their removal with all files that no other version or native branch needs, or a preview of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
+from omnigraph.store.bases import home
 from omnigraph.store.durable import version_file
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.refs import fork_points
+from omnigraph.store.root import Root
 from omnigraph.store.tables import Table
 
 _NUMBERED: Final = len(version_file(0).rpartition("/")[2])
+_NO_VERSION: Final = 0
+"""No table has this version. Lance refuses an empty list of versions, and removes aged files only along with a list."""
+
+
+class Removal(NamedTuple):
+    """What was removed, or would be."""
+
+    versions: int = 0
+    size_bytes: int = 0
+
+    def plus(self, other: Removal) -> Removal:
+        return Removal(self.versions + other.versions, self.size_bytes + other.size_bytes)
+
+
+def existing_versions(root: Root, path: str, *, branch: str | None) -> list[int]:
+    """The versions of a native branch that exist, oldest first. Costs one listing."""
+    names = {name.rpartition("/")[2] for name in root.objects.list(f"{home(path, branch)}/_versions")}
+    newest = 2**64 - 1
+    found = (newest - int(name.removesuffix(".manifest")) for name in names if name.endswith(".manifest") and len(name) == _NUMBERED)
+    return sorted(found)
 
 
 def versions_below(table: Table, floor: int) -> list[int]:
     """The existing versions of this native branch that are older than `floor`. Costs one listing."""
-    names = {name.rpartition("/")[2] for name in table.root.objects.list(f"{table.ref.home}/_versions")}
-    newest = 2**64 - 1
-    found = (newest - int(name.removesuffix(".manifest")) for name in names if name.endswith(".manifest") and len(name) == _NUMBERED)
-    return sorted(version for version in found if version < floor)
+    return [version for version in existing_versions(table.root, table.ref.path, branch=table.ref.branch) if version < floor]
 
 
-def remove_versions(table: Table, versions: Sequence[int]) -> None:
+def spent_versions(table: Table, needed: Collection[int], *, below: int | None = None, without: Collection[str] = ()) -> list[int]:
+    """The versions that can be removed: older than `below`, or than the handle; not needed; and not the origin of a native branch.
+
+    `without` are native branches that will be removed before.
+    """
+    found = versions_below(table, table.ref.version if below is None else min(below, table.ref.version))
+    keep = {*needed, *fork_points(table, without=without)} if found else set()
+    return [version for version in found if version not in keep]
+
+
+def remove_versions(table: Table, versions: Sequence[int]) -> Removal:
     """Removes exactly these versions and the files that only they need. Ignores versions that are already removed.
 
     Keeps a version that a native branch was made from, and with it the files that the branch inherits. Lance would keep them as well,
@@ -29,9 +58,28 @@ def remove_versions(table: Table, versions: Sequence[int]) -> None:
     committed are never removed, because its later commit would be unreadable.
     """
     spent = sorted(set(versions) - fork_points(table)) if versions else []
-    if not spent:
-        return
+    return _remove(table, spent) if spent else Removal()
+
+
+def sweep(table: Table, versions: Sequence[int], *, preview: bool) -> Removal:
+    """Removes versions that `spent_versions` named, and files that no version names and that were written a week ago or earlier.
+
+    A writer may still commit a younger file.
+    """
+    return _preview(table, versions) if preview else _remove(table, versions)
+
+
+def _remove(table: Table, versions: Sequence[int]) -> Removal:
     try:
-        table.dataset.cleanup_old_versions(versions=spent, error_if_tagged_old_versions=False)
+        done = table.dataset.cleanup_old_versions(versions=list(versions) or [_NO_VERSION], error_if_tagged_old_versions=False)
     except raised_by_lance() as error:
         raise table.failed(error, doing="remove old versions of") from error
+    return Removal(done.old_versions, done.bytes_removed)
+
+
+def _preview(table: Table, versions: Sequence[int]) -> Removal:
+    try:
+        found = table.dataset.explain_cleanup_old_versions(versions=list(versions) or [_NO_VERSION], error_if_tagged_old_versions=False)
+    except raised_by_lance() as error:
+        raise table.failed(error, doing="look for old versions of") from error
+    return Removal(found.stats.old_versions, found.stats.bytes_removed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -95,10 +95,17 @@ class _Reference(msgspec.Struct, rename="camel"):
     parent_version: int = 0
 
 
-def fork_points(table: Table) -> frozenset[int]:
+def fork_points(table: Table, *, without: Collection[str] = ()) -> frozenset[int]:
     """The versions of this line from which native branches were made. Each names all files that those branches inherit from it."""
-    found = (_reference(table.root, table.ref.path, name) for name in native_refs(table.root, table.ref.path))
+    names = (name for name in native_refs(table.root, table.ref.path) if name not in without)
+    found = (_reference(table.root, table.ref.path, name) for name in names)
     return frozenset(ref.parent_version for ref in found if ref is not None and ref.parent_branch == table.ref.branch)
+
+
+def forked_from(root: Root, path: str, name: str) -> int | None:
+    """The version that a native branch was made from. None if its reference is missing or incomplete."""
+    found = _reference(root, path, name)
+    return None if found is None else found.parent_version
 
 
 def parent_ref(root: Root, path: str, name: str) -> str | None:

@@ -84,6 +84,13 @@ class WordIndexRows(NamedTuple):
     covered: frozenset[int]
 
 
+class WordIndexScores(NamedTuple):
+    """The addresses (numpy uint64) of the rows that a full-text index found, and Lance's scores of them (numpy float64)."""
+
+    addresses: Any
+    scores: Any
+
+
 class WordIndexCounts(NamedTuple):
     """The addresses (numpy uint64) of the texts in a full-text index with the number of their words, and the fragments that it covers.
 
@@ -262,6 +269,17 @@ class Table:
                 disable_scoring_autoprojection=True,
             )
             return WordIndexRows(scanner.to_table().column(ADDRESS).to_numpy(), _covered(files))
+
+        return by_search_index(self, files, ask)
+
+    def word_scores(self, column: str, word: str) -> WordIndexScores | None:
+        """Finds the rows whose text has a word, by the full-text index on the column. None if the index cannot be used."""
+        files = [index for index in self.indexes if index.is_text and index.column == column]
+
+        def ask() -> WordIndexScores:
+            query = MatchQuery(word, column)
+            found = self.dataset.scanner(columns=["_score"], full_text_query=query, fast_search=True, with_row_address=True).to_table()
+            return WordIndexScores(found.column(ADDRESS).to_numpy(), found.column("_score").to_numpy().astype(np.float64))
 
         return by_search_index(self, files, ask)
 

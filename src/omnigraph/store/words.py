@@ -44,6 +44,15 @@ def words_of(text: str) -> list[str]:
     return [token.text for token in lance.tokenize(text, **ANALYSER)]
 
 
+def spelled_words(text: str) -> dict[str, str]:
+    """The distinct words of one text, each as it is spelled there, in lower case: a word is not always its own form."""
+    spelled = {token.position: token.text for token in lance.tokenize(text, **ANALYSER | {"stem": False, "remove_stop_words": False})}
+    found: dict[str, str] = {}
+    for token in lance.tokenize(text, **ANALYSER):
+        found.setdefault(token.text, spelled[token.position])
+    return found
+
+
 class Words:
     """The words of a column of texts. A null text has none."""
 
@@ -68,16 +77,23 @@ class Words:
             return np.zeros(len(self._ends) - 1, np.int64)
         return self._sums(np.bincount(self._owners[chosen[self._codes]], minlength=self._count))
 
-    def hits(self, chosen: Mask) -> tuple[Integers, Integers]:
-        """The texts, ascending, that have some of the chosen words of the vocabulary, and how many of them. Others are not looked at."""
-        of_parts = np.bincount(self._owners[chosen[self._codes]], minlength=self._count)
+    def hits(self, word: str) -> tuple[Integers, Integers]:
+        """The texts, ascending, that have a word, and how often they have it. Others are not looked at."""
+        code = pc.index(self.vocabulary, word).as_py()
+        if code < 0:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        wanted, times = np.unique(self._owners[self._codes == code], return_counts=True)
         order, starts = self._postings
-        wanted = np.flatnonzero(of_parts)
         sizes = starts[wanted + 1] - starts[wanted]
         at = np.repeat(starts[wanted] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
         texts = np.searchsorted(self._ends, order[at], side="right") - 1
         found, places = np.unique(texts, return_inverse=True)
-        return found, np.bincount(places, np.repeat(of_parts[wanted], sizes), len(found)).astype(np.int64)
+        return found, np.bincount(places, np.repeat(times, sizes), len(found)).astype(np.int64)
+
+    @cached_property
+    def total(self) -> tuple[int, int]:
+        """The number of texts with words, and of their words."""
+        return int(np.count_nonzero(self.lengths)), int(self.lengths.sum())
 
     @cached_property
     def _postings(self) -> tuple[Integers, Integers]:

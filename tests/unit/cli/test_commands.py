@@ -113,7 +113,7 @@ def test_mutate_with_a_lost_condition_exits_with_4(graph: str, call: Call) -> No
         (("-e", "x", "--query", "people.gq"), 2, "mutually exclusive"),
         (("--query", "people.gq", "--params", "{}", "--params-file", "p"), 2, "mutually exclusive"),
         (("--query", "nope.gq"), 1, "cannot read query file 'nope.gq': no such file"),
-        (("--query", "people.gq"), 1, "one of add_person, introduce"),
+        (("--query", "people.gq"), 1, "2 queries: add_person, introduce; name one of them"),
         (("nope", "--query", "people.gq"), 1, "query 'nope' not found"),
         (("add_person", "--query", "people.gq"), 1, "parameter 'name' not provided"),
         (("-e", "query q() { delete Persn where name = 1 }"), 1, "--query-string:1:20: type error: T10"),

@@ -155,3 +155,20 @@ def test_blob_stat_says_what_is_known(album: str, call: Call) -> None:
 def test_help_names_both(call: Call) -> None:
     assert "--output" in run("export", "--help").stdout
     assert "PROPERTY" in run("blob", "get", "--help").stdout
+
+
+def test_blobs_are_copied_from_an_allowed_base(album: str, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "reel.bin").write_bytes(b"reel")
+    line = {"type": "Script", "data": {"code": "s9", "body": str(tmp_path / "reel.bin")}}
+    (tmp_path / "scripts.ndjson").write_text(json.dumps(line))
+    loading = ("load", album, "--data", "scripts.ndjson", "--mode", "append", "--quiet")
+    refused = call(*loading)
+    assert refused.code == 1
+    assert "is not allowed: no base is allowed" in refused.err
+    assert call(*loading, "--external-blobs", str(tmp_path)).code == 0
+    assert raw("blob", "get", "node", "Script", "s9", "body", "--uri", album) == b"reel"
+    text = 'query q($b: Blob) { update Script set { body: $b } where code = "empty" }'
+    changing = ("mutate", "-e", text, "--params", json.dumps({"b": str(tmp_path / "reel.bin")}), "--store", album)
+    assert call(*changing, "--external-blobs", str(tmp_path / "other")).code == 1
+    assert call(*changing, "--external-blobs", "s3://elsewhere/x", "--external-blobs", str(tmp_path), "--json").code == 0
+    assert raw("blob", "get", "node", "Script", "empty", "body", "--uri", album) == b"reel"

@@ -95,7 +95,7 @@ def test_parameters_and_names(graph: str, call: Call) -> None:
     two = "query a($n: String) { match { $p: Person { name: $n } } return { $p } } query b() { match { $p: Person } return { $p } }"
     assert query(call, graph, "a", "--params", '{"n": "Ada"}', "--format", "csv", text=two)[1] == "p\nAda\n"
     assert "parameter 'n' not provided" in query(call, graph, "a", text=two)[2]
-    assert "query file contains multiple queries" in query(call, graph, text=two)[2]
+    assert "the text has 2 queries: a, b; name one of them" in query(call, graph, text=two)[2]
     assert "query 'c' not found" in query(call, graph, "c", text=two)[2]
 
 
@@ -110,7 +110,11 @@ def test_parameters_and_names(graph: str, call: Call) -> None:
         (("query", "-e", PEOPLE, "--store", "g.omni", "--branch", "nope"), 1, "nope"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--as", "me"), 1, "a read has no actor"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--timeout", "-1"), 1, "above zero"),
-        (("query", "-e", 'query m() { insert Person { name: "x" } }', "--store", "g.omni"), 1, "read-query API"),
+        (
+            ("query", "-e", 'query m() { insert Person { name: "x" } }', "--store", "g.omni"),
+            1,
+            "is a mutation, and this is a read; run it with `mutate`",
+        ),
     ],
 )
 def test_refusals(graph: str, call: Call, arguments: tuple[str, ...], code: int, said: str) -> None:

@@ -28,10 +28,10 @@ def test_a_query_is_found_by_name_or_alone() -> None:
 @pytest.mark.parametrize(
     ("source", "name", "message"),
     [
-        (TWO, None, "two.gq: query file contains multiple queries; pass --name (NAME, the command's argument): one of a, b"),
-        (TWO, "c", "two.gq: query 'c' not found; there is a, b"),
-        (Source("", "no.gq"), None, "no.gq: query file contains no query"),
-        (Source("", "no.gq"), "c", "no.gq: query 'c' not found"),
+        (TWO, None, "two.gq: the text has 2 queries: a, b; name one of them (NAME, the command's argument)"),
+        (TWO, "c", "two.gq: query 'c' not found; the text has 2 queries: a, b"),
+        (Source("", "no.gq"), None, "no.gq: the text has no query"),
+        (Source("", "no.gq"), "c", "no.gq: query 'c' not found; the text has no query"),
     ],
 )
 def test_a_query_that_is_not_there(source: Source, name: str | None, message: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded
-from omnigraph.exec.blobs import URI_LIMIT_BYTES, charge_carried
+from omnigraph.exec.blobs import charge_carried
+from omnigraph.exec.external_blobs import URI_LIMIT_BYTES
 from omnigraph.graph import Graph
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import run, table, values

@@ -6,6 +6,7 @@ import re
 import shutil
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, LanguageError, OmniGraphError, PreconditionFailed
 from omnigraph.exec.read.predicate import sql
+from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.lang import parse_queries, select_query
 from omnigraph.manifest.model import CommitKind
@@ -629,6 +631,39 @@ def test_a_token_gives_the_first_receipt_again(graph: Graph) -> None:
     assert run(og.open(graph.uri), text, token="job-1") == first
     assert graph.snapshot() == before
     assert run(graph, text, token="job-2") != first
+
+
+def test_a_token_used_again_for_another_mutation_is_refused(graph: Graph) -> None:
+    text = "query q($name: String, $at: DateTime?) { insert Person { name: $name } }"
+    first = graph.mutate(text, params={"name": "Gil", "at": datetime(2026, 1, 1, tzinfo=UTC)}, token="job")
+    again = graph.mutate(text, params={"at": datetime(2026, 1, 1, tzinfo=UTC), "name": "Gil"}, token="job", message="again")
+    assert again == first
+    before = graph.snapshot()
+    for params in ({"name": "Hal", "at": datetime(2026, 1, 1, tzinfo=UTC)}, {"name": "Gil", "at": None}, {"name": "Gil"}):
+        with pytest.raises(InvalidInput, match=r"belongs to another mutate, commit .*; nothing was written") as reused:
+            graph.mutate(text, params=params, token="job")
+        assert reused.value.kind is Kind.TOKEN_REUSED
+        assert reused.value.facts == {"token": "job", "commit": first.commit.id}  # type: ignore[union-attr]
+    with pytest.raises(InvalidInput, match="belongs to another mutate"):
+        og.open(graph.uri).mutate(text.replace("insert", " insert"), params={"name": "Gil"}, token="job")
+    assert graph.snapshot() == before
+    graph.branches.create("work")
+    graph.mutate(text, params={"name": "Hal"}, branch="work", token="job")  # a token belongs to one branch
+
+
+def test_the_digest_survives_a_recovery_and_is_absent_without_a_token(graph: Graph) -> None:
+    text = 'insert Person { name: "Gil" }'
+    with pytest.raises(SimulatedCrash), armed(Fault.WRITE_COMMITTED):
+        run(graph, text, token="job")
+    healed = og.open(graph.uri)
+    first = run(healed, text, token="job")
+    assert first.commit is not None
+    assert first.commit.digest is not None
+    with pytest.raises(InvalidInput, match="belongs to another mutate"):
+        run(healed, 'insert Person { name: "Hal" }', token="job")
+    plain = run(healed, 'insert Person { name: "Ida" }')
+    assert plain.commit is not None
+    assert plain.commit.digest is None
 
 
 def test_a_token_of_another_kind_of_write_is_refused(graph: Graph, tmp_path: Path) -> None:

@@ -733,9 +733,9 @@ def test_a_query_is_selected_by_name_or_by_being_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        (QUERIES, None, "query file contains multiple queries; pass --name"),
-        (QUERIES, "nope", "query 'nope' not found"),
-        ("", None, "query file contains no query"),
+        (QUERIES, None, "the text has 6 queries: similar, change, more, upkeep, unlink, clear; name one of them"),
+        (QUERIES, "nope", "query 'nope' not found; the text has 6 queries: similar, change, more, upkeep, unlink, clear"),
+        ("", None, "the text has no query"),
     ],
 )
 def test_selecting_what_is_not_there(text: str, name: str | None, message: str) -> None:

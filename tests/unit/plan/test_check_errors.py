@@ -230,9 +230,9 @@ def test_first_error_wins(text: str, code: str) -> None:
 
 
 def test_read_and_mutation_entries_refuse_each_other() -> None:
-    with pytest.raises(InvalidInput, match="mutation query cannot be typechecked with read-query API"):
+    with pytest.raises(InvalidInput, match="is a mutation, and this is a read; run it with `mutate`"):
         read_of('delete Person where name = "Ada"')
-    with pytest.raises(InvalidInput, match="mutation execution called on a read query; use query instead"):
+    with pytest.raises(InvalidInput, match="is a read, and this is a mutation; run it with `query`"):
         mutation_of(FILM + "{ $f }")
 
 

@@ -34,7 +34,7 @@ def both(graph: Graph, name: str, path: str, given: World) -> tuple[Outcome, Out
         graph.branches.create(branch)
     one = outcome(graph, f"{name}-one", lambda: graph.load(path, given.mode, branch=f"{name}-one", report_errors=given.report_errors))
     part_bytes = max(given.part_bytes, len(given.data) // PARTS)
-    intake = FilesIntake(Here(), graph.engine.manifest.root, [path], part_bytes=part_bytes)
+    intake = FilesIntake(Here(), graph.engine, [path], part_bytes=part_bytes)
     many = outcome(
         graph,
         f"{name}-many",

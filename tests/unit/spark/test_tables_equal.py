@@ -37,7 +37,7 @@ def both(graph: Graph, name: str, given: TableWorld) -> tuple[Outcome, Outcome]:
     for branch in (f"{name}-one", f"{name}-many"):
         graph.branches.create(branch)
     whole = {type_: TablePart(path, path, slice_rows=given.slice_rows) for type_, path in given.tables.items()}
-    intake = TablesIntake(Here(), graph.engine.manifest.root, given.tables, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
+    intake = TablesIntake(Here(), graph.engine, given.tables, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
     return (
         outcome(graph, f"{name}-one", lambda: graph.load(whole, given.mode, branch=f"{name}-one", report_errors=given.report_errors)),
         outcome(

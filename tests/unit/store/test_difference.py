@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store import difference, stage
-from omnigraph.store.difference import moved_to, rows_apart
+from omnigraph.store.difference import StoredRows, moved_to, rows_apart, stored_rows
 from omnigraph.store.refs import create_ref
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import ADDRESS, Table, create_table
@@ -40,6 +40,19 @@ def ids_of(table: Table) -> set[str]:
     return set(table.scan(["id"]).read_all().column("id").to_pylist())
 
 
+def ids_apart(before: Table | None, after: Table | None) -> list[StoredRows]:
+    return [stored_rows(table, rows) for table, rows in zip((before, after), rows_apart(before, after), strict=True)]
+
+
+def test_rows_apart_know_their_addresses_without_reading_ids(table: Table) -> None:
+    removed = ["000001", "000007"]
+    gone, come = rows_apart(table, without(table, removed))
+    every = table.addresses("true")
+    assert set(table.take(every[gone.has(every)], ["id"]).column("id").to_pylist()) == set(removed)
+    assert not come.has(every).any()
+    assert rows_apart(table, None)[0].has(every).all()
+
+
 @pytest.mark.parametrize("deleted", [1, 300, 5_000, 15_000], ids=str)
 def test_deleted_rows_are_read_from_the_deletion_files(table: Table, deleted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = [f"{at:06}" for at in range(deleted)]
@@ -51,16 +64,16 @@ def test_deleted_rows_are_read_from_the_deletion_files(table: Table, deleted: in
         raise AssertionError("no row of a shared fragment is read")
 
     monkeypatch.setattr(difference, "scan_fragments", no_scan)
-    assert [set(side.ids.to_pylist()) for side in rows_apart(table, after)] == [set(gone), set()]
-    assert [set(side.ids.to_pylist()) for side in rows_apart(after, table)] == [set(), set(gone)]
-    assert [set(side.ids.to_pylist()) for side in rows_apart(table, further)] == [{*gone, f"{ROWS - 1:06}"}, set()]
-    assert [len(side.ids) for side in rows_apart(after, forked)] == [0, 0]
+    assert [set(side.ids.to_pylist()) for side in ids_apart(table, after)] == [set(gone), set()]
+    assert [set(side.ids.to_pylist()) for side in ids_apart(after, table)] == [set(), set(gone)]
+    assert [set(side.ids.to_pylist()) for side in ids_apart(table, further)] == [{*gone, f"{ROWS - 1:06}"}, set()]
+    assert [len(side.ids) for side in ids_apart(after, forked)] == [0, 0]
 
 
 def test_an_unknown_deletion_file_is_read_by_lance(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     after = without(table, ["000001", "000007"])
     monkeypatch.setattr(difference, "_ARRAY", "something else")
-    before_only, after_only = rows_apart(table, after)
+    before_only, after_only = ids_apart(table, after)
     assert (before_only.ids.to_pylist(), len(after_only.ids)) == (["000001", "000007"], 0)
 
 
@@ -68,12 +81,12 @@ def test_new_and_removed_fragments_are_read_whole(table: Table) -> None:
     staged = stage.upsert(table, rows(10, ROWS // 2))
     assert staged is not None
     after = stage.commit(staged)
-    old, new = rows_apart(table, after)
+    old, new = ids_apart(table, after)
     assert set(old.ids.to_pylist()) == set(new.ids.to_pylist()) == {f"{at:06}" for at in range(10, 10 + ROWS // 2)}
     found = after.take(new.addresses, ["id"]).column("id").to_pylist()
     assert found == new.ids.to_pylist()
-    assert [len(side.ids) for side in rows_apart(None, table)] == [0, ROWS]
-    assert [len(side.ids) for side in rows_apart(table, None)] == [ROWS, 0]
+    assert [len(side.ids) for side in ids_apart(None, table)] == [0, ROWS]
+    assert [len(side.ids) for side in ids_apart(table, None)] == [ROWS, 0]
 
 
 def test_shared_rows_have_an_address_on_both_sides(table: Table) -> None:

@@ -54,11 +54,10 @@ def test_an_index_has_the_same_words(tmp_path: Path) -> None:
             assert sorted(found["id"].to_pylist()) == np.flatnonzero(words.counts(words.among((word,)))).tolist()
 
 
-@given(TEXTS, st.lists(st.sampled_from(("run", "thief", "naiv", "日本語", "no")), max_size=3))
-def test_hits_are_the_counts_that_are_not_zero(texts: list[str | None], wanted: list[str]) -> None:
+@given(TEXTS, st.sampled_from(("run", "thief", "naiv", "日本語", "no")))
+def test_hits_are_the_counts_that_are_not_zero(texts: list[str | None], wanted: str) -> None:
     words = Words(pa.array(texts, pa.string()))
-    chosen = words.among(wanted)
-    found, counts = words.hits(chosen)
-    everywhere = words.counts(chosen)
+    found, counts = words.hits(wanted)
+    everywhere = words.counts(words.among((wanted,)))
     assert found.tolist() == np.flatnonzero(everywhere).tolist()
     assert counts.tolist() == everywhere[found].tolist()

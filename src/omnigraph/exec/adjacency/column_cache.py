@@ -10,6 +10,7 @@ import threading
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
@@ -32,6 +33,9 @@ WORDS_ROWS: Final = 8
 TEXT_BYTES: Final = 32
 """The assumed size of a text."""
 TRACKED_COLUMNS: Final = 4_096
+SMALLEST_SQUARE: Final = 1e-30
+LARGEST_SQUARE: Final = 1e30
+"""The squares of lengths between which single precision loses nothing but its last digits."""
 
 
 class ColumnRef(NamedTuple):
@@ -39,6 +43,20 @@ class ColumnRef(NamedTuple):
 
     table: TableRef
     name: str
+
+
+class VectorMatrix(NamedTuple):
+    """The vectors of a column by row number, in single precision, as they are stored. A row without a vector has zeros."""
+
+    rows: npt.NDArray[np.float32]
+    reciprocals: npt.NDArray[np.float32]
+    """One over the length of each vector; 0 where that is not a number of single precision."""
+    doubtful: Numbers64
+    """The vectors with such a length."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes + self.reciprocals.nbytes + self.doubtful.nbytes
 
 
 WordParts: TypeAlias = "tuple[tuple[Numbers64, Words], ...]"
@@ -53,6 +71,7 @@ class ColumnCache:
         self._columns: Final = Lru[ColumnRef, pa.Array](limit_bytes, weigh=lambda column: int(column.nbytes))
         self._spent: Final = Lru[ColumnRef, int](TRACKED_COLUMNS)
         self._words: Final = Lru[ColumnRef, WordParts](limit_bytes // SHARE, weigh=lambda parts: sum(part.nbytes for _, part in parts))
+        self._vectors: Final = Lru[ColumnRef, VectorMatrix](limit_bytes // SHARE, weigh=lambda matrix: matrix.nbytes)
         self._mutex = threading.Lock()
 
     def get(self, table: Table, numbers: Numbering, name: str, *, rows: int) -> pa.Array | None:
@@ -72,11 +91,11 @@ class ColumnCache:
         """Return the whole column if it is in memory, otherwise None."""
         return self._columns.get(ColumnRef(table.ref, name))
 
-    def spend_words(self, table: Table, name: str, *, rows: int, size: int) -> bool:
-        """Count a search that read `rows` texts. Return whether such searches have cost as much as finding the words of all texts."""
+    def spend_words(self, table: Table, name: str, *, rows: int, calls: int, size: int) -> bool:
+        """Count searches: calls of an index, and texts read. Return whether they have cost as much as finding the words of all texts."""
         key = ColumnRef(table.ref, f"{name} words")
         with self._mutex:
-            spent = (self._spent.get(key) or 0) + CALL_ROWS + rows * ROW_ROWS
+            spent = (self._spent.get(key) or 0) + calls * CALL_ROWS + rows * ROW_ROWS
             self._spent.put(key, spent)
         return spent >= size * WORDS_ROWS
 
@@ -89,9 +108,21 @@ class ColumnCache:
         if sum(part.nbytes for _, part in parts) * SHARE <= self._limit_bytes:
             self._words.put(ColumnRef(table.ref, name), parts)
 
+    def vectors(self, table: Table, numbers: Numbering, name: str, *, rows: int) -> VectorMatrix | None:
+        """Return all vectors of a column if they are in memory, or if reading `rows` of them makes it worth loading; otherwise None."""
+        key = ColumnRef(table.ref, name)
+        if (held := self._vectors.get(key)) is not None:
+            return held
+        type_ = table.schema.field(name).type
+        if not self._is_due(key, rows, numbers.size, 4 * type_.list_size + 4):
+            return None
+        return self._vectors.put(key, _matrix(whole_column(table, numbers, numbers.fragments, name)))
+
     def _worth_it(self, key: ColumnRef, rows: int, size: int, type_: pa.DataType) -> bool:
-        width = _width(type_)
-        if width is None or size * width * SHARE > self._limit_bytes:
+        return (width := _width(type_)) is not None and self._is_due(key, rows, size, width)
+
+    def _is_due(self, key: ColumnRef, rows: int, size: int, width: int) -> bool:
+        if size * width * SHARE > self._limit_bytes:
             return False
         with self._mutex:
             spent = (self._spent.get(key) or 0) + min(CALL_ROWS + rows * ROW_ROWS, max(size, 1))
@@ -122,8 +153,19 @@ def whole_column(table: Table, numbers: Numbering, parts: tuple[Fragment, ...], 
     return values.take(pa.array(slots, mask=slots < 0))
 
 
+def _matrix(vectors: pa.Array) -> VectorMatrix:
+    dimension = vectors.type.list_size
+    filled = vectors.fill_null([0.0] * dimension) if vectors.null_count else vectors
+    rows = filled.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)
+    squares = np.einsum("ij,ij->i", rows, rows)
+    safe = (squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE)
+    reciprocals = np.zeros(len(rows), np.float32)
+    np.divide(1, np.sqrt(squares), out=reciprocals, where=safe)
+    return VectorMatrix(rows, reciprocals, np.flatnonzero(~safe & rows.any(axis=1)))
+
+
 def _width(type_: pa.DataType) -> int | None:
-    """Return the approximate bytes per row, or None for types that are not cached: lists, vectors, blobs."""
+    """Return the approximate bytes per row, or None for types that are not cached here: lists, vectors, blobs."""
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return TEXT_BYTES
     return max(1, type_.bit_width // 8) if pa.types.is_primitive(type_) else None

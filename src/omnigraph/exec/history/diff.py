@@ -30,8 +30,11 @@ class ChangeFilter(msgspec.Struct, frozen=True):
         return (self.kinds is None or entity.kind in self.kinds) and (self.types is None or entity.name in self.types)
 
 
-def change_filter(kinds: Collection[str] | None, types: Collection[str] | None, ops: Collection[str] | None) -> ChangeFilter:
-    """Check the names of kinds and operations. Those of types are checked against the schemas of both sides."""
+def change_filter(
+    kinds: str | Collection[str] | None, types: str | Collection[str] | None, ops: str | Collection[str] | None
+) -> ChangeFilter:
+    """Check the names of kinds and operations. Those of types are checked against the schemas of both sides. A text is one name."""
+    kinds, types, ops = ([names] if isinstance(names, str) else names for names in (kinds, types, ops))
     for kind in kinds or ():
         if kind not in ("node", "edge"):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"a kind of change is 'node' or 'edge', not {kind!r}", given=kind)

@@ -57,6 +57,11 @@ class MergeResult(msgspec.Struct, frozen=True):
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
 
+    def __repr__(self) -> str:
+        conflicts = f", {self.conflict_count} conflicts" if self.conflict_count else ""
+        by = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"MergeResult({self.outcome}: {self.inserted} inserted, {self.updated} updated, {self.deleted} deleted{conflicts}, {by})"
+
 
 class RevertResult(msgspec.Struct, frozen=True):
     """The result of a revert. `commit` is None if nothing of the reverted commit was left to undo."""
@@ -66,6 +71,10 @@ class RevertResult(msgspec.Struct, frozen=True):
     inserted: int
     updated: int
     deleted: int
+
+    def __repr__(self) -> str:
+        by = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"RevertResult({self.reverted}: {self.inserted} inserted, {self.updated} updated, {self.deleted} deleted, {by})"
 
 
 class _Relation(msgspec.Struct, frozen=True):

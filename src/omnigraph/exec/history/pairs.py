@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.layout import identity_columns, table_schema
+from omnigraph.catalog.layout import ID, identity_columns, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.engine import Engine
@@ -20,7 +20,7 @@ from omnigraph.exec.history.compare import any_differing
 from omnigraph.ids import TypeId
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import Column, Mask, Places, joined, whole
-from omnigraph.store.difference import Addresses, StoredRows, rows_apart
+from omnigraph.store.difference import Addresses, StoredRows, rows_apart, stored_rows
 from omnigraph.store.membership import Members
 from omnigraph.store.tables import Table
 from omnigraph.store.take import take
@@ -61,18 +61,22 @@ class RowPairs(NamedTuple):
     ids: pa.Array
     before: Addresses
     after: Addresses
+    held: pa.Table | None = None
+    """The rows before, if they were few enough to be read with their ids. A row that does not exist has only nulls."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def at(self, kept: Mask) -> RowPairs:
-        return self if kept.all() else RowPairs(self.ids.filter(pa.array(kept)), self.before[kept], self.after[kept])
+        return self if kept.all() else self.take(np.flatnonzero(kept))
 
     def take(self, places: Places) -> RowPairs:
-        return RowPairs(self.ids.take(pa.array(places)), self.before[places], self.after[places])
+        held = None if self.held is None else self.held.take(pa.array(places))
+        return RowPairs(self.ids.take(pa.array(places)), self.before[places], self.after[places], held)
 
     def slice(self, start: int, stop: int) -> RowPairs:
-        return RowPairs(self.ids.slice(start, stop - start), self.before[start:stop], self.after[start:stop])
+        held = None if self.held is None else self.held.slice(start, stop - start)
+        return RowPairs(self.ids.slice(start, stop - start), self.before[start:stop], self.after[start:stop], held)
 
 
 class PartOfRows(NamedTuple):
@@ -96,11 +100,26 @@ def shared_types(*catalogs: Catalog) -> list[TypeId]:
     return [*sorted(nodes), *sorted({entity.id for catalog in catalogs for entity in catalog.edges})]
 
 
+def same_version(before: Side, after: Side) -> bool:
+    """Whether both snapshots show one version of one table."""
+    return before.table is not None and after.table is not None and before.table.ref == after.table.ref
+
+
 def candidates(before: Side, after: Side) -> RowPairs:
     """The entities whose stored rows are not the same. Their values may be the same all the same."""
-    if before.table is not None and after.table is not None and before.table.ref == after.table.ref:
+    if same_version(before, after):
         return paired(_NONE, _NONE)
-    return paired(*rows_apart(before.table, after.table))
+    gone, come = rows_apart(before.table, after.table)
+    new = stored_rows(after.table, come)
+    if gone.fragments or not 0 < len(gone.single) <= PartSize(before).rows:
+        return paired(stored_rows(before.table, gone), new)
+    # A few rows far apart, as an update leaves them: reading their ids takes as long as reading the rows.
+    rows = before.read(gone.single)
+    pairs = paired(StoredRows(whole(rows.column(ID)), gone.single), new)
+    order = np.argsort(gone.single)
+    there = pairs.before != ABSENT
+    places = order[np.searchsorted(gone.single[order], np.where(there, pairs.before, gone.single[order[0]]))]
+    return RowPairs(pairs.ids, pairs.before, pairs.after, rows.take(pa.array(places, mask=~there)))
 
 
 _NONE: Final = StoredRows(pa.array([], pa.string()), np.empty(0, np.uint64))
@@ -157,7 +176,7 @@ def parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
     while at < len(pairs):
         some = pairs.slice(at, at + size.rows)
         at += len(some)
-        part = PartOfRows(some, old.read(some.before), new.read(some.after))
+        part = PartOfRows(some, old.read(some.before) if some.held is None else some.held, new.read(some.after))
         size.learn(part.before, part.after)
         yield part
 

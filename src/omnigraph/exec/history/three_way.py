@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 from omnigraph.exec.history.by_property import ChangedEntities, Sides, blended, fitted_to, unblended
 from omnigraph.exec.history.changes import images
 from omnigraph.exec.history.conflicts import DESCRIBED, Choice, Conflict, ConflictKind, Settlement, Strategy
-from omnigraph.exec.history.pairs import ABSENT, RowPairs, Side, candidates, changed, differing_rows, read_parts
+from omnigraph.exec.history.pairs import ABSENT, RowPairs, Side, candidates, changed, differing_rows, read_parts, same_version
 from omnigraph.exec.validate.delta import Added, RowsInMemory
 from omnigraph.store.arrays import Mask, joined, whole
-from omnigraph.store.difference import Addresses, moved_to
+from omnigraph.store.difference import Addresses, moved_to, rows_apart, stored_rows
 from omnigraph.store.membership import Members
 
 HELD_BYTES: Final = 64 << 20
@@ -197,11 +197,16 @@ def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
     ours, moved = np.full(count, ABSENT), np.zeros(count, np.bool_)
     if not count:
         return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours), moved
-    apart = candidates(sides.base, sides.ours)
-    places = Members(apart.ids).find(theirs.ids)
-    moved = places >= 0
-    ours[moved] = apart.after[places[moved]]
-    shared = ~moved & (theirs.before != ABSENT)
+    there = theirs.before != ABSENT
+    if not same_version(sides.base, sides.ours):
+        # The rows that left the base are known by their addresses. Their ids, which are scattered over the table, are not read.
+        gone, come = rows_apart(sides.base.table, sides.ours.table)
+        new = stored_rows(sides.ours.table, come)
+        places = Members(new.ids).find(theirs.ids)
+        ours[places >= 0] = new.addresses[places[places >= 0]]
+        moved = places >= 0
+        moved[there] |= gone.has(theirs.before[there])
+    shared = ~moved & there
     if shared.any():
         assert sides.base.table is not None
         assert sides.ours.table is not None

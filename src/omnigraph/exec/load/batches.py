@@ -14,6 +14,7 @@ import pyarrow as pa
 from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.exec.load.blocks import LineBlock, blocks
+from omnigraph.exec.load.json_values import ReadExternal, no_external
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.ndjson import Reader
 from omnigraph.exec.load.parts import existing_file
@@ -93,12 +94,13 @@ class RowCheck(Protocol):
 
 
 class _Asked(NamedTuple):
-    """The parameters of a read: the schema, the mode, how many problems to describe, and the check of values."""
+    """The parameters of a read: schema, mode, how many problems to describe, the check of values, and the reader of external blobs."""
 
     catalog: Catalog
     mode: LoadMode
     most: int
     check: RowCheck | None
+    external: ReadExternal
 
 
 class _ReadResult(msgspec.Struct, frozen=True):
@@ -119,13 +121,14 @@ def read_batches(
     mode: LoadMode = LoadMode.APPEND,
     check: RowCheck | None = None,
     progress: OnRead | None = None,
+    external: ReadExternal = no_external,
 ) -> Iterator[Batch]:
     """The valid rows of `data`, batch by batch. Problems are added to the report; reading ends when the report is full.
 
-    `check` checks the values of every batch. Rows that it refuses stay in the batch. Raises `NotFound` or `InvalidInput` for input
-    that cannot be read at all.
+    `check` checks the values of every batch. Rows that it refuses stay in the batch. `external` reads blobs outside the graph.
+    Raises `NotFound` or `InvalidInput` for input that cannot be read at all.
     """
-    asked = _Asked(catalog, mode, report.limit, check)
+    asked = _Asked(catalog, mode, report.limit, check, external)
     rows = 0
     for part in _from_tables(data, asked) if isinstance(data, Mapping) else _from_records(data, asked):
         report.add(part.problems, more=part.more)
@@ -138,7 +141,7 @@ def read_batches(
 
 
 def _from_tables(tables: Mapping[str, TableInput], asked: _Asked) -> Iterator[_ReadResult]:
-    for part in read_tables(tables, asked.catalog, keeps=asked.mode.keeps, most=asked.most):
+    for part in read_tables(tables, asked.catalog, keeps=asked.mode.keeps, most=asked.most, external=asked.external):
         pieces = [] if part.piece is None else [part.piece]
         read = _make_batches(pieces, part.problems, part.source, Unit.RECORD, asked)
         yield msgspec.structs.replace(read, more=read.more + part.more)
@@ -162,7 +165,7 @@ def _from_records(data: Records, asked: _Asked) -> Iterator[_ReadResult]:
 
 def _from_stream(stream: Stream, asked: _Asked) -> Iterator[_ReadResult]:
     """Parse blocks on a few threads and return them in order. pyarrow releases the GIL while it parses."""
-    reader = Reader(asked.catalog, keeps=asked.mode.keeps, most=asked.most)
+    reader = Reader(asked.catalog, keeps=asked.mode.keeps, most=asked.most, external=asked.external)
     waiting: deque[Future[_ReadResult]] = deque()
 
     def next_result() -> _ReadResult:

@@ -19,7 +19,7 @@ from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, ValueType, VectorOf, arrow_type, display
 from omnigraph.exec.load.json_columns import NeedsExactParser, column
 from omnigraph.exec.load.json_text import loads
-from omnigraph.exec.load.json_values import InvalidValue, Real, Whole, plain_type, stored
+from omnigraph.exec.load.json_values import InvalidValue, ReadExternal, Real, Whole, no_external, plain_type, stored
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.values import ARROW_NAMES
@@ -63,7 +63,7 @@ def expected(type_: ValueType) -> str:
     return ARROW_NAMES[type_.scalar] if isinstance(type_, Plain) else display(type_)
 
 
-def from_arrow(property_: Property, values: pa.Array) -> ConvertedColumn:
+def from_arrow(property_: Property, values: pa.Array, external: ReadExternal = no_external) -> ConvertedColumn:
     """Convert a column whose Arrow type suits its property."""
     read = _decoded(values)
     if pa.types.is_timestamp(read.type):
@@ -74,15 +74,15 @@ def from_arrow(property_: Property, values: pa.Array) -> ConvertedColumn:
         read = _as_read(property_.type, read)
         return ConvertedColumn(column(property_, read), [])
     except (NeedsExactParser, pa.ArrowInvalid):
-        return _one_by_one(property_, read.to_pylist(), _from_python)
+        return _one_by_one(property_, read.to_pylist(), _from_python, external)
 
 
-def from_text(property_: Property, cells: pa.Array) -> ConvertedColumn:
+def from_text(property_: Property, cells: pa.Array, external: ReadExternal = no_external) -> ConvertedColumn:
     """Convert a column of a CSV file. Its text is parsed by the type of the property."""
     try:
         return ConvertedColumn(column(property_, _parsed(property_.type, cells)), [])
     except (NeedsExactParser, pa.ArrowInvalid):
-        return _one_by_one(property_, cells.to_pylist(), lambda text: _from_cell(property_, str(text)))
+        return _one_by_one(property_, cells.to_pylist(), lambda text: _from_cell(property_, str(text)), external)
 
 
 def texts(values: pa.Array) -> pa.Array:
@@ -230,12 +230,14 @@ def _require(mask: pa.Array) -> None:
 # -- one by one
 
 
-def _one_by_one(property_: Property, values: Iterable[object], token: Callable[[object], object]) -> ConvertedColumn:
+def _one_by_one(
+    property_: Property, values: Iterable[object], token: Callable[[object], object], external: ReadExternal
+) -> ConvertedColumn:
     kept: list[object] = []
     refused: list[tuple[int, InvalidValue]] = []
     for row, value in enumerate(values):
         try:
-            kept.append(stored(property_, None if value is None else token(value)))
+            kept.append(stored(property_, None if value is None else token(value), external))
         except InvalidValue as error:
             kept.append(None)
             refused.append((row, error))

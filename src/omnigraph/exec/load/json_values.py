@@ -8,13 +8,16 @@ from __future__ import annotations
 import binascii
 import json
 import math
+from collections.abc import Callable
 from typing import Final, NoReturn, assert_never
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import EnumOf, ListOf, Plain, VectorOf
-from omnigraph.exec.blobs import BASE64, URI_LIMIT_BYTES, decode_base64
+from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.blobs import decode_base64, is_external
+from omnigraph.exec.external_blobs import BlobPolicy, ExternalBlobs
 from omnigraph.exec.problems import ProblemCode, missing_value
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.temporal import parse_date, parse_datetime
@@ -44,13 +47,24 @@ class InvalidValue(Exception):
         self.message: Final = message
 
 
-def stored(property_: Property, value: object) -> object:
+ReadExternal = Callable[[str], bytes]
+"""Returns the bytes of a blob outside the graph, by its URI. Raises `InvalidInput` if it is not allowed or cannot be read."""
+
+
+def no_external(uri: str) -> bytes:
+    """Refuse a URI."""
+    return ExternalBlobs(BlobPolicy).read(uri)
+
+
+def stored(property_: Property, value: object, external: ReadExternal = no_external) -> object:
     """The stored form of a JSON value. Dates and times are days and milliseconds. Raises `InvalidValue`."""
     if value is None:
         if not property_.nullable:
             raise InvalidValue(ProblemCode.REQUIRED, missing_value(property_))
         return None
     match property_.type:
+        case Plain(Scalar.BLOB):
+            return _blob(property_.name, value, external)
         case Plain(scalar):
             return _scalar(property_.name, scalar, value)
         case EnumOf():
@@ -82,8 +96,6 @@ def shown(value: object) -> str:
 
 def _scalar(name: str, scalar: Scalar, value: object) -> object:
     match scalar, value:
-        case Scalar.BLOB, _:
-            return _blob(name, value)
         case Scalar.STRING, str() if type(value) is str:
             return value
         case Scalar.BOOL, bool():
@@ -130,19 +142,17 @@ def _temporal(scalar: Scalar, text: str) -> int:
     return number
 
 
-def _blob(name: str, value: object) -> bytes:
+def _blob(name: str, value: object, external: ReadExternal) -> bytes:
     if isinstance(value, bytes):  # from a table with a binary column
         return value
     if type(value) is not str:
         raise InvalidValue(ProblemCode.BLOB, f"blob property '{name}' must be a URI string or base64: prefixed data")
-    if not value.startswith(BASE64):
-        if len(value.encode()) > URI_LIMIT_BYTES:
-            raise InvalidValue(ProblemCode.BLOB, f"external blob URI '{_cut(value)}' is longer than {URI_LIMIT_BYTES} bytes")
-        raise InvalidValue(
-            ProblemCode.BLOB, f"external blob URI '{_cut(value)}' is not allowed: this graph allows no external blobs; give base64: data"
-        )
     try:
-        return decode_base64(value)
+        return external(value) if is_external(value) else decode_base64(value)
+    except InvalidInput as error:
+        if error.kind not in (Kind.BLOB_POLICY, Kind.BLOB_SOURCE):
+            raise
+        raise InvalidValue(ProblemCode.BLOB, error.message) from error
     except (binascii.Error, ValueError) as error:
         raise InvalidValue(ProblemCode.BLOB, f"invalid base64 blob data: {error}") from error
 

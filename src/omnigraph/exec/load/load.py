@@ -22,6 +22,7 @@ from omnigraph.embed import Embedder
 from omnigraph.errors import ConflictError, Kind, OmniGraphError
 from omnigraph.exec.embedding import embed_targets
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.external_blobs import BlobPolicy, ExternalBlobs
 from omnigraph.exec.load.batches import Data, RowCheck, read_batches, rereadable
 from omnigraph.exec.load.embedded import LoadEmbedding
 from omnigraph.exec.load.mode import LoadMode
@@ -80,29 +81,44 @@ class Intake(Protocol):
 
 
 class LocalIntake:
-    """Data that this process reads. `embedder` gives the embedder of vectors that the data leaves out, if there is one."""
+    """Data that this process reads. `embedder` gives the embedder of vectors that the data leaves out, if there is one.
 
-    def __init__(self, data: Data, embedder: Callable[[], Embedder | None] = lambda: None, *, write: bool = True) -> None:
+    `external` gives the policy for blobs that the data names by URIs.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        embedder: Callable[[], Embedder | None] = lambda: None,
+        *,
+        external: Callable[[], BlobPolicy] = BlobPolicy,
+        write: bool = True,
+    ) -> None:
         self._data: Final = data
         self._embedder: Final = embedder
+        self._policy: Final = external
         self._write: Final = write
         self._embeds = False
+        self._external = False
 
     @property
     def rereadable(self) -> bool:
-        """A load that embeds is not read again: that might happen under a lock, and take as long as the provider likes."""
-        return rereadable(self._data) and not self._embeds
+        """A load that embeds or reads external blobs is not read again: that might happen under a lock, and take as long as others like."""
+        return rereadable(self._data) and not self._embeds and not self._external
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         mode = staging.mode
         embedding = self._embedding(catalog, mode)
         readable = catalog if embedding is None else embedding.readable
-        for batch in read_batches(self._data, readable, report, mode=mode, check=row_check(mode), progress=advance):
+        external = ExternalBlobs(self._policy)
+        check = row_check(mode)
+        for batch in read_batches(self._data, readable, report, mode=mode, check=check, progress=advance, external=external.read):
             if report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
                 continue
             filled = batch if embedding is None else embedding.filled(batch, report)
             if not report.problems:
                 staging.add(filled)
+        self._external = external.used
         staging.finish()
 
     def _embedding(self, catalog: Catalog, mode: LoadMode) -> LoadEmbedding | None:

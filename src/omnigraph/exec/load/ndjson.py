@@ -22,6 +22,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, Pro
 from omnigraph.exec.load.blocks import LineBlock, long_lines
 from omnigraph.exec.load.ends import FROM, TO, end_column, end_type, end_types
 from omnigraph.exec.load.json_columns import Form, Forms, NeedsExactParser, column, read_type, temporal_properties
+from omnigraph.exec.load.json_values import ReadExternal, no_external
 from omnigraph.exec.load.pieces import Piece, joined, piece_schema, with_flags
 from omnigraph.exec.load.sorting import Group, LineShape, Sorter
 from omnigraph.exec.load.strict import forms_of, parse_exactly
@@ -46,11 +47,12 @@ class Parsed(msgspec.Struct, frozen=True):
 class Reader:
     """A parser of blocks. It learns from each block how lines of a type start and how dates are written. This affects only speed."""
 
-    def __init__(self, catalog: Catalog, *, most: int, keeps: bool = False) -> None:
+    def __init__(self, catalog: Catalog, *, most: int, keeps: bool = False, external: ReadExternal = no_external) -> None:
         """`keeps`: rows have flags for the properties that their records leave out, which need not be all that are required."""
         self._catalog = catalog
         self._most = most
         self._keeps = keeps
+        self._external = external
         self._sorter = Sorter(catalog)
         self._forms: dict[TypeId, Forms] = {}
 
@@ -73,7 +75,7 @@ class Reader:
 
     def _exactly(self, block: LineBlock, places: Places, pieces: list[Piece]) -> Parsed:
         numbered = ((int(block.numbers[place]), block.line(place)) for place in places)
-        exact = parse_exactly(numbered, self._catalog, keeps=self._keeps, most=self._most)
+        exact = parse_exactly(numbered, self._catalog, keeps=self._keeps, most=self._most, external=self._external)
         problems = sorted([*long_lines(block), *exact.problems], key=lambda problem: problem.line or 0)
         return Parsed(joined([*pieces, *exact.pieces]), problems, len(places))
 

@@ -21,7 +21,7 @@ from omnigraph.exec.load.blocks import WHITESPACE
 from omnigraph.exec.load.ends import FROM, TO, end_forms, end_ids, end_types, end_value
 from omnigraph.exec.load.json_columns import Form, Forms, temporal_properties
 from omnigraph.exec.load.json_text import loads
-from omnigraph.exec.load.json_values import InvalidValue, Whole, plain_type, shown, stored
+from omnigraph.exec.load.json_values import InvalidValue, ReadExternal, Whole, no_external, plain_type, shown, stored
 from omnigraph.exec.load.pieces import Piece, piece_schema, with_flags
 from omnigraph.exec.problems import Problem, ProblemCode, with_hint
 
@@ -32,7 +32,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BOM: Final = "\ufeff"
 _RESERVED: Final = frozenset({"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 _COLUMNS: Final = {FROM: SOURCE, TO: TARGET}
-_MEMBERS: Final = {"type": frozenset({"type", "data"}), "edge": frozenset({"edge", "from", "to", "data"})}
+_MEMBERS: Final = {"type": ("type", "data"), "edge": ("edge", "from", "to", "data")}
 
 
 class ExactResult(msgspec.Struct, frozen=True):
@@ -50,14 +50,16 @@ class _Record(msgspec.Struct, frozen=True):
     """The properties that the record leaves out, if the load keeps their values."""
 
 
-def parse_exactly(lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int, keeps: bool = False) -> ExactResult:
+def parse_exactly(
+    lines: Iterable[tuple[int, bytes]], catalog: Catalog, *, most: int, keeps: bool = False, external: ReadExternal = no_external
+) -> ExactResult:
     """Read numbered lines until `most` problems are found. `keeps`: records need not name every property that is required."""
     records: dict[str, tuple[EntityType, list[_Record]]] = {}
     problems: list[Problem] = []
     for line, raw in lines:
         if len(problems) >= most:
             break
-        found = _parse_line(line, raw, catalog, keeps=keeps)
+        found = _parse_line(line, raw, catalog, keeps=keeps, external=external)
         if isinstance(found, list):
             problems += found
         else:
@@ -80,7 +82,9 @@ def forms_of(entity: EntityType, text: str, *, enveloped: bool) -> Forms:
     return {**{name: Form.NUMBER for name in temporal_properties(entity) if name in numbers}, **ends}
 
 
-def _parse_line(line: int, raw: bytes, catalog: Catalog, *, keeps: bool) -> tuple[EntityType, _Record] | list[Problem]:
+def _parse_line(
+    line: int, raw: bytes, catalog: Catalog, *, keeps: bool, external: ReadExternal
+) -> tuple[EntityType, _Record] | list[Problem]:
     """One record, or its problems: the first problem of its envelope, or the problems of all its values."""
     try:
         text = _decoded(line, raw)
@@ -97,7 +101,8 @@ def _parse_line(line: int, raw: bytes, catalog: Catalog, *, keeps: bool) -> tupl
     except InvalidValue as error:
         return [Problem(error.code, error.message, line=line)]
     left_out = frozenset(_may_leave_out(entity) - data.keys()) if keeps else None
-    problems = [_problem(entity, line, text, name, error) for name, error in _convert(entity, data, values, left_out or frozenset())]
+    wrong = _convert(entity, data, values, left_out or frozenset(), external)
+    problems = [_problem(entity, line, text, name, error) for name, error in wrong]
     return problems or (entity, _Record(line, values, left_out))
 
 
@@ -106,7 +111,7 @@ def _may_leave_out(entity: EntityType) -> set[str]:
 
 
 def _convert(
-    entity: EntityType, data: dict[str, object], values: dict[str, object], left_out: frozenset[str]
+    entity: EntityType, data: dict[str, object], values: dict[str, object], left_out: frozenset[str], external: ReadExternal
 ) -> Iterable[tuple[str, InvalidValue]]:
     """Put the columns of a record into `values`. Yields problems, unknown members first, then by property."""
     for name in data:
@@ -125,7 +130,7 @@ def _convert(
     values[ID] = id_
     for property_ in entity.properties:
         try:
-            values[property_.name] = None if property_.name in left_out else stored(property_, data.get(property_.name))
+            values[property_.name] = None if property_.name in left_out else stored(property_, data.get(property_.name), external)
         except InvalidValue as error:
             yield property_.name, error
 
@@ -210,7 +215,9 @@ def _entity(record: dict[str, object], catalog: Catalog) -> EntityType:
         if name in _RESERVED:
             raise InvalidValue(ProblemCode.ENVELOPE, f"field '{name}' is reserved physical state")
         if name not in _MEMBERS[kind]:
-            raise InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown top-level graph batch field '{name}'")
+            *members, last = (f"'{member}'" for member in _MEMBERS[kind])
+            has = f"a record with '{kind}' has {', '.join(members)} and {last}, which holds the properties"
+            raise InvalidValue(ProblemCode.UNKNOWN_FIELD, f"unknown member '{name}': {has}")
     for name in () if kind == "type" else (FROM, TO):
         if name not in record:
             raise InvalidValue(ProblemCode.ENVELOPE, f"edge missing '{name}'")

@@ -21,6 +21,7 @@ from omnigraph.catalog.types import INTEGERS, Plain
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
 from omnigraph.exec.load.ends import FROM, TO, end_types, from_end, suits_end
+from omnigraph.exec.load.json_values import ReadExternal, no_external
 from omnigraph.exec.load.pieces import Piece, piece_schema, with_flags
 from omnigraph.exec.load.sources import STREAM
 from omnigraph.exec.load.strict import unknown_field
@@ -54,7 +55,9 @@ class Slice(msgspec.Struct, frozen=True):
     """The number of problems that are counted but not described."""
 
 
-def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int, keeps: bool = False) -> Iterator[Slice]:
+def read_tables(
+    tables: Mapping[str, TableInput], catalog: Catalog, *, most: int, keeps: bool = False, external: ReadExternal = no_external
+) -> Iterator[Slice]:
     """The tables in the order given, each in slices. A table without rows is one empty slice, which still names the type.
 
     `keeps`: rows have flags for the properties without a column, which need not be all that are required.
@@ -69,7 +72,7 @@ def read_tables(tables: Mapping[str, TableInput], catalog: Catalog, *, most: int
         record = opened.first_record
         for batch in opened.batches:
             if batch.num_rows:
-                yield _slice(entity, ends, opened, batch, record, most=most, keeps=keeps)
+                yield _slice(entity, ends, opened, batch, record, most=most, keeps=keeps, external=external)
                 record += batch.num_rows
         if record == opened.first_record:
             yield Slice(opened.source, Piece(entity, np.zeros(0, np.int64), piece_schema(entity).empty_table()), [])
@@ -146,7 +149,15 @@ def _unreadable(source: str, error: Exception) -> InvalidInput:
 
 
 def _slice(
-    entity: EntityType, ends: _NodesAtEnds, opened: OpenTable, batch: pa.RecordBatch, record: int, *, most: int, keeps: bool
+    entity: EntityType,
+    ends: _NodesAtEnds,
+    opened: OpenTable,
+    batch: pa.RecordBatch,
+    record: int,
+    *,
+    most: int,
+    keeps: bool,
+    external: ReadExternal,
 ) -> Slice:
     columns = {_named(entity, name): batch.column(name) for name in batch.schema.names}
     alias = entity.alias
@@ -164,7 +175,7 @@ def _slice(
             continue
         values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
         property_ = entity.property(field.name)
-        converted = _identity(ends, field.name, values) if property_ is None else convert(property_, values)
+        converted = _identity(ends, field.name, values) if property_ is None else convert(property_, values, external)
         done.append(converted.values)
         good[[row for row, _ in converted.refused]] = False
         problems += [

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.adjacency.column_cache import ColumnCache
+from omnigraph.exec.adjacency.column_cache import ColumnCache, VectorMatrix
 from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
 from omnigraph.exec.read.conditions import RowFilter, filter_mask
+from omnigraph.exec.read.postings import Lengths, Postings, Totals
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
@@ -44,11 +45,17 @@ Check = Callable[[], None]
 """Called between batches. Raises if the query must stop."""
 
 
-class TextTotals(NamedTuple):
-    """How many texts of a column have words, and how many words they have together."""
+class _TextLengths(NamedTuple):
+    """The number of words of every text by its number, from a full-text index, and the words of the texts that it does not cover."""
 
+    lengths: Lengths
     texts: int
     words: int
+    """Of the texts that it covers."""
+    deleted: bool
+    """Whether the index has texts of rows that were deleted since."""
+    rest: Numbers64
+    rest_words: Words
 
 
 class Entities:
@@ -62,7 +69,8 @@ class Entities:
         self._cache: Final = cache
         self._known: Final = known
         self._names: Final = frozenset((ID,) if key is None else (ID, key))
-        self._totals: Final[dict[str, TextTotals]] = {}
+        self._lengths: Final[dict[str, _TextLengths]] = {}
+        self._postings: Final[dict[str, Postings]] = {}
 
     @cached_property
     def indexed(self) -> frozenset[str]:
@@ -111,6 +119,10 @@ class Entities:
             return None
         return np.flatnonzero(filter_mask(where, self.size, lambda field: held[field.column]) & self.alive)
 
+    def vectors(self, column: str, *, rows: int) -> VectorMatrix | None:
+        """Return all vectors of a column if they are in memory, or if reading `rows` of them makes it worth loading; otherwise None."""
+        return None if self._cache is None else self._cache.vectors(self.table, self.numbers, column, rows=rows)
+
     # -- by words
 
     def words(self, column: str, *, check: Check) -> Iterator[tuple[Numbers64, Words]]:
@@ -136,9 +148,9 @@ class Entities:
         """Return whether the words of a column are in memory."""
         return self._cache is not None and self._cache.words(self.table, column) is not None
 
-    def spend_words(self, column: str, *, rows: int) -> bool:
-        """Count a search by an index that reads `rows` texts. Return whether it is time to find the words of all of them."""
-        return self._cache is not None and self._cache.spend_words(self.table, column, rows=rows, size=self.size)
+    def spend_words(self, column: str, *, rows: int, calls: int = 1) -> bool:
+        """Count searches by an index that read `rows` texts. Return whether it is time to find the words of all of them."""
+        return self._cache is not None and self._cache.spend_words(self.table, column, rows=rows, calls=calls, size=self.size)
 
     def with_words(self, column: str, query: str) -> Numbers64 | None:
         """Return the rows, ascending, that may have a word of the query: those that the full-text index names, and those it does not cover.
@@ -150,9 +162,29 @@ class Entities:
         numbers = np.concatenate([self.numbers.from_addresses(found.addresses), self._uncovered(found.covered)])
         return np.sort(numbers) if len(numbers) * SPARSE <= self.size else None
 
-    def text_totals(self, column: str, *, check: Check) -> TextTotals | None:
+    def text_totals(self, column: str, *, check: Check) -> Totals | None:
         """Return how many texts with words there are, and how many words, from the full-text index and the rows it does not cover."""
-        if (known := self._totals.get(column)) is not None:
+        if (found := self._text_lengths(column, check=check)) is None:
+            return None
+        return Totals(int(np.count_nonzero(found.lengths)), int(found.lengths.sum()))
+
+    def postings(self, column: str, *, check: Check) -> Postings | None:
+        """Return the texts of a column by their words, from the full-text index. None if the index cannot tell: it counts texts that
+        were deleted since, or leaves out too many.
+        """
+        if (known := self._postings.get(column)) is not None:
+            return known
+        if self.size <= SMALL_TABLE_ROWS or (found := self._text_lengths(column, check=check)) is None:
+            return None
+        if found.deleted or len(found.rest) * SPARSE > self.size:
+            return None
+        covered = Totals(found.texts, found.words)
+        lengths, rest = found.lengths, found.rest
+        known = Postings(self.table, self.numbers, column, lengths=lengths, covered=covered, rest=rest, rest_words=found.rest_words)
+        return self._postings.setdefault(column, known)
+
+    def _text_lengths(self, column: str, *, check: Check) -> _TextLengths | None:
+        if (known := self._lengths.get(column)) is not None:
             return known
         if (found := self.table.word_counts(column)) is None:
             return None
@@ -160,10 +192,12 @@ class Entities:
         present = np.isin(found.addresses >> np.uint64(32), np.array(parts, np.uint64))
         present[present] = self.alive[self.numbers.from_addresses(found.addresses[present])]
         rest = self._uncovered(found.covered)
-        lengths = Words(whole(self.read(rest, (column,), check=check)[column])).lengths if len(rest) else np.zeros(0, np.int64)
-        texts, words = np.count_nonzero(present) + np.count_nonzero(lengths), found.counts[present].sum() + lengths.sum()
-        known = self._totals[column] = TextTotals(int(texts), int(words))
-        return known
+        lengths = np.zeros(self.size, np.int32)
+        lengths[self.numbers.from_addresses(found.addresses[present])] = found.counts[present]
+        covered = int(np.count_nonzero(lengths)), int(lengths.sum())
+        words = Words(whole(self.read(rest, (column,), check=check)[column]) if len(rest) else pa.array([], pa.string()))
+        lengths[rest] = words.lengths
+        return self._lengths.setdefault(column, _TextLengths(lengths, *covered, not present.all(), rest, words))
 
     def _uncovered(self, covered: frozenset[int]) -> Numbers64:
         rest = self.numbers.places(part for part in self.numbers.fragments if part.id not in covered)

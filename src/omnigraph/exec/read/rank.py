@@ -6,7 +6,8 @@ rows are the nearest is exact too, unless an index finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import numpy as np
@@ -14,18 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.model import TypeKind
+from omnigraph.exec.adjacency.column_cache import LARGEST_SQUARE, SMALLEST_SQUARE, VectorMatrix
 from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.entities import SMALL_TABLE_ROWS, SPARSE, Check, Entities
 from omnigraph.exec.read.entity_union import AnyEntities
 from omnigraph.exec.read.expressions import score_field
 from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.exec.read.rows import BATCH, NULL_ENTITY, Rows, distinct
-from omnigraph.exec.read.text import bm25, rounded
+from omnigraph.exec.read.text import Relevance, bm25, hits_of, rounded
 from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
 from omnigraph.plan.planner import FLAT_NUMBERS
-from omnigraph.store.arrays import Column, whole
-from omnigraph.store.words import Words
+from omnigraph.store.arrays import Column, Mask, whole
+from omnigraph.store.words import Words, spelled_words
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -33,9 +35,6 @@ NUMBERS: Final = 1 << 20
 """How many numbers of vectors are multiplied together: few enough to stay in the cache of a processor."""
 
 
-_SMALLEST: Final = 1e-30
-_LARGEST: Final = 1e30
-"""The squares of lengths between which single precision loses nothing but its last digits."""
 FEW_LEFT: Final = 4
 """If a filter leaves fewer vectors than this many times what a scan compares at once, they are compared without an index."""
 
@@ -102,9 +101,49 @@ def fused(op: ops.Rank, ranking: ir.Fusion, rows: Rows, entities: AnyEntities, t
     return _with_scores(op, rows, np.where(found[at] == numbers, fusion[at], np.nan))
 
 
-def by_index(op: ops.Rank, entities: AnyEntities, scan: ops.Scan, *, check: Check) -> Rows | None:
+def best_of_scan(op: ops.Rank, entities: AnyEntities, scan: ops.Scan, *, check: Check) -> Rows | None:
+    """Return rows of a scan with their scores, the best among them, without reading all of it. None if that cannot be done."""
+    if isinstance(op.ranking, ir.Bm25):
+        return _most_relevant(op, op.ranking, entities, scan, check=check)
+    if not isinstance(op.ranking, ir.Nearest) or not isinstance(entities, Entities):
+        return None
+    found = _by_index(op, entities, scan, check=check)
+    return found if found is not None else _in_memory(op, op.ranking, entities, scan, check=check)
+
+
+def _most_relevant(op: ops.Rank, ranking: ir.Bm25, entities: AnyEntities, scan: ops.Scan, *, check: Check) -> Rows | None:
+    """Return the rows of a scan of all entities whose texts have a word of the query; with `top`, at least the best of them.
+
+    None if other rows are wanted too, or if the scan leaves out entities.
+    """
+    if not op.only_candidates or scan.where:
+        return None
+    scores = scores_of(ranking, entities, check=check, index=op.index)
+    assert isinstance(scores, _Relevance)
+    numbers, best = scores.found
+    if op.top is not None and len(best) > op.top:
+        kept = best >= np.partition(best, len(best) - op.top)[len(best) - op.top] if op.top else np.zeros(len(best), np.bool_)
+        numbers, best = numbers[kept], best[kept]  # all that are as good as the last
+    return _with_scores(op, Rows(len(numbers), {scan.binding: numbers}), best)
+
+
+def _in_memory(op: ops.Rank, ranking: ir.Nearest, entities: Entities, scan: ops.Scan, *, check: Check) -> Rows | None:
+    """Return the nearest rows of a scan, and those that are about as near, from vectors in memory; None if they are not there."""
+    if op.top is None or not op.only_candidates:
+        return None
+    assert isinstance(ranking.query, tuple), "a text is embedded before a plan runs"
+    kept = entities.mask(scan.where, check=check) if scan.where else None
+    rows = entities.size if kept is None else int(np.count_nonzero(kept))
+    if (held := entities.vectors(ranking.field.column, rows=rows)) is None:
+        return None
+    query = np.array(ranking.query, np.float64)
+    few = _nearest(held, query, op.top, kept)
+    return _with_scores(op, Rows(len(few), {scan.binding: few}), _exact(held, few, query, check=check))
+
+
+def _by_index(op: ops.Rank, entities: Entities, scan: ops.Scan, *, check: Check) -> Rows | None:
     """Return about the best rows of a scan, with exact scores, found by an index on vectors; None if the index cannot answer."""
-    if not isinstance(op.index, ops.IndexSearch) or op.top is None or not isinstance(entities, Entities):
+    if not isinstance(op.index, ops.IndexSearch) or op.top is None:
         return None
     assert isinstance(op.ranking, ir.Nearest)
     assert isinstance(op.ranking.query, tuple)
@@ -157,15 +196,22 @@ class _Distances:
         present = numbers[numbers != NULL_ENTITY]
         wanted, at = distinct(present, size=self._entities.size)
         found = [np.zeros(0)]
-        for start in range(0, len(wanted), self._rows):
+        if (held := self._held(len(wanted))) is not None:
+            found.append(_exact(held, wanted, self._query, check=self._check))
+        for start in range(0, 0 if held is not None else len(wanted), self._rows):
             columns = self._entities.read(wanted[start : start + self._rows], (self._column,), check=self._check)
             found.append(cosine_distances(whole(columns[self._column]), self._query))
         scores = np.full(len(numbers), np.nan)
         scores[numbers != NULL_ENTITY] = np.concatenate(found)[at]
         return scores
 
+    def _held(self, rows: int) -> VectorMatrix | None:
+        return self._entities.vectors(self._column, rows=rows) if isinstance(self._entities, Entities) else None
+
     def _every(self) -> Floats:
         scores = np.full(self._entities.size, np.nan)
+        if (held := self._held(self._entities.size)) is not None:
+            return _exact(held, np.arange(self._entities.size), self._query, check=self._check)
         best = None if self._top is None else _Best(self._query, self._top)
         rows = self._rows if best is None else min(BATCH, 16 * self._rows)  # in half the precision and without copies
         for numbers, batch in self._entities.each((self._column,), check=self._check, batch_rows=rows):
@@ -177,13 +223,45 @@ class _Distances:
         return scores
 
 
+def _exact(held: VectorMatrix, numbers: Numbers64, query: Floats, *, check: Check) -> Floats:
+    """Return the distances of some vectors in memory."""
+    parts, step = [np.zeros(0)], max(1, NUMBERS // len(query))
+    for start in range(0, len(numbers), step):
+        check()
+        parts.append(_cosine_distances(held.rows[numbers[start : start + step]], query))
+    return np.concatenate(parts)
+
+
+def _nearest(held: VectorMatrix, query: Floats, top: int, kept: Mask | None) -> Numbers64:
+    """Return the numbers of the vectors that may be among the `top` nearest of those to keep, by default of all.
+
+    What is left out is farther than these by more than the error of single precision.
+    """
+    unit = (query / np.sqrt(np.square(query).sum())).astype(np.float32)
+    with np.errstate(all="ignore"):
+        distances = 1 - (held.rows @ unit) * held.reciprocals
+    distances[held.reciprocals == 0] = np.inf
+    doubtful = held.doubtful
+    if kept is not None:
+        distances[~kept] = np.inf
+        doubtful = doubtful[kept[doubtful]]
+    last = np.partition(distances, top - 1)[top - 1] if 0 < top <= len(distances) else np.inf
+    reached = distances <= last + 2 * _error(query) if np.isfinite(last) else np.isfinite(distances)
+    return np.union1d(np.flatnonzero(reached), doubtful)
+
+
+def _error(query: Floats) -> float:
+    """Return a bound of the error of a distance in single precision."""
+    return 8 * len(query) * float(np.finfo(np.float32).eps)
+
+
 class _Best:
     """Finds vectors that may be among the `top` nearest, in single precision: what is left out is farther by more than its error."""
 
     def __init__(self, query: Floats, top: int) -> None:
         self._query: Final = (query / np.sqrt(np.square(query).sum())).astype(np.float32)
         self._top: Final = top
-        self._error: Final = 8 * len(query) * float(np.finfo(np.float32).eps)
+        self._error: Final = _error(query)
         self._distances = np.zeros(0, np.float32)
         """The smallest distances so far."""
 
@@ -195,7 +273,9 @@ class _Best:
         with np.errstate(all="ignore"):
             squares = np.einsum("ij,ij->i", matrix, matrix)
             distances = 1 - matrix @ self._query / np.sqrt(squares)
-        safe = (squares > _SMALLEST) & (squares < _LARGEST)  # a vector that is too short or too long for this precision is compared exactly
+        safe = (squares > SMALLEST_SQUARE) & (
+            squares < LARGEST_SQUARE
+        )  # a vector that is too short or too long for this precision is compared exactly
         every = np.concatenate([self._distances, distances[safe]])
         if len(every) > self._top:
             every = np.partition(every, self._top - 1)[: self._top]
@@ -213,7 +293,11 @@ def cosine_distances(vectors: pa.Array, query: Floats) -> Floats:
     if not len(vectors):
         return np.zeros(0)
     rows = vectors.flatten() if not vectors.null_count else vectors.fill_null([0.0] * len(query)).flatten()
-    matrix = rows.to_numpy(zero_copy_only=False).reshape(-1, len(query)).astype(np.float64)
+    return _cosine_distances(rows.to_numpy(zero_copy_only=False).reshape(-1, len(query)), query)
+
+
+def _cosine_distances(vectors: npt.NDArray[np.float32], query: Floats) -> Floats:
+    matrix = vectors.astype(np.float64)
     products = (matrix * query).sum(axis=1)
     norms = np.sqrt(np.square(matrix, out=matrix).sum(axis=1)) * np.sqrt(np.square(query).sum())
     directed = norms > 0
@@ -222,36 +306,51 @@ def cosine_distances(vectors: pa.Array, query: Floats) -> Floats:
 
 
 class _Relevance:
-    """BM25 scores for a query. All texts of the type are read, on first use, or only those that an index names."""
+    """BM25 scores for a query. The texts of the type that have its words are found on first use."""
 
     def __init__(self, ranking: ir.Bm25, entities: AnyEntities, check: Check, *, by_index: bool) -> None:
         self._ranking: Final = ranking
         self._may_use_index: Final = by_index
         self._entities: Final = entities
         self._check: Final = check
-        self._all: Floats | None = None
+
+    @cached_property
+    def found(self) -> Relevance:
+        """The entities whose texts have a word of the query, and their scores."""
+        words = spelled_words(self._ranking.query)
+        if (found := self._by_index(words)) is not None:
+            return found
+        hits, totals = hits_of(self._entities.words(self._ranking.field.column, check=self._check), list(words))
+        return bm25(hits, texts=totals[0], words=totals[1])
 
     def of(self, numbers: Numbers64) -> Floats:
-        if self._all is None:
-            found = self._by_index()
-            if found is None:
-                words = self._entities.words(self._ranking.field.column, check=self._check)
-                found = bm25(words, self._ranking.query, size=self._entities.size)
-            self._all = np.append(found, np.nan)
-        return self._all[numbers]  # the number of a null entity is that of the last
+        return _looked_up(self.found, numbers)
 
-    def _by_index(self) -> Floats | None:
-        """Return the scores from the texts that an index names, and the totals that it has. None if it cannot answer."""
-        entities, ranking = self._entities, self._ranking
-        if not self._may_use_index or not isinstance(entities, Entities):
-            return None
-        column = ranking.field.column
-        if entities.held_words(column):
+    def _by_index(self, words: Mapping[str, str]) -> Relevance | None:
+        """Return the scores by an index: from the counts that it gives away, else from the texts that it names. None if it cannot."""
+        entities, column = self._entities, self._ranking.field.column
+        if not self._may_use_index or not isinstance(entities, Entities) or entities.held_words(column):
             return None  # words in memory are faster
-        numbers = entities.with_words(column, ranking.query)
+        if (postings := entities.postings(column, check=self._check)) is not None:
+            asked = [word for word in words if not postings.kept(word)]
+            if asked and entities.spend_words(column, rows=0, calls=len(asked)):
+                return None
+            hits = [found for word, spelled in words.items() if (found := postings.of(word, spelled)) is not None]
+            if len(hits) == len(words):
+                return bm25(hits, texts=postings.totals.texts, words=postings.totals.words)
+        numbers = entities.with_words(column, self._ranking.query)
         if numbers is None or entities.spend_words(column, rows=len(numbers)):
             return None
         if (totals := entities.text_totals(column, check=self._check)) is None:
             return None
         texts = whole(entities.read(numbers, (column,), check=self._check)[column]) if len(numbers) else pa.array([], pa.string())
-        return bm25([(numbers, Words(texts))], ranking.query, size=entities.size, totals=totals)
+        hits, _ = hits_of([(numbers, Words(texts))], list(words))
+        return bm25(hits, texts=totals.texts, words=totals.words)
+
+
+def _looked_up(found: Relevance, numbers: Numbers64) -> Floats:
+    """Return the scores of entities; NaN for those without one, and for a null entity."""
+    if not len(found.numbers):
+        return np.full(len(numbers), np.nan)
+    at = np.minimum(np.searchsorted(found.numbers, numbers), len(found.numbers) - 1)
+    return np.where(found.numbers[at] == numbers, found.scores[at], np.nan)

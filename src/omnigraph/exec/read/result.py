@@ -1,20 +1,29 @@
-"""The Arrow columns of a read -> rows of plain values, Arrow, pandas or JSON."""
+"""The Arrow columns of a read -> rows of plain values, Arrow, pandas, polars, JSON, or a table for people."""
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidInput, Kind, Unsupported
+from omnigraph.grid import cell_text, counted, escaped, fitted, table_lines
 
 Row = dict[str, Any]
 """A row by column name. If two columns have the same name, the last one is used."""
 
 PART_ROWS: Final = 16_384
 """The number of rows that are converted to Python values together."""
+
+_REPR_ROWS: Final = 10
+_REPR_WIDTH: Final = 120
+_HTML_ROWS: Final = 20
+_HTML_CHARACTERS: Final = 200
 
 _FIRST_DAY: Final = -719_162
 """0001-01-01 in days since 1970. A date before it, or after `_LAST_DAY`, has no text form and is shown as a number."""
@@ -23,7 +32,11 @@ _DAY_MS: Final = 86_400_000
 
 
 class Result:
-    """The result of a query, and the commit it was read from. It is complete and immutable."""
+    """The result of a query, and the commit it was read from. It is complete and immutable.
+
+    A result is a sequence of rows: it has a length, `result[0]` is a row, `result[:10]` a shorter result, and `for row in result` goes
+    through the rows. Whatever takes Arrow data (polars, DuckDB, pandas, pyarrow) takes a result as it is.
+    """
 
     def __init__(self, table: pa.Table, *, query_name: str, branch: str, commit_id: str) -> None:
         self._table: Final = table
@@ -32,7 +45,28 @@ class Result:
         self.commit_id: Final = commit_id
 
     def __repr__(self) -> str:
-        return f"Result({self.query_name!r}, {self.row_count} rows: {', '.join(self.columns)})"
+        """Return the first rows as a table."""
+        more = self.row_count - _REPR_ROWS
+        rows = [list(values) for values in self[:_REPR_ROWS].tuples()]
+        table = table_lines(self.columns, rows, width=_REPR_WIDTH) if self.columns else ()
+        return "\n".join([self._headline(), *table, *([f"… {counted(more, 'more row')}"] if more > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table of a notebook."""
+        more = self.row_count - _HTML_ROWS
+        heads = "".join(f"<th>{_html(name)}</th>" for name in self.columns)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{_html(cell_text(value))}</td>' for value in values)}</tr>" for values in self[:_HTML_ROWS].tuples()
+        )
+        left = f"<p>… {counted(more, 'more row')}</p>" if more > 0 else ""
+        return f"<table><caption>{_html(self._headline())}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{left}"
+
+    def _headline(self) -> str:
+        via = f" via {self.query_name}" if self.query_name else ""
+        return f"{counted(self.row_count, 'row')} from {self.branch}{via}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self._table, self.query_name, self.branch, self.commit_id)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -60,12 +94,43 @@ class Result:
     def __len__(self) -> int:
         return self.row_count
 
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> Result: ...
+    def __getitem__(self, at: int | slice) -> Row | Result:
+        """Return one row, counted from the end if `at` is negative, or the rows of a slice as a result."""
+        if isinstance(at, slice):
+            start, stop, step = at.indices(self.row_count)
+            part = self._table.slice(start, max(stop - start, 0)) if step == 1 else self._table.take(list(range(start, stop, step)))
+            return _rebuilt(part, self.query_name, self.branch, self.commit_id)
+        if not isinstance(at, int):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a row of a result has a number, not {at!r}; a column is `result.to_arrow()[name]`")
+        if not -self.row_count <= at < self.row_count:
+            raise IndexError(f"the result has {counted(self.row_count, 'row')}; there is no row {at}")
+        first = at % self.row_count
+        return next(iter(self[first : first + 1]))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hand the columns to another library, without a copy."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
     def to_arrow(self) -> pa.Table:
         """Return the typed columns: dates as `date32`, times as `date64`, vectors as fixed-size lists."""
         return self._table
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas has no types of its own
-        return self._table.to_pandas()
+        try:
+            return self._table.to_pandas()
+        except ImportError as error:
+            raise _not_installed("pandas") from error
+
+    def to_polars(self) -> Any:  # a polars.DataFrame; polars is no dependency
+        try:
+            import polars
+        except ImportError as error:
+            raise _not_installed("polars") from error
+        return polars.from_arrow(self._table)
 
     def to_json(self) -> str:
         """Return the rows as a JSON array of objects."""
@@ -79,6 +144,18 @@ class Result:
         """Yield the rows in parts: as Python values they take ten times the memory that they take in Arrow."""
         if self._table.num_columns:
             yield from (self._table.slice(start, PART_ROWS) for start in range(0, self._table.num_rows, PART_ROWS))
+
+
+def _rebuilt(table: pa.Table, query_name: str, branch: str, commit_id: str) -> Result:
+    return Result(table, query_name=query_name, branch=branch, commit_id=commit_id)
+
+
+def _not_installed(library: str) -> Unsupported:
+    return Unsupported(Kind.UNSUPPORTED, f"{library} is not installed; install it with `pip install {library}`", library=library)
+
+
+def _html(text: str) -> str:
+    return html.escape(fitted(escaped(text), _HTML_CHARACTERS))
 
 
 def shown(column: pa.ChunkedArray) -> list[Any]:

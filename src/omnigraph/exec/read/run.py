@@ -27,7 +27,7 @@ from omnigraph.exec.read.expressions import evaluate
 from omnigraph.exec.read.join import NO_BINDINGS, BlockColumns, equi_join, left_join, product, semi_join
 from omnigraph.exec.read.measure import Recorder, Tally
 from omnigraph.exec.read.order import OrderColumn, places
-from omnigraph.exec.read.rank import by_index, fused, ranked_field, scored, scores_of
+from omnigraph.exec.read.rank import best_of_scan, fused, ranked_field, scored, scores_of
 from omnigraph.exec.read.routes import LinkRouter
 from omnigraph.exec.read.rows import (
     BATCH,
@@ -335,7 +335,7 @@ class _Run:
     def _rank(self, op: ops.Rank, outer: Rows | None) -> Iterator[Rows]:
         binding = ranked_field(op.ranking).binding
         entities, check = self._entities(binding), self._watch.check
-        if isinstance(op.input, ops.Scan) and (best := by_index(op, entities, op.input, check=check)) is not None:
+        if isinstance(op.input, ops.Scan) and (best := best_of_scan(op, entities, op.input, check=check)) is not None:
             names = self._scanned(op.input)
             read = self._read(binding, best.bindings[binding], names)
             yield best.with_columns({(binding, name): read[name] for name in names})

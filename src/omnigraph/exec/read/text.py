@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,30 +44,47 @@ def rounded(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.rint(scores * UNITS) / UNITS
 
 
-def bm25(
-    parts: Iterable[tuple[Numbers64, Words]], query: str, *, size: int, totals: tuple[int, int] | None = None
-) -> npt.NDArray[np.float64]:
-    """Return the score of each row number below `size`; NaN where the text has no word of the query.
+class Hits(NamedTuple):
+    """The texts with one word: their row numbers, how often they have it, and the number of their words."""
 
-    `parts` are the texts of a whole table: how rare a word is, and how long a text is, is measured against all of them. With `totals`,
-    the number of texts and of words in the table, they are at least those that have a word of the query.
-    """
-    wanted = tuple(dict.fromkeys(words_of(query)))
-    lengths = np.zeros(size, np.int64)
-    hits: list[list[tuple[Numbers64, Numbers64]]] = [[] for _ in wanted]
+    numbers: Numbers64
+    counts: Numbers64
+    lengths: Numbers64
+
+
+class Relevance(NamedTuple):
+    """The row numbers, ascending, of the texts that have a word of a query, and their scores. Other texts have no score."""
+
+    numbers: Numbers64
+    scores: npt.NDArray[np.float64]
+
+
+def hits_of(parts: Iterable[tuple[Numbers64, Words]], wanted: Sequence[str]) -> tuple[list[Hits], tuple[int, int]]:
+    """Return the texts with each word, and the number of texts and of words in the table, from the words of all its texts."""
+    found: list[list[Hits]] = [[Hits(*(np.zeros(0, np.int64),) * 3)] for _ in wanted]
+    texts, every = 0, 0
     for numbers, words in parts:
-        lengths[numbers] = words.lengths
-        for word, found in zip(wanted, hits, strict=True):
-            at, counts = words.hits(words.among((word,)))
-            found.append((numbers[at], counts))
-    texts, words_of_all = (int(np.count_nonzero(lengths)), int(lengths.sum())) if totals is None else totals
-    scores = np.zeros(size)
-    if not texts:
-        return np.full(size, np.nan)
-    mean = words_of_all / texts
-    for found in hits:
-        rows = np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in found)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in found)])
-        weight = np.log1p((texts - len(rows) + 0.5) / (len(rows) + 0.5))
-        scores[rows] += weight * counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths[rows] / mean))
-    return np.where(scores > 0, rounded(scores), np.nan)
+        texts, every = texts + words.total[0], every + words.total[1]
+        for word, hits in zip(wanted, found, strict=True):
+            at, counts = words.hits(word)
+            hits.append(Hits(numbers[at], counts, words.lengths[at]))
+    return [Hits(*map(np.concatenate, zip(*hits, strict=True))) for hits in found], (texts, every)
+
+
+def rarity(texts: int, having: int) -> float:
+    """Return the weight of a word that some of the texts have."""
+    return float(np.log1p((texts - having + 0.5) / (having + 0.5)))
+
+
+def bm25(hits: Sequence[Hits], *, texts: int, words: int) -> Relevance:
+    """Return the scores of the texts that have one of several words.
+
+    How rare a word is, and how long a text is, is measured against all texts of the table: `texts` that have words, `words` of them.
+    """
+    numbers = np.concatenate([np.zeros(0, np.int64), *(each.numbers for each in hits)])
+    parts = [np.zeros(0)]
+    for each in hits:
+        lengthened = K1 * (1 - B + B * each.lengths / (words / texts)) if texts else 0.0
+        parts.append(rarity(texts, len(each.numbers)) * each.counts * (K1 + 1) / (each.counts + lengthened))
+    found, places = np.unique(numbers, return_inverse=True)
+    return Relevance(found, rounded(np.bincount(places, np.concatenate(parts), len(found)).astype(np.float64)))

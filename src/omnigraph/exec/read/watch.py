@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Final, TypeVar
+from typing import Final, Never, TypeVar
 
-from omnigraph.errors import InvalidInput, Kind, LimitError
+from omnigraph.errors import InvalidInput, Kind, LimitError, Unsupported
 from omnigraph.store.leaving import under_way
 
 POLL_SECONDS: Final = 0.01
@@ -23,6 +23,10 @@ class Cancellation:
 
     def __init__(self) -> None:
         self._requested = threading.Event()
+
+    def __reduce__(self) -> Never:
+        what = "a cancellation stops queries of its own process and cannot be copied or sent to another"
+        raise Unsupported(Kind.UNSUPPORTED, what)
 
     def cancel(self) -> None:
         self._requested.set()

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from omnigraph.catalog.layout import ID, table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.exec.blobs import blob_properties, decode_blob, is_external, refuse_external
+from omnigraph.exec.blobs import blob_properties, decode_blob, is_external
+from omnigraph.exec.external_blobs import ExternalBlobs
 from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.validate.findings import Findings, merge_in_order
 from omnigraph.exec.validate.integrity import Added, Delta, RowsInMemory
@@ -22,7 +23,7 @@ from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.data_files import Shelf
-from omnigraph.store.membership import Members, is_in
+from omnigraph.store.membership import Members
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Overlay, Table
 
@@ -144,7 +145,8 @@ class Image:
             case _:
                 return RowsInMemory(self.pending)
 
-    def change(self) -> Change | None:
+    def change(self, external: ExternalBlobs | None = None) -> Change | None:
+        """The change of the table, with the bytes of external blobs; with empty blobs in place of those that are not read yet."""
         if len(self.deleted):
             return DeleteKeys(self.deleted)
         match self._layers:
@@ -153,7 +155,7 @@ class Image:
             case _ if not len(rows := self.pending):
                 return None
             case _:
-                self._refuse_external(rows)
+                rows = self._with_external(rows, external)
                 return Append(rows) if self.all_new else Upsert(rows)
 
     def discard(self) -> None:
@@ -173,9 +175,19 @@ class Image:
         shelf.clear()
         return rows
 
-    def _refuse_external(self, rows: pa.Table) -> None:
-        """Refuse external URIs in the final rows. A URI that a later statement replaced is not an error (W-39)."""
-        tickets = pa.array(self._external, pa.large_binary())
-        for name in self.blobs if self._external else ():
-            for ticket in whole(rows.column(name).filter(pa.array(is_in(rows.column(name), tickets))))[:1]:
-                refuse_external(self._external[ticket.as_py()])
+    def _with_external(self, rows: pa.Table, external: ExternalBlobs | None) -> pa.Table:
+        """The final rows with bytes in place of tickets. A URI that a later statement replaced is neither checked nor read (W-39)."""
+        if not self._external:
+            return rows
+        assert external is not None, "whoever assigns texts to blobs passes the reader of URIs"
+        uris = list(self._external.values())
+        tickets = Members(pa.array(self._external, pa.large_binary()), match_nulls=False)
+        for name in self.blobs:
+            column = whole(rows.column(name))
+            places = tickets.find(column)
+            cells = np.bincount(places[places >= 0], minlength=len(uris))
+            read = [(external.of(uri, int(count)) or b"") if count else b"" for uri, count in zip(uris, cells, strict=True)]
+            every = pa.concat_arrays([column, pa.array(read, pa.large_binary())])
+            chosen = every.take(pa.array(np.where(places >= 0, len(column) + places, np.arange(len(column)))))
+            rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), chosen)
+        return rows

@@ -25,12 +25,11 @@ from omnigraph.manifest.birth import NewTable, new_table_id, write_schema_copy
 from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.model import Commit, CommitKind, SchemaText, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS
-from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import all_branches
-from omnigraph.manifest.tagging import tagged_states
+from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.manifest.retention import still_shown
 from omnigraph.manifest.tags import withdraw_all
+from omnigraph.store.durable import version_file
 from omnigraph.store.reclaim import remove_versions, versions_below
-from omnigraph.store.tables import TableRef
 
 
 def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK_SECONDS) -> None:
@@ -45,25 +44,16 @@ def reclaim(engine: Engine, branch: BranchName, *, timeout_seconds: float = LOCK
     with Locks.of(manifest.root.objects).exclusive(timeout_seconds=timeout_seconds) as grant:
         withdraw_all(manifest.root.objects)  # a creator of a branch may have read its parent before these versions were given up
         found, _, state = manifest.look(branch)
-        shown = frozenset(_shown(manifest))
+        shown = still_shown(manifest)
         for row in state.tables.values():
-            if row.floor and row.owner == found.native:
-                table = tables.open(row.ref)
+            if row.floor and row.owner == found.native and manifest.root.objects.exists(f"{row.ref.home}/{version_file(row.version)}"):
+                table = tables.open(row.ref)  # cleanup may have removed a dropped table
                 spent = [version for version in versions_below(table, row.floor) if row.ref.at(version) not in shown]
                 reach(Fault.RECLAIM_BEFORE)
                 grant.check()  # such a version is never shown again, but a process that lost its lock must not remove anything
                 remove_versions(table, spent)
                 tables.forget(row.ref.at(version) for version in spent)
                 reach(Fault.RECLAIM_AFTER)
-
-
-def _shown(manifest: Manifest) -> Iterator[TableRef]:
-    """The table versions that every branch shows now, those it was created with (its first commits show them), and those of tags."""
-    for name in (MAIN, *all_branches(manifest.root.objects)):
-        branch, _, state = manifest.look(name)
-        states = [state] if branch.parent is None else [state, manifest.snapshot(branch.parent, at=branch.forked_at).state]
-        yield from (row.ref for each in states for row in each.tables.values() if not row.dropped)
-    yield from (row.ref for each in tagged_states(manifest) for row in each.tables.values() if not row.dropped)
 
 
 class Wanted(NamedTuple):

@@ -20,8 +20,9 @@ from omnigraph.catalog.layout import ID, SOURCE, TARGET, unique_ends
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.compiled import QueryCall
-from omnigraph.exec.embedding import TextVectors, embed_targets, with_vectors
+from omnigraph.exec.embedding import SuppliesWanted, TextVectors, embed_targets, with_supplies
 from omnigraph.exec.engine import Engine
+from omnigraph.exec.external_blobs import ExternalBlobs
 from omnigraph.exec.problems import REPORTED, Problem, ProblemCode
 from omnigraph.exec.read.expressions import ColumnReader, evaluate
 from omnigraph.exec.validate.arrays import true_at
@@ -71,7 +72,7 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     """Run one mutation as one commit."""
     engine.parsed(call.source, call.name)  # an error in the text is raised before any lock is taken or any intent resolved
     earlier: list[_MutationRun] = []
-    vectors = TextVectors(lambda: engine.embedder)
+    vectors, external = TextVectors(lambda: engine.embedder), ExternalBlobs(lambda: engine.external_blobs)
 
     def plan(snapshot: BranchSnapshot) -> MutationPlan:
         mutation = engine.compiled_mutation(call.source, call.name, snapshot)
@@ -81,22 +82,27 @@ def mutate(engine: Engine, call: QueryCall, request: Request) -> Written:
     def prepare(snapshot: BranchSnapshot) -> Prepared:
         for run in earlier:  # the branch moved: nothing will name the files of the first attempt
             run.discard()
-        earlier[:] = [_MutationRun(engine, snapshot, vectors)]
+        earlier[:] = [_MutationRun(engine, snapshot, vectors, external)]
         return earlier[0].prepare(plan(snapshot))
 
     def read_ahead(snapshot: BranchSnapshot) -> None:
-        _MutationRun(engine, snapshot, vectors).read_ahead(plan(snapshot))
-        vectors.embed()
+        _MutationRun(engine, snapshot, vectors, external).read_ahead(plan(snapshot))
+        supply()
 
-    return with_vectors(vectors, lambda: write(engine, request, prepare, read_ahead=read_ahead))
+    def supply() -> None:
+        vectors.embed()
+        external.read_noted()
+
+    return with_supplies(supply, lambda: write(engine, request, prepare, read_ahead=read_ahead))
 
 
 class _MutationRun:
     """The state of a running mutation: an image of each table it has touched."""
 
-    def __init__(self, engine: Engine, snapshot: BranchSnapshot, vectors: TextVectors) -> None:
+    def __init__(self, engine: Engine, snapshot: BranchSnapshot, vectors: TextVectors, external: ExternalBlobs) -> None:
         self._engine: Final = engine
         self._vectors: Final = vectors
+        self._external: Final = external
         self._catalog: Final[Catalog] = engine.catalog(snapshot)
         self._snapshot: Final = snapshot
         self._images: Final[dict[TypeId, Image]] = {}
@@ -113,7 +119,10 @@ class _MutationRun:
                     self._apply(statement, ONCE)
             self._check()
             self._vectors.require()  # after the checks: texts of a refused mutation are not embedded
-            return Prepared(self._changes(), counts=dict(self._affected))
+            changes = self._changes()
+            if self._external.lacking:
+                raise SuppliesWanted
+            return Prepared(changes, counts=dict(self._affected))
         except BaseException:
             self.discard()
             raise
@@ -148,7 +157,8 @@ class _MutationRun:
             image.discard()
 
     def _changes(self) -> dict[TableId, TableChange]:
-        return {image.row.id: change for image in self._images.values() if (change := image.change()) is not None}
+        self._external.begin()
+        return {image.row.id: change for image in self._images.values() if (change := image.change(self._external)) is not None}
 
     def _apply(self, change: Change, rows: Driving) -> None:
         """Apply a change for each of these rows."""

@@ -29,14 +29,14 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
 from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
 from omnigraph.manifest import intents
 from omnigraph.manifest.birth import NewTable
 from omnigraph.manifest.intents import Intent, TableBirth, TableIntent
-from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.locks import Grant
 from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, SchemaText, TableRow, now, read_commits
 from omnigraph.manifest.publish import LOCK_SECONDS, Drafted, draft, hold, publish, published_before
 from omnigraph.manifest.read import BranchSnapshot, Manifest
@@ -165,6 +165,8 @@ class Request(msgspec.Struct, frozen=True):
     actor: str | None = None
     message: str | None = None
     token: str | None = None
+    digest: str | None = None
+    """A hash of what is asked for, of `tokens.py`. None if a retry cannot be compared with the first call."""
     if_commit: CommitId | None = None
     timeout_seconds: float = LOCK_SECONDS
 
@@ -209,10 +211,11 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
     if (first := repeated(manifest, request)) is not None:  # first: the other checks would see the changes of the first call
         return first
     early: _Staged | None = None
-    if not Locks.of(manifest.root.objects).busy(branch):  # a busy branch will have moved when we get the lock: prepare then
+    kept = manifest.locks.keeps(branch)  # then others wait for us, and nothing runs beside our preparation
+    if not kept and not manifest.locks.busy(branch):  # a busy branch will have moved when we get the lock: prepare then
         early = _prepare(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
-    elif read_ahead is not None and (known := manifest.last_read(branch)) is not None:
+    elif not kept and read_ahead is not None and (known := manifest.last_read(branch)) is not None:
         with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
             read_ahead(known)
     with hold(manifest, branch, timeout_seconds=request.timeout_seconds) as grant:  # 4
@@ -308,12 +311,27 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
 
 
 def repeated(manifest: Manifest, request: Request) -> Written | None:
-    """Returns the receipt of the first call if this is a retry of a write that was committed, else None."""
+    """Returns the receipt of the first call if this is a retry of a write that was committed, else None.
+
+    Raises InvalidInput if the token belongs to another write: with the receipt of that one, this one would be lost without a word.
+    """
     if request.token is None:
         return None
     branch, ledger, _ = manifest.look(request.branch)
     first = published_before(ledger, branch, request.token)
-    return None if first is None else Written(first, first.counts)
+    if first is None:
+        return None
+    differs = first.digest is not None and request.digest is not None and first.digest != request.digest
+    if first.kind is not request.kind or differs:
+        what = f"another {first.kind}" if first.kind is request.kind else f"a {first.kind}"
+        raise InvalidInput(
+            Kind.TOKEN_REUSED,
+            f"the token {request.token!r} belongs to {what}, commit {first.id}; nothing was written. "
+            "A token names one write: give this one a token of its own, or none",
+            token=request.token,
+            commit=first.id,
+        )
+    return Written(first, first.counts)
 
 
 # -- 6 to 10
@@ -375,6 +393,7 @@ def _intent(request: Request, ready: _Staged) -> Intent:
         actor=request.actor,
         message=request.message,
         token=request.token,
+        digest=request.digest,
         counts=ready.prepared.counts,
         tables=tuple(
             TableIntent(

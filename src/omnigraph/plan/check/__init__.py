@@ -24,14 +24,22 @@ def check(query: Query, catalog: Catalog) -> TypedQuery:
 
 def check_read(query: Query, catalog: Catalog) -> TypedRead:
     if not isinstance(query.body, Read):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, "mutation query cannot be typechecked with read-query API", query=query.name.text)
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{_named(query)} is a mutation, and this is a read; run it with `mutate`", query=query.name.text
+        )
     return typed_read(query.name.text, _parameters(query), query.body, catalog, anonymous=query.anonymous)
 
 
 def check_mutation(query: Query, catalog: Catalog) -> TypedMutation:
     if not isinstance(query.body, Mutation):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, "mutation execution called on a read query; use query instead", query=query.name.text)
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{_named(query)} is a read, and this is a mutation; run it with `query`", query=query.name.text
+        )
     return typed_mutation(query.name.text, _parameters(query), query.body, catalog, anonymous=query.anonymous)
+
+
+def _named(query: Query) -> str:
+    return f"query '{query.name.text}'" if not query.anonymous else "the text"
 
 
 def _parameters(query: Query) -> tuple[Parameter, ...]:

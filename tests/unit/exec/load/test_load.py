@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,43 @@ def test_a_retry_with_the_token_gets_the_first_receipt_and_reads_nothing(graph: 
     first = graph.load(ndjson(*SECOND), mode="append", token="nightly")
     again = graph.load(iter(["this would be refused"]), mode="append", token="nightly")
     assert again == first
-    with pytest.raises(InvalidInput, match="belongs to commit"):
+    with pytest.raises(InvalidInput, match="belongs to a load") as other:
         graph.mutate('query q() { insert Person { name: "Z" } }', token="nightly")
+    assert other.value.kind is Kind.TOKEN_REUSED
+
+
+def _as(data: bytes, folder: Path) -> dict[str, Any]:
+    """The same records in every form that can be read twice."""
+    file = folder / "data.jsonl"
+    file.write_bytes(data)
+    records = [json.loads(line) for line in data.splitlines()]
+    table = pa.Table.from_pylist([record["data"] for record in records if record.get("type") == "Person"])
+    return {
+        "bytes": data,
+        "path": str(file),
+        "paths": [file],
+        "records": records,
+        "lines": data.decode().splitlines(),
+        "table": {"Person": table},
+        "batch": {"Person": table.combine_chunks().to_batches()[0]},
+        "frame": {"Person": table.to_pandas()},
+    }
+
+
+@pytest.mark.parametrize("form", ["bytes", "path", "paths", "records", "lines", "table", "batch", "frame"])
+def test_a_token_used_again_for_other_data_is_refused(graph: Graph, tmp_path: Path, form: str) -> None:
+    one = ndjson({"type": "Person", "data": {"name": "Gil"}})
+    other = ndjson({"type": "Person", "data": {"name": "Hal"}})
+    first = graph.load(_as(one, tmp_path)[form], mode="merge", token="job")
+    assert graph.load(_as(one, tmp_path)[form], mode="merge", token="job") == first
+    before = graph.snapshot()
+    with pytest.raises(InvalidInput, match="belongs to another load") as reused:
+        graph.load(_as(other, tmp_path)[form], mode="merge", token="job")
+    assert reused.value.kind is Kind.TOKEN_REUSED
+    assert reused.value.facts == {"token": "job", "commit": first.commit.id}  # type: ignore[union-attr]
+    with pytest.raises(InvalidInput, match="belongs to another load"):
+        graph.load(_as(one, tmp_path)[form], mode="append", token="job")
+    assert graph.snapshot() == before
 
 
 def test_a_branch_is_made_for_a_load_that_is_sound(graph: Graph) -> None:

@@ -111,8 +111,16 @@ def test_a_batch_says_whether_all_its_ids_were_minted() -> None:
         ('{"type":"Person","data":null}', ProblemCode.ENVELOPE, "field 'data' must be an object, got null"),
         ('{"edge":"Directed","from":"a","to":"b","data":null}', ProblemCode.ENVELOPE, "field 'data' must be an object, got null"),
         ('{"type":"Person","data":[]}', ProblemCode.ENVELOPE, "field 'data' must be an object, got []"),
-        ('{"type":"Person","data":{"name":"Q"},"x":1}', ProblemCode.UNKNOWN_FIELD, "unknown top-level graph batch field 'x'"),
-        ('{"type":"Person","from":"a"}', ProblemCode.UNKNOWN_FIELD, "unknown top-level graph batch field 'from'"),
+        (
+            '{"type":"Person","data":{"name":"Q"},"x":1}',
+            ProblemCode.UNKNOWN_FIELD,
+            "unknown member 'x': a record with 'type' has 'type' and 'data', which holds the properties",
+        ),
+        (
+            '{"type":"Person","from":"a"}',
+            ProblemCode.UNKNOWN_FIELD,
+            "unknown member 'from': a record with 'type' has 'type' and 'data', which holds the properties",
+        ),
         ('{"type":"Person","_rowid":1}', ProblemCode.ENVELOPE, "field '_rowid' is reserved physical state"),
         ('{"type":"Person","edge":"Directed"}', ProblemCode.ENVELOPE, "a record must have exactly one of 'type' or 'edge'"),
         ('{"data":{}}', ProblemCode.ENVELOPE, "a record must have exactly one of 'type' or 'edge'"),

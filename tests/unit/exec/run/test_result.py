@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
+import polars
 import pyarrow as pa
+import pytest
 
+import omnigraph as og
+from omnigraph.errors import InvalidInput
 from omnigraph.exec.read.result import PART_ROWS, Result, shown
 from tests.reads import ask, graph_of, person, text_of
 
@@ -59,7 +64,61 @@ def test_a_result_is_rows_columns_arrow_and_json(tmp_path: Path) -> None:
     assert result.to_arrow().schema.types == [pa.string(), pa.int32(), pa.date32()]
     assert json.loads(result.to_json()) == result.rows
     assert result.commit_id == graph.snapshot().commit_id
-    assert repr(result) == "Result('q', 2 rows: p.name, b, d)"
+    assert repr(result).splitlines() == [
+        "2 rows from main via q",
+        "p.name   |        b | d",
+        "---------+----------+-----------",
+        "a        |        1 | 1979-05-25",
+        "b        |     null | null",
+    ]
+
+
+def numbered(count: int) -> Result:
+    table = pa.table({"n": pa.array(range(count), pa.int32()), "t": [f"<b>{at}</b>" for at in range(count)]})
+    return Result(table, query_name="", branch="work", commit_id="c")
+
+
+def test_a_result_is_a_sequence_of_rows() -> None:
+    result = numbered(25)
+    assert result[0] == {"n": 0, "t": "<b>0</b>"}
+    assert result[-1] == result[24] == result.rows[-1]
+    assert [row["n"] for row in result[2:5]] == [2, 3, 4]
+    assert [row["n"] for row in result[::-10]] == [24, 14, 4]
+    assert (len(result[30:]), len(result[5:2]), len(result[:0])) == (0, 0, 0)
+    assert (result[1:].branch, result[1:].commit_id, result[1:].columns) == ("work", "c", ("n", "t"))
+    assert {"n": 3, "t": "<b>3</b>"} in result
+    for outside in (25, -26):
+        with pytest.raises(IndexError, match=f"the result has 25 rows; there is no row {outside}"):
+            result[outside]
+    with pytest.raises(InvalidInput, match=r"a row of a result has a number, not 'n'"):
+        result["n"]  # type: ignore[call-overload]
+
+
+def test_a_result_shows_its_first_rows() -> None:
+    shown = repr(numbered(25)).splitlines()
+    assert shown[0] == "25 rows from work"
+    assert len(shown) == 14
+    assert shown[-1] == "… 15 more rows"
+    assert repr(numbered(1)).startswith("1 row from work\n")
+    assert repr(Result(pa.table({}), query_name="q", branch="main", commit_id="c")) == "0 rows from main via q"
+    page = numbered(25)._repr_html_()
+    assert page.count("<tr>") == 21
+    assert "<td>&lt;b&gt;3&lt;/b&gt;</td>" in page
+    assert "<b>3" not in page
+    assert page.endswith("<p>… 5 more rows</p>")
+    assert "more" not in numbered(20)._repr_html_()
+
+
+def test_a_result_is_taken_by_other_libraries_as_it_is() -> None:
+    result = numbered(3)
+    assert pa.table(result) == result.to_arrow()
+    assert polars.DataFrame(result).equals(result.to_polars())
+    assert result.to_polars()["n"].to_list() == list(result.to_pandas()["n"]) == [0, 1, 2]
+    assert duckdb.from_arrow(result).aggregate("sum(n)").fetchall() == [(3,)]
+    with og.memory(schema="node Row { n: I32 @key  t: String }") as graph:
+        graph.load({"Row": result})
+        again = graph.query("match { $r: Row } return { $r.n as n, $r.t as t } order { $r.n }")
+    assert again.to_arrow().to_pylist() == result.rows
 
 
 def test_of_two_columns_of_one_name_a_row_shows_the_last() -> None:

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.rank import cosine_distances
 from omnigraph.exec.read.rows import BATCH
 from omnigraph.graph import Graph
 from tests.harness.brute.text import bm25, fused, text_matches
-from tests.reads import ask, graph_of, load
+from tests.mutations import run
+from tests.reads import ask, graph_of, load, text_of
 
 SCHEMA = """
 node Doc { key: I64 @key  text: String?  vec: Vector(4)?  even: Bool }
@@ -51,6 +53,13 @@ def library(path: Path, docs: list[Doc]) -> Graph:
     return graph_of(path, *({"type": "Doc", "data": doc._asdict()} for doc in docs), schema=SCHEMA)
 
 
+@pytest.fixture(params=["in memory", "too many for it"])
+def _vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where vectors are: a column that is too large is read for every search."""
+    if request.param == "too many for it":
+        monkeypatch.setattr(Entities, "vectors", lambda *_, **__: None)
+
+
 def expected_nearest(docs: list[Doc], query: list[float]) -> list[tuple[int, float]]:
     """By numpy: the keys and distances of the documents with a direction, best first, ties in the order of the ids."""
     found = [(doc.key, np.array(doc.vec)) for doc in docs if doc.vec is not None and any(doc.vec)]
@@ -59,6 +68,7 @@ def expected_nearest(docs: list[Doc], query: list[float]) -> list[tuple[int, flo
     return [(key, distance) for distance, key in sorted(distances, key=lambda pair: (round(pair[0], 9), str(pair[1])))]
 
 
+@pytest.mark.usefixtures("_vectors")
 @pytest.mark.parametrize("where", ["", "$d.even = true"])
 def test_nearest_is_what_numpy_says(tmp_path: Path, where: str) -> None:
     """X-09, X-13: exact without an index, and a filter comes first."""
@@ -72,6 +82,7 @@ def test_nearest_is_what_numpy_says(tmp_path: Path, where: str) -> None:
     assert [score for _, score in found] == pytest.approx([score for _, score in wanted], abs=1e-9)
 
 
+@pytest.mark.usefixtures("_vectors")
 def test_more_rows_than_one_batch_keep_their_order(tmp_path: Path) -> None:
     """X-13: A ranking is of the rows that a filter leaves, and more rows than one batch keep the global order."""
     count = BATCH + 4_000
@@ -85,6 +96,40 @@ def test_more_rows_than_one_batch_keep_their_order(tmp_path: Path) -> None:
     assert found == np.argsort(distances, kind="stable")[: count - 10].tolist()
 
 
+def test_vectors_in_memory_are_those_of_their_version(tmp_path: Path) -> None:
+    """Rows that were deleted, changed, added and set to null since; with filters that leave many, few and no rows; more than there are."""
+    docs = documents(6_000, seed=3)
+    graph = library(tmp_path, docs)
+    old = graph.snapshot().commit_id
+    body = "($v: Vector(4)) match { $d: Doc WHERE } return { $d.key as k, nearest($d.vec, $v) as s } order { s } limit LIMIT"
+
+    def compared(docs: list[Doc], at: str | None = None) -> None:
+        for where, kept in (
+            ("", docs),
+            ("$d.even = true", [doc for doc in docs if doc.even]),
+            ("$d.key < 100", [doc for doc in docs if doc.key < 100]),
+            ("$d.key < 0", []),
+        ):
+            for limit in (1, 25, 10_000):
+                text = text_of(body.replace("WHERE", where).replace("LIMIT", str(limit)))
+                wanted = expected_nearest(kept, QUERY)[:limit]
+                found = list(graph.query(text, params={"v": QUERY}, at=at).tuples())
+                assert [key for key, _ in found] == [key for key, _ in wanted]
+
+    compared(docs)
+    run(graph, "delete Doc where key >= 1000 and key < 2000")
+    run(graph, "($n: Vector(4)?) update Doc set { vec: $n } where key >= 10 and key < 20", {"n": None})
+    run(graph, "update Doc set { vec: [0.25, -1, 2, 0.5] } where key = 5999")
+    load(graph, {"type": "Doc", "data": Doc(9_000, None, [1.0, 2.0, 3.0, 4.0], True)._asdict()})
+    now = [
+        Doc(doc.key, doc.text, None if 10 <= doc.key < 20 else QUERY if doc.key == 5999 else doc.vec, doc.even)
+        for doc in docs
+        if not 1000 <= doc.key < 2000
+    ]
+    compared([*now, Doc(9_000, None, [1.0, 2.0, 3.0, 4.0], True)])
+    compared(docs, at=old)
+
+
 def test_equal_vectors_have_equal_distances_wherever_they_stand() -> None:
     rng = np.random.default_rng(2)
     row = rng.normal(size=37).astype(np.float32)
@@ -94,6 +139,7 @@ def test_equal_vectors_have_equal_distances_wherever_they_stand() -> None:
     assert len({*cosine_distances(vectors, query), *cosine_distances(vectors.slice(3), query), *cosine_distances(vectors[:1], query)}) == 1
 
 
+@pytest.mark.usefixtures("_vectors")
 def test_the_best_of_many_vectors_are_found_whatever_their_lengths(tmp_path: Path) -> None:
     """Most are left out by a comparison in single precision, which can neither hold all lengths nor tell all directions apart."""
     rng = np.random.default_rng(8)
@@ -143,6 +189,7 @@ def test_a_fusion_looks_as_deep_as_its_limit(tmp_path: Path) -> None:
     assert [id_ for (id_,) in graph.query(text, params={"v": QUERY}).tuples()] == sorted(total, key=lambda id_: (-total[id_], id_))[2:7]
 
 
+@pytest.mark.usefixtures("_vectors")
 def test_a_few_reached_rows_are_ranked_like_many(tmp_path: Path) -> None:
     """The vectors of a few rows are read by number, and those of many in one pass; the scores are the same."""
     docs = documents(6_000, seed=6)

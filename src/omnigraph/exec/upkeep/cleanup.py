@@ -1,0 +1,319 @@
+"""A graph and a retention policy -> old versions, unused native branches and left-over files removed, or a preview of that.
+
+What is needed is decided first, for the whole graph, under the exclusive lock; if anything cannot be decided, nothing is removed. Then, in
+this order:
+
+    1 transactions   the private branches of processes that have ended
+    2 history        `__manifest` forgets old commits: its floor is raised, stalled publishes are fenced off, its versions are removed
+    3 forks          native branches and tables that nothing shows any more, children before parents
+    4 tables         versions of each table, and files that no version names and that are a week old
+
+So a commit is forgotten before its data is removed: a commit that can be opened can be read completely. After step 2 no branch or tag
+can be made of a forgotten commit, so what was spent remains spent. Steps 2 and 3 run under one exclusive lock. Each table has a lock of
+its own, so that writers wait for one table at most, and what every branch shows is read again under it (B-26, B-27). A step that was
+interrupted is finished by the next cleanup.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError
+from omnigraph.exec.engine import Engine
+from omnigraph.faults import Fault, reach
+from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.publish import LOCK_SECONDS, fence_off_publishes
+from omnigraph.manifest.read import PATH
+from omnigraph.manifest.retention import BranchLine, Needs, Policy, needs, refuse_pending, still_shown
+from omnigraph.manifest.tags import withdraw_all
+from omnigraph.store.bases import home
+from omnigraph.store.floor import raise_floor
+from omnigraph.store.reclaim import Removal, existing_versions, spent_versions, sweep
+from omnigraph.store.refs import delete_ref, native_refs, parent_ref
+from omnigraph.store.root import Root
+from omnigraph.store.tables import TableRef, table_at_head
+
+log = logging.getLogger(__name__)
+
+_TABLES: Final = ("nodes", "edges")
+
+
+class TableCleanup(msgspec.Struct, frozen=True):
+    """What was removed from one table, or would be. `error`: why not all of it was; the next cleanup tries again."""
+
+    table: str
+    """The name of the table, such as `node:Person`; its path if no branch shows it; `__manifest` for the history."""
+    versions: int
+    size_bytes: int
+    error: str | None = None
+
+
+class Cleanup(msgspec.Struct, frozen=True):
+    """The result of a cleanup. With `dry_run`, what it would remove."""
+
+    dry_run: bool
+    tables: tuple[TableCleanup, ...]
+    forks: tuple[str, ...] = ()
+    """The directories of native branches that nothing shows."""
+    transactions: tuple[str, ...] = ()
+    """The private branches of transactions whose processes have ended."""
+
+    @property
+    def versions(self) -> int:
+        return sum(table.versions for table in self.tables)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(table.size_bytes for table in self.tables)
+
+
+class CleanupProgress(msgspec.Struct, frozen=True):
+    """One table is about to be cleaned: number `at` of `of`."""
+
+    table: str
+    at: int
+    of: int
+
+
+OnCleanupProgress = Callable[[CleanupProgress], None]
+
+
+def cleanup(
+    engine: Engine,
+    *,
+    keep: int | None,
+    older_than: timedelta | None,
+    dry_run: bool = False,
+    on_progress: OnCleanupProgress | None = None,
+    timeout_seconds: float = LOCK_SECONDS,
+) -> Cleanup:
+    """Remove what the policy does not keep and nothing needs. A dry run takes no lock and removes nothing."""
+    policy = _policy(keep, older_than)
+    run = _Preview(engine) if dry_run else _Removal(engine, timeout_seconds)
+    return run.clean(policy, on_progress or (lambda _: None))
+
+
+def _policy(keep: int | None, older_than: timedelta | None) -> Policy:
+    if keep is None and older_than is None:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "cleanup needs a policy: `keep`, a number of commits, or `older_than`, an age, or both")
+    if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"keep must be one or more, not {keep!r}: the newest commit is always kept", keep=keep)
+    if older_than is not None and (not isinstance(older_than, timedelta) or older_than < timedelta(0)):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"older_than must be a timedelta of zero or more, not {older_than!r}")
+    return Policy(keep, None if older_than is None else datetime.now(UTC) - older_than)
+
+
+class _LinePlan(msgspec.Struct, frozen=True):
+    """One native branch of a table, and its versions that nothing needs."""
+
+    native: str | None
+    spent: tuple[int, ...]
+
+
+class _TablePlan(msgspec.Struct, frozen=True):
+    """One table. `unused` are native branches that nothing shows, children before parents. Without `lines` nothing shows the table."""
+
+    path: str
+    name: str
+    lines: tuple[_LinePlan, ...]
+    unused: tuple[str, ...]
+
+
+class _Preview:
+    """Each step, without its effects. `_Removal` adds them."""
+
+    dry_run = True
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._manifest: Final = engine.manifest
+        self._root: Final = engine.root
+
+    def clean(self, policy: Policy, on_progress: OnCleanupProgress) -> Cleanup:
+        with self._gate() as grant:
+            needed = needs(self._manifest, policy)
+            _refuse_drift(self._root, needed.lines)
+            plans = list(_plans(self._root, needed))
+            unused = _unused(self._root, PATH, {str(line.branch.native) for line in needed.lines if line.branch.native is not None})
+            done = {PATH: Removal()}
+            for fork in unused:
+                done[PATH] = done[PATH].plus(self._remove_fork(PATH, fork, grant))
+            for line in needed.lines:
+                done[PATH] = done[PATH].plus(self._forget_commits(line, needed, unused, grant))
+            for plan in plans:
+                done[plan.path] = self._remove_unused(plan, grant)
+        errors: dict[str, str] = {}
+        tables = [plan for plan in plans if plan.lines]
+        for at, plan in enumerate(tables, start=1):
+            on_progress(CleanupProgress(plan.name, at, len(tables)))
+            try:
+                with self._gate() as grant:
+                    done[plan.path] = done[plan.path].plus(self._remove_versions(plan, grant))
+            except OmniGraphError as error:  # the others go on (F-11)
+                errors[plan.path] = error.message
+        names = {PATH: PATH, **{plan.path: plan.name for plan in plans}}
+        rows = (TableCleanup(names[path], removed.versions, removed.size_bytes, errors.get(path)) for path, removed in done.items())
+        forks = [home(path, fork) for path, forks in ((PATH, unused), *((plan.path, plan.unused) for plan in plans)) for fork in forks]
+        return Cleanup(self.dry_run, tuple(sorted(rows, key=lambda row: row.table)), tuple(forks))
+
+    @contextmanager
+    def _gate(self) -> Iterator[Grant]:
+        refuse_pending(self._manifest)
+        yield Grant()
+
+    # -- the steps
+
+    def _forget_commits(self, line: BranchLine, needed: Needs, unused: Collection[str], grant: Grant) -> Removal:
+        native = line.branch.native
+        pinned = needed.manifests.get(native, frozenset())
+        spent = spent_versions(line.ledger.as_table(), pinned, below=line.floor, without=unused)
+        return self._remove_history(line, spent, grant) if spent else Removal()
+
+    def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
+        return sweep(line.ledger.as_table(), spent, preview=True)
+
+    def _remove_unused(self, plan: _TablePlan, grant: Grant) -> Removal:
+        """Remove the native branches of a table that nothing shows, or the table."""
+        if not plan.lines:
+            return self._remove_table(plan.path, grant)
+        removed = Removal()
+        for fork in plan.unused:
+            removed = removed.plus(self._remove_fork(plan.path, fork, grant))
+        return removed
+
+    def _remove_fork(self, path: str, fork: str, grant: Grant) -> Removal:
+        return Removal(len(existing_versions(self._root, path, branch=fork)), self._size(home(path, fork)))
+
+    def _remove_table(self, path: str, grant: Grant) -> Removal:
+        return Removal(len(existing_versions(self._root, path, branch=None)), self._size(path))
+
+    def _remove_versions(self, plan: _TablePlan, grant: Grant) -> Removal:
+        removed = Removal()
+        for line in plan.lines:
+            removed = removed.plus(sweep(table_at_head(self._root, plan.path, branch=line.native), line.spent, preview=True))
+        return removed
+
+    def _size(self, directory: str) -> int:
+        return sum(self._root.objects.sizes(directory).values())
+
+
+class _Removal(_Preview):
+    """Each step with its effects."""
+
+    dry_run = False
+
+    def __init__(self, engine: Engine, timeout_seconds: float) -> None:
+        super().__init__(engine)
+        self._timeout_seconds: Final = timeout_seconds
+
+    @contextmanager
+    def _gate(self) -> Iterator[Grant]:
+        objects = self._root.objects
+        with Locks.of(objects).exclusive(timeout_seconds=self._timeout_seconds) as grant:
+            withdraw_all(objects)  # a creator of a branch or a tag may be paused, with a state in hand that is about to go
+            refuse_pending(self._manifest)
+            yield grant
+
+    def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
+        branch = line.branch
+        grant.check()
+        raise_floor(self._root.objects, PATH, branch=branch.native, version=line.floor)
+        reach(Fault.CLEANUP_AFTER_FLOOR)
+        grant.check()
+        fence_off_publishes(self._manifest, branch.name)
+        reach(Fault.CLEANUP_AFTER_FENCE)
+        grant.check()
+        _, ledger, _ = self._manifest.look(branch.name)
+        removed = sweep(ledger.as_table(), spent, preview=False)
+        reach(Fault.CLEANUP_AFTER_HISTORY)
+        return removed
+
+    def _remove_fork(self, path: str, fork: str, grant: Grant) -> Removal:
+        removed = super()._remove_fork(path, fork, grant)
+        reach(Fault.CLEANUP_BEFORE_FORK)
+        grant.check()
+        delete_ref(self._root, path, fork)
+        reach(Fault.CLEANUP_AFTER_FORK)
+        return removed
+
+    def _remove_table(self, path: str, grant: Grant) -> Removal:
+        removed = super()._remove_table(path, grant)
+        reach(Fault.CLEANUP_BEFORE_FORK)
+        grant.check()
+        self._root.objects.delete_prefix(path)
+        reach(Fault.CLEANUP_AFTER_FORK)
+        return removed
+
+    def _remove_versions(self, plan: _TablePlan, grant: Grant) -> Removal:
+        shown = still_shown(self._manifest)
+        removed = Removal()
+        for line in plan.lines:
+            spent = [version for version in line.spent if TableRef(plan.path, line.native, version) not in shown]
+            reach(Fault.CLEANUP_BEFORE_TABLE)
+            grant.check()
+            removed = removed.plus(sweep(table_at_head(self._root, plan.path, branch=line.native), spent, preview=False))
+            self._engine.tables.forget(TableRef(plan.path, line.native, version) for version in spent)
+            reach(Fault.CLEANUP_AFTER_TABLE)
+        return removed
+
+
+# -- planning
+
+
+def _refuse_drift(root: Root, lines: Iterable[BranchLine]) -> None:
+    """Refuse if the newest version of a table is not the one that its branch shows: it is not known who needs it (O-14)."""
+    for line in lines:
+        for row in line.state.tables.values():
+            if row.dropped or row.owner != line.branch.native:
+                continue
+            newest = max(existing_versions(root, row.path, branch=row.native), default=0)
+            if newest != row.version:
+                raise StorageError(
+                    Kind.DRIFT,
+                    f"{row.alias} on branch {line.branch.name!r} is at version {newest}, but the graph shows version {row.version}: "
+                    "another program committed to it directly. Nothing was removed. Check the graph with `omnigraph verify`",
+                    table=row.path,
+                    expected=row.version,
+                    actual=newest,
+                )
+
+
+def _plans(root: Root, needed: Needs) -> Iterator[_TablePlan]:
+    names = {row.path: row.alias for line in reversed(needed.lines) for row in line.state.tables.values()}
+    shown: dict[str, set[str | None]] = {}
+    for ref in needed.tables:
+        shown.setdefault(ref.path, set()).add(ref.branch)
+    for path in sorted(entry.rstrip("/") for kind in _TABLES for entry in root.objects.list(kind)):
+        if path not in shown:
+            yield _TablePlan(path, names.get(path, path), (), ())
+            continue
+        unused = _unused(root, path, {native for native in shown[path] if native is not None})
+        natives = [None, *(native for native in native_refs(root, path) if native not in unused)]
+        lines = (_line_plan(root, path, native, needed, unused) for native in natives)
+        yield _TablePlan(path, names.get(path, path), tuple(lines), unused)
+
+
+def _line_plan(root: Root, path: str, native: str | None, needed: Needs, unused: Collection[str]) -> _LinePlan:
+    table = table_at_head(root, path, branch=native)
+    return _LinePlan(native, tuple(spent_versions(table, needed.versions_of(path, native), without=unused)))
+
+
+def _unused(root: Root, path: str, used: set[str]) -> tuple[str, ...]:
+    """The native branches of a table that are not used, and that no used one was made from; children before parents (B-28)."""
+    parents = {name: parent_ref(root, path, name) for name in native_refs(root, path)}
+    kept = {ancestor for name in used for ancestor in _line_of(parents, name)}
+    free = [name for name in parents if name not in kept]
+    return tuple(sorted(free, key=lambda name: (-len(list(_line_of(parents, name))), name)))
+
+
+def _line_of(parents: dict[str, str | None], name: str | None) -> Iterator[str]:
+    """A native branch and those that it comes from."""
+    while name is not None:
+        yield name
+        name = parents.get(name)

@@ -67,6 +67,7 @@ def _text_options(command: F) -> F:
 @click.option("--explain", "only_explain", is_flag=True, help="Print the plan. The query is not run.")
 @click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")
+@click.option("--draw", "drawing_file", type=PATH, metavar="FILE", help="Draw the nodes of the rows, and their edges: .svg or .html.")
 @command_flags
 def query(
     flags: Flags,
@@ -83,10 +84,17 @@ def query(
     only_explain: bool,
     analyze: bool,
     timing: bool,
+    drawing_file: Path | None,
     as_json: bool,
 ) -> None:
     """Query a graph, as it is now or as it was."""
     _refuse_both(query_file, query_string, params, params_file)
+    if drawing_file is not None:
+        from omnigraph.cli.draw import check_path
+
+        if only_explain or analyze:
+            raise click.UsageError("--draw needs rows, which --explain and --analyze do not print")
+        check_path(drawing_file)
     target = resolve(flags, "query", HISTORY, spelled=None)
     source = query_source(query_file, query_string, what="query")
     selected = query_named(source, name)
@@ -104,6 +112,9 @@ def query(
                 output.lines(explanation.text)
         else:
             result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
+            if drawing_file is not None:
+                catalog = graph.engine.catalog(graph.engine.snapshot(place, parse_moment(snapshot)))
+                _draw(result, source, selected, catalog, drawing_file)
             show_result(result, form="json" if as_json else form, branch=place, snapshot=snapshot)
         if timing:
             output.note(f"{(time.perf_counter() - started) * 1000:.1f} ms")
@@ -112,6 +123,15 @@ def query(
 def parse_moment(text: str | None) -> str | int | None:
     """Parse a moment of the past: digits are a manifest version; the rest, a time, a commit or a tag, is read by the engine."""
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+def _draw(result: Result, source: Source, name: str, catalog: Catalog, path: Path) -> None:
+    from omnigraph.cli.draw import result_drawing, write_drawing
+    from omnigraph.lang import parse_queries, select_query
+    from omnigraph.plan.check import check_read
+
+    read = check_read(select_query(parse_queries(source.text, name=source.name), name), catalog)
+    write_drawing(result_drawing(read, result, f"{counted(result.row_count, 'row')}{_via(result.query_name)}"), path)
 
 
 def _via(query: str) -> str:

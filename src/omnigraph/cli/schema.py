@@ -75,6 +75,25 @@ def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 schema.add_command(schema_show, "get")
 
 
+@schema.command("draw")
+@_uri
+@click.option("--output", "path", type=PATH, metavar="FILE", required=True, help="The file to write: .svg or .html.")
+@_branch
+@command_flags
+def schema_draw(flags: Flags, *, uri: str | None, path: Path, branch: str, as_json: bool) -> None:
+    """Draw the types of a schema: nodes with their properties, edges, interfaces."""
+    from omnigraph.cli.draw import check_path, schema_drawing, write_drawing
+
+    target = resolve(flags, "schema draw", DATA, uri=uri)
+    check_path(path)
+    with open_graph(target, mode="r") as graph:
+        catalog = graph.engine.catalog(graph.engine.snapshot(branch))
+    drawing = schema_drawing(catalog, f"schema of {target.uri}, branch {branch}")
+    write_drawing(drawing, path)
+    if as_json:
+        output.document({"path": str(path), "nodes": len(drawing.nodes), "edges": len(drawing.edges)})
+
+
 @schema.command("plan")
 @_uri
 @_file

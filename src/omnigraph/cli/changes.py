@@ -9,6 +9,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.history import commit, graph_option
+from omnigraph.cli.progress import until_first
 from omnigraph.cli.scope import HISTORY, Flags, command_flags, open_graph, resolve
 from omnigraph.cli.screen import Style
 from omnigraph.cli.shapes import cause_document, change_document
@@ -42,6 +43,7 @@ def commit_changes(
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
         cause = cause_document(graph.commit(commit_id))
         changes = graph.commit_changes(commit_id, kinds=kinds or None, types=types or None, ops=ops or None)
+        changes = until_first(changes, "changes", quiet=flags.quiet)
         if as_json:
             output.document({"cause": cause, "changes": map(change_document, changes)})
             return
@@ -63,6 +65,7 @@ def commit_diff(
     """Print the changes that lead from A to B. Each is a branch, a commit, or a time, which stands for main at that time."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
         changes = graph.diff(a, b, kinds=kinds or None, types=types or None, ops=ops or None)
+        changes = until_first(changes, "diff", quiet=flags.quiet)
         if as_json:
             output.document({"from": a, "to": b, "changes": map(change_document, changes)})
         else:
@@ -79,7 +82,7 @@ def commit_diff(
 def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
     """Print the history of one entity: who changed it, when, from what to what. Newest first."""
     with open_graph(resolve(flags, "log", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
-        entries = graph.log(type_name, entity_id, branch, kind=kind)
+        entries = until_first(graph.log(type_name, entity_id, branch, kind=kind), "log", quiet=flags.quiet)
         if as_json:
             output.document(
                 {"entries": ({"cause": cause_document(entry.commit), "change": change_document(entry.change)} for entry in entries)}

@@ -11,6 +11,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.history import branch, commit, graph_option
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, open_graph, resolve
 from omnigraph.cli.shapes import commit_document, conflict_document
 from omnigraph.cli.table import counted
@@ -75,7 +76,7 @@ def branch_merge(
     target = resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
     if not dry_run:
         echo_write(target, "branch merge")
-    with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json):
+    with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json), Line("merge", quiet=flags.quiet):
         merged = graph.merge(
             source,
             into,
@@ -121,7 +122,7 @@ def commit_revert(
     """Undo one commit, in a new commit on a branch."""
     target = resolve(flags, "commit", DATA, uri=uri, spelled="--uri")
     echo_write(target, "commit revert")
-    with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json):
+    with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json), Line("revert", quiet=flags.quiet):
         done = graph.revert(commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message)
     if as_json:
         made = commit_document(done.commit) if done.commit is not None else None

@@ -16,6 +16,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.output import FORMATS
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
     HISTORY,
@@ -103,15 +104,17 @@ def query(
     with open_graph(target, mode="r") as graph, draw_errors(source):
         started = time.perf_counter()
         if only_explain or analyze:
-            explanation = graph.explain(
-                source.text, selected, given, branch=place, at=parse_moment(snapshot), analyze=analyze, timeout=timeout
-            )
+            with Line("query", quiet=flags.quiet):
+                explanation = graph.explain(
+                    source.text, selected, given, branch=place, at=parse_moment(snapshot), analyze=analyze, timeout=timeout
+                )
             if as_json:
                 output.document(explanation.to_json())
             else:
                 output.lines(explanation.text)
         else:
-            result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
+            with Line("query", quiet=flags.quiet):
+                result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
             if drawing_file is not None:
                 catalog = graph.engine.catalog(graph.engine.snapshot(place, parse_moment(snapshot)))
                 _draw(result, source, selected, catalog, drawing_file)
@@ -185,7 +188,7 @@ def mutate(
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
-        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source):
+        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source), Line("mutate", quiet=flags.quiet):
             receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message)
     except PreconditionFailed as lost:
         if as_json:

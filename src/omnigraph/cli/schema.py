@@ -10,6 +10,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.engine import without_pandas
 from omnigraph.cli.files import draw_errors, read_source
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
     DIRECT,
@@ -130,7 +131,7 @@ def schema_apply(
     echo_write(target, "schema apply")
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
-    with open_graph(target, mode="rw") as graph, draw_errors(wanted):
+    with open_graph(target, mode="rw") as graph, draw_errors(wanted), Line("schema apply", quiet=flags.quiet):
         done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message)
     if as_json:
         facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}

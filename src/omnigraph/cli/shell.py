@@ -17,9 +17,10 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors
+from omnigraph.cli.progress import Line
 from omnigraph.cli.queries import parse_moment, show_receipt, show_result
 from omnigraph.cli.scope import DATA, Flags, GraphTarget, global_flags, open_graph, resolve
-from omnigraph.cli.words import Known, words
+from omnigraph.cli.words import KnownNames, words
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError
 from omnigraph.ids import BranchName
 
@@ -94,11 +95,11 @@ class ShellSession:
         place = self._target.uri.rstrip("/").rpartition("/")[2]
         return f"{place}:{self._branch}{'' if self._at is None else f'@{self._at}'}> "
 
-    def known(self) -> Known:
+    def known(self) -> KnownNames:
         """Return the names that can be completed."""
         engine = self._graph.engine
         catalog = engine.catalog(engine.manifest.snapshot(BranchName(self._branch)))
-        return Known(catalog, self._graph.branches.list(), [tag.name for tag in self._graph.tags.list()])
+        return KnownNames(catalog, self._graph.branches.list(), [tag.name for tag in self._graph.tags.list()])
 
     def run(self, text: str) -> bool:
         """Run a command, a query or a mutation. Returns whether the shell goes on."""
@@ -148,12 +149,13 @@ class ShellSession:
             query = select_query(parse_queries(text, name=_SOURCE), None)
             if isinstance(query.body, Read):
                 self._last = text
-                result = self._graph.query(text, branch=self._branch, at=parse_moment(self._at))
+                with Line("query", quiet=self._target.flags.quiet):
+                    result = self._graph.query(text, branch=self._branch, at=parse_moment(self._at))
                 show_result(result, form="table", branch=self._branch, snapshot=self._at)
             elif self._at is not None:
                 raise InvalidInput(Kind.INVALID_ARGUMENT, f"the past ({self._at}) cannot be changed; `\\at now` returns to the present")
             else:
-                with open_graph(self._target, mode="rw") as graph:
+                with open_graph(self._target, mode="rw") as graph, Line("mutate", quiet=self._target.flags.quiet):
                     receipt = graph.mutate(text, branch=self._branch)
                 show_receipt(receipt, branch=self._branch, query=query.name.text)
         if self._timing:

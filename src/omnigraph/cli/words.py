@@ -29,7 +29,7 @@ _AFTER_NODE: Final = re.compile(r"\$\w+\s+(?:<?(?:\w+\|)*)\w*$")
 _IN_BRACES: Final = re.compile(r"\b([A-Z]\w*)\s*\{[^{}]*?(?:\{|,|\s)\s*\w*$|\b([A-Z]\w*)\s*\{\w*$")
 
 
-class Known(NamedTuple):
+class KnownNames(NamedTuple):
     """What names there are: the schema, the branches, and the tags."""
 
     catalog: Catalog
@@ -37,7 +37,7 @@ class Known(NamedTuple):
     tags: Sequence[str] = ()
 
 
-def words(before: str, known: Known) -> tuple[str, list[str]]:
+def words(before: str, known: KnownNames) -> tuple[str, list[str]]:
     """Return the beginning of the word at the cursor, and the words that begin like it, sorted."""
     if before.lstrip().startswith("\\") and not before.lstrip().startswith("\\explain "):
         begun, found = _of_command(before.lstrip(), known)
@@ -47,7 +47,7 @@ def words(before: str, known: Known) -> tuple[str, list[str]]:
     return begun, sorted({word for word in found if word.lower().startswith(folded)})
 
 
-def _of_command(line: str, known: Known) -> tuple[str, Sequence[str]]:
+def _of_command(line: str, known: KnownNames) -> tuple[str, Sequence[str]]:
     command, space, rest = line.partition(" ")
     if not space:
         return command, COMMANDS
@@ -55,7 +55,7 @@ def _of_command(line: str, known: Known) -> tuple[str, Sequence[str]]:
     return rest.lstrip(), found.get(command, ())
 
 
-def _of_query(before: str, known: Known) -> tuple[str, Sequence[str]]:
+def _of_query(before: str, known: KnownNames) -> tuple[str, Sequence[str]]:
     catalog = known.catalog
     matched = _WORD.search(before)
     word = matched.group() if matched is not None else ""

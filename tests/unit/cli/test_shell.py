@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.catalog import Catalog, build_catalog
 from omnigraph.cli.shell import is_whole, statements
-from omnigraph.cli.words import COMMANDS, KEYWORDS, Known, words
+from omnigraph.cli.words import COMMANDS, KEYWORDS, KnownNames, words
 from omnigraph.lang import parse_schema
 from tests.unit.cli.calls import Call, Said
 
@@ -110,7 +110,7 @@ def catalog() -> Catalog:
     ],
 )
 def test_what_tab_offers(before: str, begun: str, found: list[str]) -> None:
-    assert words(before, Known(catalog(), ["main", "review"], ["v1"])) == (begun, found)
+    assert words(before, KnownNames(catalog(), ["main", "review"], ["v1"])) == (begun, found)
 
 
 # -- at the end of a pipe

@@ -7,7 +7,6 @@ by default), which it empties first and leaves for inspection.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import msgspec
 
 import omnigraph as og
 from examples.museum import make_data
-from examples.printing import chapter, table, tell
+from examples.printing import chapter, empty_folder, table, tell
 
 HOME = Path(__file__).resolve().parent / "museum"
 SCHEMA = (HOME / "schema.pg").read_text()
@@ -42,11 +41,7 @@ def main() -> None:
     if sys.argv[1:2] == ["write"]:
         writer(*sys.argv[2:])
         return
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".demo")
-    if folder.exists() and not (folder / "museum.omni").exists() and any(folder.iterdir()):
-        raise SystemExit(f"{folder} holds files of another program; give another directory: python -m examples.tour FOLDER")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder = empty_folder(Path(sys.argv[1] if len(sys.argv) > 1 else ".demo"), ours="museum.omni")
     began = time.monotonic()
     graph = create(folder)
     first = load_with_spark(graph, folder)

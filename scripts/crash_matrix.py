@@ -10,10 +10,11 @@ from tests.crash.failing import FAILURES, Failure, Heard
 from tests.crash.matrix import Point, Writer, points
 from tests.crash.test_load import ROWS
 from tests.crash.test_merge import CASES
+from tests.crash.test_repair import WRITER as REPAIR
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dev" / "crash-matrix.md"
 
-WRITERS = (*matrix.WRITERS, *(row.writer for row in ROWS), *(case.writer for case in CASES))
+WRITERS = (*matrix.WRITERS, *(row.writer for row in ROWS), *(case.writer for case in CASES), REPAIR)
 
 HEAD = """# The crash matrix
 
@@ -25,10 +26,10 @@ that it is current.
 
 `tests/crash/test_matrix.py` tests each case three times: with a simulated crash inside the process, with an error that the writer
 receives, and with a process that is killed. `test_interrupt.py` interrupts one writer at each boundary;
-`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py` and `test_merge.py` crash loads, merges, reverts and
-the ends of transactions at every boundary, and `test_transaction.py` kills processes inside transactions. After each test the graph
-shows the state before or after the write, HEAD matches the visible tables, no intent is left, a write to a branch has not changed main,
-and the next write succeeds.
+`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py`, `test_merge.py` and `test_repair.py` crash loads,
+merges, reverts, the ends of transactions and repairs at every boundary, and `test_transaction.py` kills processes inside transactions.
+After each test the graph shows the state before or after the write, HEAD matches the visible tables, no intent is left, a write to a
+branch has not changed main, and the next write succeeds.
 
 | outcome | state of the graph | resolved by |
 |---|---|---|
@@ -96,15 +97,20 @@ def _heard(failure: Failure) -> str:
 
 
 def _columns() -> list[tuple[str, int]]:
-    """Return all boundaries in the order in which a write passes them. The longest path contains every shorter one."""
-    longest = max((points(writer) for writer in WRITERS), key=len)
-    columns = [(point.fault.value, point.nth) for point in longest]
-    assert all((point.fault.value, point.nth) in columns for writer in WRITERS for point in points(writer))
+    """Return all boundaries in the order in which a write passes them: those of the longest path, and those that only others pass."""
+    columns: list[tuple[str, int]] = []
+    for path in sorted((points(writer) for writer in WRITERS), key=len, reverse=True):
+        at = 0
+        for point in path:
+            column = point.fault.value, point.nth
+            if column not in columns:
+                columns.insert(at, column)
+            at = columns.index(column) + 1
     return columns
 
 
 def _boundaries(columns: list[tuple[str, int]]) -> str:
-    return ", ".join(f"{at} `{fault}`{' x2' if nth > 1 else ''}" for at, (fault, nth) in enumerate(columns, start=1)) + "."
+    return ", ".join(f"{at} `{fault}`{f' x{nth}' if nth > 1 else ''}" for at, (fault, nth) in enumerate(columns, start=1)) + "."
 
 
 def _matrix(number: dict[tuple[str, int], int]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from omnigraph.store.ledger import Ledger
@@ -66,6 +67,10 @@ class CountingObjects:
     def sizes(self, prefix: str) -> Mapping[str, int]:
         self._count("list")
         return self._inner.sizes(prefix)
+
+    def written(self, prefix: str) -> Mapping[str, datetime]:
+        self._count("list")
+        return self._inner.written(prefix)
 
     def delete(self, path: str) -> None:
         self._count("delete")

@@ -100,6 +100,8 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
                 _run(block.enter_context(_graph(manifest).transaction(branch)), texts)
         case "cleanup":
             _graph(manifest).cleanup(keep=int(what))
+        case "repair":
+            _graph(manifest).repair(confirm=True)
         case "heal":
             heal(manifest, Tables(manifest.root), BranchName(what), timeout_seconds=60)
         case _:

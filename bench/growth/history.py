@@ -28,6 +28,12 @@ def _init(place: Place) -> object:
         return og.init(f"{folder}/graph.omni", schema=(place.folder / "schema.pg").read_text()).uri
 
 
+def _in_memory(place: Place) -> None:
+    import omnigraph as og
+
+    og.memory(schema=(place.folder / "schema.pg").read_text()).close()
+
+
 def _copy(place: Place) -> object:
     with tempfile.TemporaryDirectory() as folder:
         return place.graph.copy_to(f"{folder}/copy.omni").uri
@@ -80,6 +86,19 @@ def _transaction(place: Place) -> object:
     return transaction.receipt
 
 
+def _polled(place: Place) -> object:
+    """One change, and the page that shows it."""
+    cursor = place.graph.changes.poll().cursor
+    place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"})
+    return place.graph.changes.poll(cursor).blocks
+
+
+def _polled_late(place: Place) -> object:
+    """The page of the last of n commits, for a reader that has all others."""
+    last = place.graph.commits(limit=2)[1].id
+    return place.graph.changes.poll(start=f"after:{last}").blocks
+
+
 def _remove(place: Place) -> None:
     _create(place)
     place.graph.branches.delete(f"new-{place.turn}")
@@ -96,6 +115,10 @@ def _listing(name: str, covers: tuple[str, ...], world: Preparation, run: Work, 
     return Operation(name=name, covers=covers, needs=(world,), run=run, base=base, times=20)
 
 
+def _cleanup(place: Place) -> object:
+    return place.graph.cleanup(keep=1)
+
+
 def _tag(place: Place) -> object:
     return place.graph.tags.create(f"new-{place.turn}", at=1)
 
@@ -108,11 +131,13 @@ def _untag(place: Place) -> None:
 CREATE = ("branches.create", "omnigraph branch")
 MERGE = ("Graph.merge", "branches.merge", "omnigraph branch")
 COMMIT = ("Graph.commits", "omnigraph commit")
+POLL = ("changes.poll", "omnigraph changes")
 SNAPSHOT = ("Graph.snapshot", "omnigraph snapshot")
 OPERATIONS = (
     _flat("open a graph of n rows", ("open",), worlds.people, _open),
     _flat("open a graph of n commits", ("open",), worlds.history, _open, base=COMMITS),
     Operation(name="init with n types", covers=("init", "omnigraph init"), needs=(worlds.schema_text,), run=_init, base=TYPES),
+    Operation(name="init and close in memory, n types", covers=("memory",), needs=(worlds.schema_text,), run=_in_memory, base=TYPES),
     _flat("snapshot", SNAPSHOT, worlds.people, lambda place: place.graph.snapshot()),
     _flat("snapshot after n commits", SNAPSHOT, worlds.history, lambda place: place.graph.snapshot(), base=COMMITS),
     _flat("branch create, n rows", CREATE, worlds.people, _create, changes=True),
@@ -132,6 +157,7 @@ OPERATIONS = (
     _listing("list n tags", ("tags.list",), worlds.tagged, lambda place: place.graph.tags.list(), base=BRANCHES),
     _listing("list n branches", ("branches.list",), worlds.branched, lambda place: place.graph.branches.list(), base=BRANCHES),
     _listing("list n commits", COMMIT, worlds.history, lambda place: place.graph.commits(), base=COMMITS),
+    _listing("commits of a type among n", COMMIT, worlds.history, lambda place: place.graph.commits(types="Person"), base=COMMITS),
     _listing("graph of n commits", ("Graph.commit_graph",), worlds.history, lambda place: place.graph.commit_graph(), base=COMMITS),
     _listing(
         "commit graph of n branches", ("Graph.commit_graph",), worlds.branched, lambda place: place.graph.commit_graph(), base=BRANCHES
@@ -150,6 +176,21 @@ OPERATIONS = (
         worlds.history,
         lambda place: place.graph.commit(place.graph.snapshot().commit_id[:-1]),
         base=COMMITS,
+    ),
+    Operation(
+        name="cleanup of n commits",
+        covers=("Graph.cleanup", "omnigraph cleanup"),
+        needs=(worlds.history,),
+        run=_cleanup,
+        base=COMMITS,
+        changes=True,
+    ),
+    Operation(
+        name="preview of a cleanup beside n branches",
+        covers=("Graph.cleanup", "omnigraph cleanup"),
+        needs=(worlds.branched,),
+        run=lambda place: place.graph.cleanup(keep=1, dry_run=True),
+        base=BRANCHES,
     ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
     _listing(
@@ -186,6 +227,30 @@ OPERATIONS = (
         ("Graph.commit_changes", "omnigraph commit"),
         worlds.history,
         lambda place: list(place.graph.commit_changes(place.graph.snapshot().commit_id)),
+        base=COMMITS,
+    ),
+    _flat(
+        "page of one commit of n",
+        ("changes.commit",),
+        worlds.history,
+        lambda place: place.graph.changes.commit(place.graph.snapshot().commit_id),
+        base=COMMITS,
+    ),
+    _flat("poll without new commits, n commits", POLL, worlds.history, lambda place: place.graph.changes.poll(), base=COMMITS),
+    _flat("poll without new commits, n rows", POLL, worlds.people, lambda place: place.graph.changes.poll()),
+    _flat("poll of one change in n rows", POLL, worlds.indexed_people, _polled, changes=True),
+    _flat("poll of the last of n commits", POLL, worlds.history, _polled_late, base=COMMITS),
+    Operation(
+        name="baseline of n rows",
+        covers=("changes.baseline",),
+        needs=(worlds.people,),
+        run=lambda place: sum(1 for _ in place.graph.changes.baseline()),
+    ),
+    Operation(
+        name="follow n commits",
+        covers=("changes.follow",),
+        needs=(worlds.history,),
+        run=lambda place: sum(1 for _ in place.graph.changes.follow(start="beginning", wait=0)),
         base=COMMITS,
     ),
     _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),

@@ -50,9 +50,10 @@ def _load(
     data: Callable[[Place], Any] = lambda place: place.input,
     ready: Callable[[Place], None] = lambda place: None,
     dry_run: bool = False,
+    token: str | None = None,
 ) -> Operation:
     def run(place: Place) -> object:
-        return place.graph.load(data(place), mode=mode, dry_run=dry_run)
+        return place.graph.load(data(place), mode=mode, dry_run=dry_run, token=token)
 
     return Operation(name=name, covers=("Graph.load", "omnigraph load"), needs=needs, run=run, ready=ready, changes=True)
 
@@ -64,6 +65,7 @@ def _upsert_one(place: Place) -> object:
 EMPTY, PEOPLE, SOCIAL = worlds.empty, worlds.people, worlds.social
 OPERATIONS = (
     _load("load append, NDJSON", EMPTY, worlds.ndjson, mode="append", data=_file(worlds.LINES)),
+    _load("load append, NDJSON, with a token", EMPTY, worlds.ndjson, mode="append", data=_file(worlds.LINES), token="job"),
     _load("load append, NDJSON in gzip", EMPTY, worlds.zipped, mode="append", data=_file(f"{worlds.LINES}.gz")),
     _load("load append, CSV", EMPTY, worlds.csv, mode="append", data=_table_file("people.csv")),
     _load("load append, Parquet", EMPTY, worlds.new_people, mode="append", data=_table_file(worlds.PEOPLE)),

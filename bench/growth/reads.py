@@ -84,6 +84,15 @@ OPERATIONS = (
     _shown("answer as JSON", "to_json"),
     _shown("answer as pandas", "to_pandas"),
     Operation(
+        name="answer as a table, its first rows",
+        covers=COVERS,
+        needs=(worlds.people,),
+        ready=_answer,
+        run=lambda place: repr(place.input),
+        kind=Kind.FLAT,
+        times=10,
+    ),
+    Operation(
         name="query of the past",
         covers=COVERS,
         needs=(worlds.history,),

@@ -60,6 +60,20 @@ def _indexes(place: Place) -> None:
         raise SystemExit("no index was built")
 
 
+def _optimize(place: Place) -> None:
+    done = place.graph.optimize()
+    if done.commit is None or any(table.fragments_after > 2 for table in done.tables):
+        raise SystemExit(f"optimize left {done}")
+
+
+def _keep_once(place: Place) -> None:
+    """One round of a keeper that finds nothing due."""
+    keeper = place.graph.keep_tidy()
+    keeper.tidy(place.graph.engine)
+    if keeper.optimized or keeper.last_error is not None:
+        raise SystemExit(f"the keeper did {keeper.optimized}, {keeper.last_error}")
+
+
 def _embeddings(place: Place) -> None:
     import omnigraph as og
 
@@ -127,6 +141,33 @@ OPERATIONS = (
         covers=("Graph.ensure_indices", "omnigraph ensure-indices"),
         needs=(worlds.indexed_social,),
         run=lambda place: place.graph.ensure_indices(),
+        kind=Kind.FLAT,
+        times=10,
+        changes=True,
+        repeatable=True,
+    ),
+    Operation(
+        name="optimize",
+        covers=("Graph.optimize", "omnigraph optimize"),
+        needs=(worlds.scattered_people,),
+        run=_optimize,
+        changes=True,
+    ),
+    Operation(
+        name="optimize, nothing to do",
+        covers=("Graph.optimize", "omnigraph optimize"),
+        needs=(worlds.optimized_social,),
+        run=lambda place: place.graph.optimize(),
+        kind=Kind.FLAT,
+        times=10,
+        changes=True,
+        repeatable=True,
+    ),
+    Operation(
+        name="keep tidy, nothing due",
+        covers=("Graph.keep_tidy",),
+        needs=(worlds.people,),
+        run=_keep_once,
         kind=Kind.FLAT,
         times=10,
         changes=True,

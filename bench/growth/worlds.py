@@ -121,6 +121,23 @@ def indexed_social(folder: Path, n: int) -> None:
     og.open(folder / GRAPH).ensure_indices()
 
 
+def scattered_people(folder: Path, n: int) -> None:
+    """n people in twenty fragments, a fifth of them deleted again, without indexes."""
+    rows = people_rows(n)
+    graph = _graph(folder)
+    for part in range(20):
+        graph.load({"Person": rows.slice(part * n // 20, n // 20)}, mode="append")
+    graph.mutate("query q() { delete Person where age < 20 }")
+    _note(folder, rows)
+
+
+def optimized_social(folder: Path, n: int) -> None:
+    import omnigraph as og
+
+    social(folder, n)
+    og.open(folder / GRAPH).optimize()
+
+
 def accounts(folder: Path, n: int) -> None:
     """n people, and n accounts with one of their names as owner."""
     rows, owned = people_rows(n), account_rows(n)

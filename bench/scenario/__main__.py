@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("branches", "hops", "load", "merge", "social", "spark", "writers")
+NAMES = ("branches", "hops", "load", "merge", "social", "spark", "upkeep", "writers")
 
 
 def main() -> None:

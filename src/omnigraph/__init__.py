@@ -10,6 +10,8 @@ g.query("match { $p: Person } return { $p.name, $p.born }")
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
+    ChangeCursorRejected,
+    ChangeFeedGap,
     ConflictError,
     EmbeddingError,
     ExpectedVersionMismatch,
@@ -35,12 +37,16 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.embed import EmbeddingProvider
+    from omnigraph.exec.feed.baseline import Baseline
+    from omnigraph.exec.feed.pages import ChangeBlock, ChangePage, CommitPage
     from omnigraph.exec.history.changes import EntityChange
     from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import MergeResult, RevertResult
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
+    from omnigraph.exec.upkeep.keeper import Keeper
+    from omnigraph.exec.upkeep.optimize import Optimized
     from omnigraph.exec.write.migrate import AppliedSchema
     from omnigraph.graph import (
         Cancellation,
@@ -64,7 +70,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AppliedSchema",
+    "Baseline",
     "Cancellation",
+    "ChangeBlock",
+    "ChangeCursorRejected",
+    "ChangeFeedGap",
+    "ChangePage",
+    "CommitPage",
     "Conflict",
     "ConflictError",
     "EmbeddingError",
@@ -77,6 +89,7 @@ __all__ = [
     "Graph",
     "Indexes",
     "InvalidInput",
+    "Keeper",
     "KeyConflict",
     "Kind",
     "LanguageError",
@@ -87,6 +100,7 @@ __all__ = [
     "MergeResult",
     "NotFound",
     "OmniGraphError",
+    "Optimized",
     "Outcome",
     "PolicyDenied",
     "PreconditionFailed",
@@ -113,13 +127,19 @@ __all__ = [
 
 _ELSEWHERE = {
     "AppliedSchema": "exec.write.migrate",
+    "Baseline": "exec.feed.baseline",
+    "ChangeBlock": "exec.feed.pages",
+    "ChangePage": "exec.feed.pages",
+    "CommitPage": "exec.feed.pages",
     "Conflict": "exec.history.conflicts",
     "EmbeddingProvider": "embed",
     "Embeddings": "exec.upkeep.embeddings",
     "EntityChange": "exec.history.changes",
     "Indexes": "exec.upkeep.indices",
+    "Keeper": "exec.upkeep.keeper",
     "LogEntry": "exec.history.entity_log",
     "MergeResult": "exec.history.merge",
+    "Optimized": "exec.upkeep.optimize",
     "RevertResult": "exec.history.merge",
     "SchemaPlan": "catalog.evolve",
     "Transaction": "transaction",

@@ -47,6 +47,7 @@ class Branches:
         on_conflict: str = "fail",
         resolve: Mapping[tuple[str, str], str] | None = None,
         message: str | None = None,
+        token: str | None = None,
         delete_source: bool = False,
         dry_run: bool = False,
     ) -> MergeResult:
@@ -58,6 +59,7 @@ class Branches:
             on_conflict=on_conflict,
             resolve=resolve,
             message=message,
+            token=token,
             delete_source=delete_source,
             dry_run=dry_run,
         )

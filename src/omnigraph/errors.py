@@ -32,6 +32,8 @@ class Kind(StrEnum):
     AMBIGUOUS_COMMIT = "ambiguous_commit"
     TOKEN_REUSED = "token_reused"
     TRANSACTION_NOT_OPEN = "transaction_not_open"
+    CHANGE_CURSOR_REJECTED = "change_cursor_rejected"
+    BASELINE_NOT_READ = "baseline_not_read"
     GRAPH_CLOSED = "graph_closed"
     # the object does not exist
     NOT_A_GRAPH = "not_a_graph"
@@ -42,6 +44,7 @@ class Kind(StrEnum):
     TABLE_NOT_FOUND = "table_not_found"
     OBJECT_NOT_FOUND = "object_not_found"
     VERSION_RECLAIMED = "historical_version_reclaimed"
+    CHANGE_FEED_GAP = "change_feed_gap"
     # conflict with the current state of the graph
     KEY_CONFLICT = "key_conflict"
     READ_SET_CHANGED = "read_set_changed"
@@ -213,7 +216,7 @@ class LanguageError(OmniGraphError):
         super().__init__(kind, f"{FAMILY[kind]}: {shown}", **facts)
         self.span: Final = span
         self.code: Final = code
-        self.hint: Final = hint
+        self.hint: Final = None if hint is None else shortened(hint, 2 * VALUE_CHARACTERS)
         self.position: Position | None = None
         self.rendered: str | None = None
 
@@ -225,8 +228,16 @@ class InvalidInput(OmniGraphError):
     """Correct the data or the arguments."""
 
 
+class ChangeCursorRejected(InvalidInput):
+    """A cursor or page token of the change feed does not belong here: fact `reason`. Begin again with a baseline, or pass the right one."""
+
+
 class NotFound(OmniGraphError):
     """The named object does not exist, or no longer exists."""
+
+
+class ChangeFeedGap(NotFound):
+    """A commit after the cursor can no longer be read: facts `commit`, the first such one, and `cursor`. Begin again with a baseline."""
 
 
 class ConflictError(OmniGraphError):
@@ -285,7 +296,7 @@ class StorageError(OmniGraphError):
 
 
 class EmbeddingError(OmniGraphError):
-    """The embedding provider failed or gave an answer that cannot be used. Nothing was written."""
+    """The embedding provider failed or gave an answer that cannot be used. Nothing was written; `ensure_embeddings` keeps what was made."""
 
 
 class FormatError(OmniGraphError):
@@ -329,6 +340,7 @@ STATUS: Final[dict[type[OmniGraphError], Status]] = {
 
 HTTP_BY_KIND: Final[dict[Kind, int]] = {
     Kind.BLOB_RANGE: 416,
+    Kind.CHANGE_FEED_GAP: 410,
     Kind.LOCK_TIMEOUT: 503,
     Kind.TIMEOUT: 504,
     Kind.STORAGE_UNAVAILABLE: 503,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import platform
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -22,10 +22,12 @@ from omnigraph.branches import Branches, Tags
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.engine import Engine
+from omnigraph.exec.engine import Engine, check_at
 from omnigraph.exec.external_blobs import checked_bases
+from omnigraph.exec.problems import with_hint
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
+from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
 from omnigraph.handle import Handle, source_text
 from omnigraph.ids import MAIN, CommitId, new_hex16
 from omnigraph.lang import located, parse_schema
@@ -49,8 +51,12 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.cleanup import Cleanup, OnCleanupProgress
     from omnigraph.exec.upkeep.embeddings import Embeddings, OnEmbeddingProgress
     from omnigraph.exec.upkeep.indices import Indexes, OnIndexProgress
+    from omnigraph.exec.upkeep.keeper import Keeper
+    from omnigraph.exec.upkeep.optimize import OnOptimizeProgress, Optimized
+    from omnigraph.exec.upkeep.repair import RepairReport
     from omnigraph.exec.upkeep.verify import Finding, OnVerifyProgress
     from omnigraph.exec.write.migrate import AppliedSchema
+    from omnigraph.feed import Changes
     from omnigraph.transaction import Transaction
 
 __all__ = [
@@ -93,19 +99,27 @@ def init(
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
     external_blobs: Collection[str] | None = None,
+    auto_upkeep: bool = True,
 ) -> Graph:
-    """Create a graph with a schema (`.pg` text) at a location without a graph. `embedding` and `external_blobs` are as in `open`.
+    """Create a graph with a schema (`.pg` text) at a location without a graph. The other arguments are as in `open`.
 
     The location `:memory:` is that of a graph in memory, as of `memory`.
     """
     from omnigraph.exec.write.migrate import new_table
 
     if uri == MEMORY:
-        return memory(schema=schema, actor=actor, message=message, embedding=embedding, external_blobs=external_blobs)
+        return memory(
+            schema=schema,
+            actor=actor,
+            message=message,
+            embedding=embedding,
+            external_blobs=external_blobs,
+            auto_upkeep=auto_upkeep,
+        )
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
-    engine = partial(Engine, embedding=_embedding(embedding), external_blobs=_bases(external_blobs))
+    engine = _engine(embedding, external_blobs, auto_upkeep=auto_upkeep)
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
@@ -119,6 +133,7 @@ def memory(
     message: str | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
     external_blobs: Collection[str] | None = None,
+    auto_upkeep: bool = True,
 ) -> Graph:
     """Create a graph in memory, for tests and notebooks. The arguments are those of `init`.
 
@@ -129,8 +144,15 @@ def memory(
 
     made = temporary_directory()
     try:
-        path = f"{made.path}/graph"
-        graph = init(path, schema=schema, actor=actor, message=message, embedding=embedding, external_blobs=external_blobs)
+        graph = init(
+            f"{made.path}/graph",
+            schema=schema,
+            actor=actor,
+            message=message,
+            embedding=embedding,
+            external_blobs=external_blobs,
+            auto_upkeep=auto_upkeep,
+        )
     except BaseException:
         made.remove()
         raise
@@ -147,12 +169,14 @@ def open_(
     storage_options: Mapping[str, str] | None = None,
     embedding: Embedder | EmbeddingProvider | None = None,
     external_blobs: Collection[str] | None = None,
+    auto_upkeep: bool = True,
 ) -> Graph:
     """Open a graph. Mode "r" never writes, not even to recover. Mode "rw" first recovers the writes of dead writers on every branch.
 
     It does not wait: a branch with an active writer is left as it is. `embedding` is an embedder or the settings of a provider; without it
     the environment is asked when a text is to be embedded. `external_blobs` are the bases from which blobs may be copied into the graph by
-    their URIs; without it the environment is asked, and by default there are none.
+    their URIs; without it the environment is asked, and by default there are none. With `auto_upkeep=False`, a write that leaves many small
+    fragments does not put them together afterwards.
     """
     if mode not in ("r", "rw"):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"mode must be 'r' or 'rw', not {mode!r}", mode=mode)
@@ -161,7 +185,7 @@ def open_(
             f"a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)` or `omnigraph.init({MEMORY!r}, ...)`"
         )
         raise InvalidInput(Kind.INVALID_ARGUMENT, what)
-    engine = partial(Engine, embedding=_embedding(embedding), external_blobs=_bases(external_blobs))
+    engine = _engine(embedding, external_blobs, auto_upkeep=auto_upkeep)
     root = open_root(uri, storage_options=storage_options)
     graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
     if mode == "rw":
@@ -180,6 +204,13 @@ class Graph(Handle):
         self.branches: Final = Branches(self)
         self.tags: Final = Tags(self)
 
+    @cached_property
+    def changes(self) -> Changes:
+        """The change feed."""
+        from omnigraph.feed import Changes
+
+        return Changes(self)
+
     def __repr__(self) -> str:
         return f"Graph({self.uri!r}, {'closed' if self.closed else f'mode={self.mode!r}'})"
 
@@ -192,7 +223,8 @@ class Graph(Handle):
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as the location of the graph, which is opened there."""
         engine = self.engine
-        return _reopened, (self.uri, self.mode, self.actor, engine.root.storage_options, engine.embedding, engine.external_bases)
+        settings = (engine.root.storage_options, engine.embedding, engine.external_bases, engine.after_write is not None)
+        return _reopened, (self.uri, self.mode, self.actor, *settings)
 
     @property
     def schema(self) -> str:
@@ -216,15 +248,18 @@ class Graph(Handle):
         accepted = self.engine.catalog(self.engine.manifest.snapshot(given_name(branch)))
         return evolve(Wanted(source_text(text, SCHEMA_NAME), allow_data_loss), accepted).plan
 
-    def apply_schema(self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None) -> AppliedSchema:
+    def apply_schema(
+        self, text: str, branch: str = MAIN, *, allow_data_loss: bool = False, message: str | None = None, token: str | None = None
+    ) -> AppliedSchema:
         """Make `text` the schema of a branch, in one commit. Other branches keep theirs. Dropped data stays readable at older
-        commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows.
+        commits. With `allow_data_loss` the history of dropped tables is removed, except for what another branch shows. A retry with the
+        same `token` returns the first result.
         """
         from omnigraph.exec.write.migrate import Wanted, apply
 
         self.require_writable()
         wanted = Wanted(source_text(text, SCHEMA_NAME), allow_data_loss)
-        return apply(self.engine, wanted, branch=given_name(branch), actor=self.actor, message=message)
+        return apply(self.engine, wanted, branch=given_name(branch), actor=self.actor, message=message, token=token)
 
     def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
         """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
@@ -241,6 +276,34 @@ class Graph(Handle):
 
         self.require_writable()
         return ensure_embeddings(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+
+    def optimize(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnOptimizeProgress | None = None) -> Optimized:
+        """Compact the tables of a branch and bring their indexes up to date, in one commit. No answer changes, and nothing is deleted.
+        A second call has nothing to do.
+        """
+        from omnigraph.exec.upkeep.optimize import optimize
+
+        self.require_writable()
+        return optimize(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+
+    def keep_tidy(self, branches: Iterable[str] | None = None, *, every_seconds: float = 60.0, after_commits: int = 64) -> Keeper:
+        """Return a keeper for a long-lived process: a thread that optimizes branches, all or some, when a table had that many commits.
+
+        It runs in a `with` block, or between `start` and `stop`. It never makes a writer wait, and works for at most a tenth of the time.
+        """
+        from omnigraph.exec.upkeep.keeper import Keeper
+
+        self.require_writable()
+        if isinstance(branches, str):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
+        names = None if branches is None else [given_name(branch) for branch in branches]
+        graph = weakref.ref(self)
+
+        def engine() -> Engine | None:
+            alive = graph()
+            return None if alive is None or alive.closed else alive.engine
+
+        return Keeper(engine, names, every_seconds=every_seconds, after_commits=after_commits)
 
     def export(
         self, branch: str = MAIN, *, at: str | int | datetime | None = None, types: str | Iterable[str] | None = None
@@ -276,7 +339,8 @@ class Graph(Handle):
         target = open_root(uri, storage_options=storage_options)
         name = given_name(branch) if branch is not None else None
         made = copy_graph(self.engine, target, branch=name, actor=self.actor, on_progress=on_progress)
-        return Graph(Engine(made, embedding=self.engine.embedding, external_blobs=self.engine.external_bases), mode="rw", actor=self.actor)
+        engine = _engine(self.engine.embedding, self.engine.external_bases, auto_upkeep=self.engine.after_write is not None)
+        return Graph(engine(made), mode="rw", actor=self.actor)
 
     def blob(self, kind: str, type_: str, id_: str, property_: str, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Blob:
         """Return one Blob property of one `node` or `edge`: its size, its tag, and any part of its bytes."""
@@ -293,11 +357,28 @@ class Graph(Handle):
         found = self.engine.snapshot(branch, at)
         return Snapshot(found.branch.name, found.commit, found.version, tuple(_table_states(found)))
 
-    def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[Commit]:
-        """Return the commits of a branch, newest first."""
+    def commits(
+        self,
+        branch: str = MAIN,
+        *,
+        limit: int | None = None,
+        since: str | datetime | None = None,
+        types: str | Iterable[str] | None = None,
+    ) -> list[Commit]:
+        """Return the commits of a branch, newest first: at most `limit`, not older than `since`, that changed one of `types`."""
         if limit is not None and limit < 0:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
-        return self.engine.manifest.commits(given_name(branch), limit=limit)
+        if since is None and types is None:
+            return self.engine.manifest.commits(given_name(branch), limit=limit)
+        moment = check_at(since)
+        if not isinstance(moment, datetime | None):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"since takes a time such as 2026-01-31T12:00:00Z, not {since!r}")
+        commits = self.engine.manifest.commits(given_name(branch))
+        if types is not None:
+            commits = _commits_of_types(
+                commits, [types] if isinstance(types, str) else types, self.engine.catalog(self.engine.snapshot(branch))
+            )
+        return list(islice((commit for commit in commits if moment is None or commit.created_at >= moment), limit))
 
     def commit(self, id_: str) -> Commit:
         """Return a commit of any branch, by its id or by the beginning of its id."""
@@ -346,12 +427,15 @@ class Graph(Handle):
         ops: str | Collection[str] | None = None,
     ) -> Iterator[EntityChange]:
         """Yield the changes of one commit, compared with its first parent, as `diff` does."""
-        from omnigraph.exec.history.diff import change_filter, diff, parent_of
+        from omnigraph.exec.history.diff import change_filter, check_boundary, diff, parent_of
 
-        commit = self.commit(id_)
-        after = self.engine.snapshot(at=commit.id)
+        commit, wanted = self.commit(id_), change_filter(kinds, types, ops)
+        after = self.engine.manifest.snapshot_of(commit)
         before = parent_of(self.engine, commit, after)
-        return self._stream(diff(self.engine, before, after, change_filter(kinds, types, ops)), before, after)
+        check_boundary(self.engine, commit, before, after, wanted)
+        if commit.kind.moves_rows_only:  # D-11: the rows are the same in other files
+            after = before
+        return self._stream(diff(self.engine, before, after, wanted), before, after)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
         manifest = self.engine.manifest
@@ -383,20 +467,23 @@ class Graph(Handle):
         on_conflict: str = "fail",
         resolve: Mapping[tuple[str, str], str] | None = None,
         message: str | None = None,
+        token: str | None = None,
     ) -> RevertResult:
         """Undo one commit on a branch, in a new commit, or raise `MergeConflicts` if later commits changed the same entities.
 
-        "ours" is the branch, "theirs" the state before the commit.
+        "ours" is the branch, "theirs" the state before the commit. A retry with the same `token` returns the first result.
         """
         from omnigraph.exec.history.conflicts import settlement
         from omnigraph.exec.history.merge import revert
         from omnigraph.exec.write.protocol import Request
+        from omnigraph.exec.write.tokens import digest_of
 
         self.require_writable()
         settled = settlement(strategy, on_conflict, resolve)
         found = self.commit(commit)
         text = message if message is not None else f"revert {found.id}" + (f": {found.message}" if found.message else "")
-        request = Request(CommitKind.REVERT, branch=given_name(branch), actor=self.actor, message=text)
+        digest = digest_of(found.id, settled.text) if token is not None else None
+        request = Request(CommitKind.REVERT, branch=given_name(branch), actor=self.actor, message=text, token=token, digest=digest)
         return revert(self.engine, found, request, settled)
 
     def transaction(
@@ -439,6 +526,17 @@ class Graph(Handle):
         from omnigraph.exec.upkeep.verify import verify
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
+
+    def repair(self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, message: str | None = None) -> RepairReport:
+        """Classify what is wrong with the tables of a branch. With `confirm`, mend what can be mended without rewriting a row.
+
+        `force` also publishes what another program changed in a table. What has no remedy is listed in `lost`.
+        """
+        from omnigraph.exec.upkeep.repair import repair
+
+        if confirm:
+            self.require_writable()
+        return repair(self.engine, branch=given_name(branch), confirm=confirm, force=force, actor=self.actor, message=message)
 
     def cleanup(
         self,
@@ -485,12 +583,26 @@ def _reopened(
     storage_options: Mapping[str, str],
     embedding: Embedder | EmbeddingProvider | None,
     external_blobs: tuple[str, ...] | None,
+    auto_upkeep: bool,  # noqa: FBT001  # pickle passes arguments by position
 ) -> Graph:
-    return open_(uri, mode=mode, actor=actor, storage_options=storage_options, embedding=embedding, external_blobs=external_blobs)
+    return open_(
+        uri,
+        mode=mode,
+        actor=actor,
+        storage_options=storage_options,
+        embedding=embedding,
+        external_blobs=external_blobs,
+        auto_upkeep=auto_upkeep,
+    )
 
 
-def _bases(given: Collection[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else checked_bases(given)
+def _engine(
+    embedding: Embedder | EmbeddingProvider | None, external_blobs: Collection[str] | None, *, auto_upkeep: bool
+) -> Callable[[read.Manifest], Engine]:
+    """Check the settings of an open graph."""
+    bases = None if external_blobs is None else checked_bases(external_blobs)
+    after_write = AutomaticUpkeep() if auto_upkeep else None
+    return partial(Engine, embedding=_embedding(embedding), external_blobs=bases, after_write=after_write)
 
 
 def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | EmbeddingProvider | None:
@@ -498,6 +610,15 @@ def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | Embedd
         return choice
     message = f"`embedding` takes an EmbeddingProvider, or an object with `model` and `embed`, not {type(choice).__name__}"
     raise InvalidInput(Kind.INVALID_ARGUMENT, message)
+
+
+def _commits_of_types(commits: list[Commit], types: Iterable[str], catalog: Catalog) -> list[Commit]:
+    """Return the commits that changed one of the types. A name that neither the schema nor the history has is refused."""
+    changed = {commit.id: {change.alias.partition(":")[2] for change in commit.tables} for commit in commits}
+    known, wanted = {entity.name for entity in catalog.entities}.union(*changed.values()), set(types)
+    for name in sorted(wanted - known):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, with_hint(f"unknown type {name!r}", name, known), type=name)
+    return [commit for commit in commits if changed[commit.id] & wanted]
 
 
 def _table_states(snapshot: read.BranchSnapshot) -> Iterator[TableState]:

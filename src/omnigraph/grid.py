@@ -59,13 +59,17 @@ def cell_text(value: object) -> str:
 
 
 def table_lines(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int = WIDEST, width: int | None = None
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int | None = WIDEST, width: int | None = None
 ) -> Iterator[str]:
-    """Yield the header, a rule and the rows. Numbers are to the right. With `width`, wide columns are narrowed, and the last ones left
-    out, so that each line fits.
+    """Yield the header, a rule and the rows. Numbers are to the right. A cell takes at most `widest` columns. With `width`, wide columns
+    are narrowed, and the last ones left out, so that each line fits.
     """
-    heads = [fitted(escaped(name), widest) for name in columns]
-    cells = [[fitted(escaped(cell_text(value)), widest) for value in row] for row in rows]
+
+    def cell(text: str) -> str:
+        return escaped(text) if widest is None else fitted(escaped(text), widest)
+
+    heads = [cell(name) for name in columns]
+    cells = [[cell(cell_text(value)) for value in row] for row in rows]
     widths = [
         max(NARROWEST, display_width(head), *(display_width(row[at]) for row in cells)) if cells else max(NARROWEST, display_width(head))
         for at, head in enumerate(heads)
@@ -78,7 +82,7 @@ def table_lines(
         if line is None:
             yield "-+-".join("-" * each for each in widths) + ("-+-" + "-" * len(_MORE) if left_out else "")
         else:
-            shown = [_padded(cell, each, right=number) for cell, each, number in zip(line, widths, right, strict=False)]
+            shown = [_padded(text, each, right=number) for text, each, number in zip(line, widths, right, strict=False)]
             yield _GAP.join([*shown, _MORE] if left_out else shown).rstrip()
 
 

@@ -43,9 +43,13 @@ class Handle:
         self._engine: Engine | None = engine
         self.on_close: Callable[[], object] = lambda: None
         """Called by `close`. A graph in memory removes its directory."""
-        self.uri: Final = engine.root.uri
+        self._uri: Final = engine.root.uri
         self.mode: Final = mode
         self.actor: Final = actor
+
+    @property
+    def uri(self) -> str:
+        return self._uri
 
     @property
     def engine(self) -> Engine:
@@ -230,6 +234,7 @@ class Handle:
         on_conflict: str = "fail",
         resolve: Mapping[tuple[str, str], str] | None = None,
         message: str | None = None,
+        token: str | None = None,
         delete_source: bool = False,
         dry_run: bool = False,
     ) -> MergeResult:
@@ -237,18 +242,20 @@ class Handle:
 
         `strategy="property"` also merges entities of which both sides changed different properties. `on_conflict` ("ours" is the
         target, "theirs" the source) settles all conflicts between entities, and `resolve` single ones, by type and id. A dry run
-        writes nothing and returns the conflicts.
+        writes nothing and returns the conflicts. A retry with the same `token` returns the first result.
         """
         from omnigraph.exec.history.conflicts import settlement
         from omnigraph.exec.history.merge import delete_merged, merge, plan_merge
         from omnigraph.exec.write.protocol import Request
+        from omnigraph.exec.write.tokens import digest_of
 
         settled = settlement(strategy, on_conflict, resolve)
         theirs, ours = given_name(source), given_name(into)
         if dry_run:
             return plan_merge(self.engine, theirs, ours, settled)
         self.require_writable()
-        request = Request(CommitKind.MERGE, branch=ours, actor=self.actor, message=message)
+        digest = digest_of(theirs, settled.text) if token is not None else None
+        request = Request(CommitKind.MERGE, branch=ours, actor=self.actor, message=message, token=token, digest=digest)
         result = merge(self.engine, theirs, request, settled)
         return delete_merged(self.engine, theirs, result) if delete_source else result
 

@@ -1,4 +1,4 @@
-"""A process that writes to a branch, in transactions or not, or merges one into another: `main(URI, DOING, COUNT, [OPTIONS])`.
+"""A process that writes to a branch, in transactions or not, optimizes it, or merges another into it: `main(URI, DOING, COUNT, [OPTIONS])`.
 
 Prints what was acknowledged.
 """
@@ -28,6 +28,8 @@ def main(uri: str, doing: str, count: str, options: str = "{}") -> None:
         elif verb == "raise":
             _raise(graph, branch)
             print(n, flush=True)
+        elif verb == "optimize":
+            print(graph.optimize(branch).commit is not None, flush=True)
         else:
             print(graph.merge(branch, name).outcome, flush=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,16 @@ class TestContract:
         assert objects.list("a/sub/") == ["a/sub/deep/"]
         assert objects.list("") == ["a-/", "a.json", "a/", "ab/"]
         assert objects.list("missing") == objects.list("a/1") == []
+
+    def test_written_shows_the_time_of_all_below(self, objects: Objects) -> None:
+        """Of the store's clock: cleanup compares it with days."""
+        objects.put("a/one", b"1")
+        objects.put("a/b/two", b"22")
+        objects.put("c", b"3")
+        found = objects.written("a")
+        assert found.keys() == {"a/one", "a/b/two"}
+        assert all(abs(at - datetime.now(UTC)) < timedelta(minutes=5) for at in found.values())
+        assert objects.written("nothing") == {}
 
     def test_sizes_shows_all_below_with_their_bytes(self, objects: Objects) -> None:
         """A-05: at any depth; what lies beside is not in it, and nothing is no error."""

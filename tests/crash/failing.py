@@ -139,6 +139,13 @@ def few(folder: Path) -> Graph:
     return graph
 
 
+def scattered(folder: Path) -> Graph:
+    """Two fragments of people, without an index."""
+    graph = few(folder)
+    graph.load(ndjson(person("d", "d")), mode="append")
+    return graph
+
+
 def branched(folder: Path) -> Graph:
     graph = few(folder)
     graph.branches.create(WORK)
@@ -178,6 +185,7 @@ WRITERS = (
     Writer("load upsert", few, lambda _, g: _open(g).load(PARTS, mode="upsert"), ALL),
     Writer("load overwrite", few, lambda _, g: _open(g).load(MANY, mode="overwrite"), ALL),
     Writer("ensure_indices", few, lambda _, g: _open(g).ensure_indices(), ALL),
+    Writer("optimize", scattered, lambda _, g: _open(g).optimize(), ALL),
     Writer("apply_schema", few, lambda _, g: _open(g).apply_schema(WIDER), ALL),
     Writer("apply_schema, hard drop", few, lambda _, g: _open(g).apply_schema(NARROWER, allow_data_loss=True), ALL),
     Writer("branch create", few, lambda _, g: _open(g).branches.create(WORK), ALL),

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from omnigraph.exec.write.protocol import Alter, BuildIndexes, Change, GiveUp, Prepared, Upsert
+from omnigraph.exec.write.protocol import Alter, BuildIndexes, Change, GiveUp, Prepared, Tidy, Upsert
 from omnigraph.faults import Fault
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
@@ -17,7 +17,9 @@ from omnigraph.manifest.birth import NewTable, new_table_id
 from omnigraph.manifest.branches import create_branch
 from omnigraph.manifest.model import SchemaText, TableRow
 from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.store.index import IndexSpec, LanceIndexKind, existing
+from omnigraph.store.compact import first_free_id, preview, rewrite
+from omnigraph.store.fragments import fragments
+from omnigraph.store.index import IndexSpec, LanceIndexKind, existing, write_index
 from omnigraph.store.tables import Tables, open_newest
 from tests.graphs import COLUMNS, COMPANY, PERSON, make, people, reopen
 from tests.writes import append, both, delete, overwrite, put, work
@@ -33,11 +35,13 @@ class Writer(NamedTuple):
 
     name: str
     branch: BranchName
-    changes: Callable[[], Mapping[str, Change]] | Callable[[BranchSnapshot], Prepared]
+    changes: Callable[[], Mapping[str, Change]] | Callable[[BranchSnapshot], Prepared] | Callable[[Tables, BranchSnapshot], Prepared]
     tables: int
     first_touches: int = 0
     births: int = 0
     is_migration: bool = False
+    commits: int = 1
+    """How many commits it makes on each table."""
 
     @property
     def has_effects(self) -> bool:
@@ -87,6 +91,20 @@ def indexing() -> dict[str, Change]:
     }
 
 
+def tidying(tables: Tables, snapshot: BranchSnapshot) -> Prepared:
+    """What `optimize` asks of each of two tables: its rows in other files, and an index that covers them."""
+
+    def tidy(row: TableRow) -> Tidy:
+        table = tables.open(row.ref)
+        rewrites = (rewrite(table, fragments(table), first_id=first_free_id(table)),)
+        with preview(table, rewrites) as after:
+            segment = write_index(after, IndexSpec("id", LanceIndexKind.BTREE, "btree_id"))
+        assert segment is not None
+        return Tidy(rewrites, (segment,))
+
+    return Prepared({row.id: tidy(row) for row in live(snapshot)})
+
+
 WRITERS = (
     Writer("upsert, main", MAIN, lambda: {PERSON: Upsert(people("new", "old"))}, 1),
     Writer("append, main", MAIN, lambda: {PERSON: append("new")}, 1),
@@ -103,6 +121,7 @@ WRITERS = (
     Writer("schema, hard drops", MAIN, hard_drops, 2, is_migration=True),
     Writer("indexes of two tables, main", MAIN, indexing, 2),
     Writer("indexes of two tables, first touch", WORK, indexing, 2, 2),
+    Writer("optimize of two tables, main", MAIN, tidying, 2, commits=2),
 )
 
 
@@ -131,8 +150,12 @@ def points(writer: Writer) -> list[Point]:
             found += [Point(fault, n, lands=False, resolved=True) for fault in (Fault.WRITE_BEFORE_REF, Fault.WRITE_AFTER_REF)]
         if n == writer.tables:  # the rows of the publication are written beside the last commit
             found.append(Point(Fault.PUBLISH_BEFORE_WRITE, 1, lands=False, resolved=True))
-        found.append(Point(Fault.STAGE_BEFORE_COMMIT, n, lands=False, resolved=True))
-        found.append(Point(Fault.STAGE_AFTER_COMMIT, n, lands=n == writer.tables, resolved=True))
+        for commit in range(1, writer.commits + 1):
+            nth = (n - 1) * writer.commits + commit
+            if commit > 1:
+                found.append(Point(Fault.WRITE_BETWEEN_COMMITS, n, lands=False, resolved=True))
+            found.append(Point(Fault.STAGE_BEFORE_COMMIT, nth, lands=False, resolved=True))
+            found.append(Point(Fault.STAGE_AFTER_COMMIT, nth, lands=nth == writer.tables * writer.commits, resolved=True))
     written_late = () if writer.tables else (Fault.PUBLISH_BEFORE_WRITE,)
     found += [
         Point(fault, 1, lands=writer.has_effects, resolved=writer.has_effects)
@@ -155,7 +178,9 @@ def prepare(manifest: Manifest, writer: Writer) -> None:
 
 
 def run(manifest: Manifest, writer: Writer) -> None:
-    if writer.is_migration:
+    if writer.commits > 1:
+        work(manifest, functools.partial(tidying, Tables(manifest.root)), branch=writer.branch)
+    elif writer.is_migration:
         work(manifest, cast(Callable[[BranchSnapshot], Prepared], writer.changes), branch=writer.branch)
     else:
         put(manifest, dict(cast(Callable[[], Mapping[str, Change]], writer.changes)()), branch=writer.branch)

@@ -31,6 +31,9 @@ def test_a_death_in_the_process(tmp_path: Path, writer: Writer, point: Point) ->
     RT-48: An index build that dies between two tables is undone.
     RT-49: An index build that dies right after its last table is finished by the next writer.
     RT-50: An index build that dies before the publication is finished by the next writer.
+    RT-53: An `optimize` that dies with all tables rewritten and indexed, before the publication, is finished in one commit.
+    RT-54: An `optimize` that dies between two tables, or between the two commits of one, is undone, in one commit.
+    RT-55: An `optimize` that dies after the publication is visible; its intent is removed, and nothing is undone.
 
     INV-9, INV-10, RT-01, RT-51: the next write, on the same handle, resolves it and succeeds.
     """

@@ -16,7 +16,7 @@ SHRINK_SECONDS = 20
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_route_answers_as_brute_force_does(seed: int, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    """X-03, X-05, X-10, X-12: before and after indexes are built, after changes, on a branch and in the past."""
+    """X-03, X-05, X-10, X-12, O-01: before and after indexes are built, after changes, optimized, on a branch and in the past."""
     report = check_seed(seed, tmp_path / "graph")
     facts = {"seed": seed, "queries": report.queries, "with_rows": report.with_rows, "kinds": report.kinds}
     record_property(FACTS, json.dumps(facts))

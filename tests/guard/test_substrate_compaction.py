@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -189,3 +191,18 @@ def test_a_version_pinned_by_nothing_lance_knows_is_collected(tmp_path: Path) ->
     head = four_versions(tmp_path / "t")
     head.cleanup_old_versions(older_than=timedelta(0))
     assert numbers(head) == [4]
+
+
+def test_cleanup_of_an_unknown_version_removes_files_that_no_version_names_after_a_week(tmp_path: Path) -> None:
+    """Files of dead writers are collected so. An empty list of versions is refused."""
+    head = four_versions(tmp_path / "t")
+    files = [tmp_path / "t" / "data" / f"{name}.lance" for name in ("old", "young")]
+    for file, days in zip(files, (8, 6), strict=True):
+        file.write_bytes(b"left")
+        os.utime(file, times=(time.time() - days * 86_400,) * 2)
+    with pytest.raises(OSError):
+        head.cleanup_old_versions(versions=[])
+    assert head.explain_cleanup_old_versions(versions=[0]).stats.bytes_removed == 4
+    assert head.cleanup_old_versions(versions=[0]).bytes_removed == 4
+    assert [file.exists() for file in files] == [False, True]
+    assert numbers(head) == [1, 2, 3, 4]

@@ -166,3 +166,29 @@ def test_a_fragment_of_no_rows_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         part(base)
     assert write_fragments(rows(), base) == []
+
+
+@pytest.mark.parametrize("place", [on_main, on_branch])
+@pytest.mark.parametrize("restored", [False, True], ids=["without a restore", "after a restore"])
+def test_a_stale_swap_lands_when_the_versions_since_were_removed_unless_a_restore_stays(
+    tmp_path: Path, place: Callable[[Path], LanceDataset], restored: bool
+) -> None:
+    """Conflicts are found in the versions since the base. So cleanup of `__manifest` commits a restore first, which stays."""
+    base = place(tmp_path / "t")
+    late = swap(base, out=[0], parts=[part(base, "late")])
+    head = base
+    for i in range(4):
+        head = commit(head, swap(head, out=[head.get_fragments()[-1].fragment_id], parts=[part(head, f"s{i}")]))
+    if restored:
+        head = LanceDataset.commit(head, Transaction(head.version, LanceOperation.Restore(head.version)), max_retries=0)
+        assert ids(head) == ["s3"]
+    head.cleanup_old_versions(versions=list(range(base.version, head.version)))
+    if restored:
+        with pytest.raises(CommitConflictError):
+            commit(base, late)
+        after = commit(head, swap(head, out=[head.get_fragments()[-1].fragment_id], parts=[part(head, "next")]))
+        assert ids(after) == ["next"]
+        with pytest.raises(CommitConflictError):
+            commit(base, late)
+    else:
+        assert ids(commit(base, late)) == ["late", "s3"]

@@ -60,7 +60,7 @@ class Stage(NamedTuple):
     at: str | None = None
 
 
-STAGES: Final = ("loaded", "indexed", "changed", "branch", "past")
+STAGES: Final = ("loaded", "indexed", "changed", "optimized", "branch", "optimized branch", "past", "cleaned", "kept")
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -110,21 +110,30 @@ def check_seed(seed: int, folder: Path, *, only: int | None = None) -> Report:
 
 
 def stages(graph: RandomGraph, folder: Path) -> Iterator[tuple[Stage, Graph]]:
-    """The life of a graph: loaded, indexed, changed since, seen on a branch with changes of its own, and looked back at."""
+    """The life of a graph: loaded, indexed, changed since, optimized, the same on a branch with changes of its own, looked back at, and
+    cleaned.
+    """
     real = land(folder, graph.schema, graph.first)
     yield Stage("loaded", graph.first), real
     loaded = real.snapshot().commit_id
-    if hasattr(real, "ensure_indices"):
-        real.ensure_indices()
+    real.ensure_indices()
     yield Stage("indexed", graph.first), real
     for edit in graph.edits:
         apply(real, edit)
     yield Stage("changed", graph.now), real
+    real.optimize()
+    yield Stage("optimized", graph.now), real
     real.branches.create(BRANCH)
     for edit in graph.branch_edits:
         apply(real, edit, branch=BRANCH)
     yield Stage("branch", graph.branch, branch=BRANCH), real
+    real.optimize(BRANCH)
+    yield Stage("optimized branch", graph.branch, branch=BRANCH), real
     yield Stage("past", graph.first, at=loaded), real
+    real.tags.create("loaded", at=loaded)
+    real.cleanup(keep=1)
+    yield Stage("cleaned", graph.branch, branch=BRANCH), real
+    yield Stage("kept", graph.first, at=loaded), real
 
 
 def compared(real: Graph, query: RandomQuery, stage: Stage, route: Route | None) -> tuple[str, Table | None] | None:

@@ -12,6 +12,7 @@ import omnigraph as og
 from omnigraph.errors import ConflictError, KeyConflict, Kind
 from omnigraph.exec.problems import REPORTED
 from omnigraph.graph import Graph
+from omnigraph.spark import GraphLoad
 from omnigraph.spark.messages import StageFrame, encode_reply
 from omnigraph.spark.options import write_options
 from omnigraph.spark.tasks import stage_rows
@@ -187,3 +188,23 @@ def test_a_schema_that_changed_meanwhile_refuses_the_commit(graph: Graph, monkey
         writer.commit([told])
     assert caught.value.kind is Kind.SCHEMA_CHANGED
     assert data_files(graph) == files
+
+
+def test_vectors_and_blobs_that_rows_leave_out_come_from_the_settings_of_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a data source in a process of its own, and by frames: the provider embeds, and an allowed blob is copied."""
+    (tmp_path / "reel").write_bytes(b"reel")
+    graph = og.init(tmp_path / "g", schema="node Doc { slug: String @key  text: String  vec: Vector(4) @embed(text)  body: Blob? }")
+    rows = [("a", "one", str(tmp_path / "reel")), ("b", "two", None)]
+    frame = spark.createDataFrame(rows, "slug string, text string, body string")
+    with pytest.raises(Exception, match="configure an embedding provider, or give the vector"):
+        write(frame, graph, "Doc")
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    monkeypatch.setenv("OMNIGRAPH_EXTERNAL_BLOBS", str(tmp_path))
+    there = og.open(graph.uri)
+    GraphLoad(spark, there, mode="append").nodes("Doc", frame).commit()
+    here = og.init(tmp_path / "here", schema=graph.schema)
+    here.load([{"type": "Doc", "data": {"slug": slug, "text": text, "body": body}} for slug, text, body in rows], "append")
+    assert list(there.export()) == list(here.export())
+    assert there.blob("node", "Doc", "a", "body").read() == b"reel"

@@ -25,13 +25,13 @@ from scripts import behaviours
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "omnigraph"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 INDEX = ROOT / "docs" / "index.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 BEHAVIOUR = re.compile(r"\b(?:FF|MR|NZ|REC|RT|[ABCDFGKLMOPSTVWXYZ])-\d\d\b")
 PROMISE = re.compile(r"\bINV-\d+\b")
-ABSENT = ("optimize", "cleanup", "repair")
+ABSENT = ("cleanup", "repair")
 """Commands that are planned. A page may name one when `omnigraph` has it."""
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -159,12 +159,19 @@ def test_no_page_names_a_command_that_is_planned(page: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
-def test_every_option_is_in_the_reference(name: str, command: click.Command) -> None:
+def test_every_command_and_option_is_in_the_reference(name: str, command: click.Command) -> None:
+    """A command by its whole name, an option by each of its spellings, as words of their own: `--out` is not `--output`."""
     reference = (ROOT / "docs/user/cli.md").read_text("utf-8")
     section = reference.partition(f"## `{' '.join(name.split()[:2])}`")[2].partition("\n## ")[0]
-    own = [parameter.opts for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden]
+    assert _says(name, section) or name.count(" ") == 1, "the heading of a section names its command"
     shared = reference.partition("## `omnigraph init`")[0]
-    assert [names for names in own if not any(name in section or name in shared for name in names)] == []
+    own = [parameter for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden]
+    spellings = [spelling for option in own for spelling in (*option.opts, *option.secondary_opts)]
+    assert [spelling for spelling in spellings if not _says(spelling, section) and not _says(spelling, shared)] == []
+
+
+def _says(words: str, text: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(words)}(?![\w-])", text) is not None
 
 
 @every_page

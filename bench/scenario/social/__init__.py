@@ -168,6 +168,7 @@ ROWS = (
     ("10 best texts, by index", "text_indexed_ms", "ms"),
     ("  build the index", "index_bio_s", "s"),
     ("10 best of both among neighbours", "hybrid_ms", "ms"),
+    ("  CPU beside hop + vector + text alone", "hybrid_of_parts", ""),
     ("new process: python -c 'import lance'", "lance_alone_ms", "ms"),
     ("  2 hops on the command line, in all", "command_ms", "ms"),
     ("  2 hops in Python, after that import", "cold_ms", "ms"),

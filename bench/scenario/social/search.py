@@ -1,16 +1,18 @@
 """The nearest vectors, the most relevant texts, and both beside one hop -> their costs beside bare lance, lancedb, duckdb and kuzu.
 
 Everything is asked for the same ten best people. Exact answers are compared before anything is timed; where an index is asked, the share of
-the ten nearest that it finds is a result. duckdb and kuzu have no text index without a download, so they are asked for vectors only.
+the ten nearest that it finds is a result. duckdb is asked by index only if packages of its extensions are installed that fit it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -48,30 +50,64 @@ def measure_searches(folder: Path, net: Network) -> Facts:
     texts = people.column("bio").take(pa.array(chance.integers(0, len(people), QUERIES))).to_pylist()
     words = [" ".join(str(text).split()[:2]) for text in texts]
     ours, bare = _Ours(folder / "searched", net), _Lance(folder / "bare.lance", people)
-    lancedb = _LanceDb(folder / "searched-lancedb", people)
-    exact: dict[str, Ask] = {OURS: ours.nearest, LANCE: bare.nearest, "lancedb": lancedb.nearest}
-    exact |= {"duckdb": _duck(net), "kuzu": _kuzu(folder / "searched-kuzu", net)}
+    lancedb = _LanceDb(folder / "searched-lancedb", people, net)
+    duck, kuzu = _Duck(net), _Kuzu(folder / "searched-kuzu", net)
+    exact: dict[str, Ask] = {
+        OURS: ours.nearest,
+        LANCE: bare.nearest,
+        "lancedb": lancedb.nearest,
+        "duckdb": duck.nearest,
+        "kuzu": kuzu.nearest,
+    }
     truth = [sorted(_nearest(people, vector)) for vector in vectors]
     for name, ask in exact.items():
         assert [sorted(ask(vector)) for vector in vectors[:5]] == truth[:5], f"{name} finds others"
     _time(facts, "vector_exact", exact, vectors)
     _time(facts, "text_scan", {OURS: ours.relevant}, words)
-    for name, engine in ((OURS, ours), (LANCE, bare), ("lancedb", lancedb)):
+    peers: dict[str, _Searched] = {OURS: ours, LANCE: bare, "lancedb": lancedb, "kuzu": kuzu}
+    if duck.extended:
+        peers["duckdb"] = duck
+    for name, engine in peers.items():
         for what in ("vec", "bio"):
             began = time.perf_counter()
             engine.index(what)
             facts[name][f"index_{what}_s"] = time.perf_counter() - began
-    indexed: dict[str, Ask] = {OURS: ours.nearest, LANCE: bare.nearest, "lancedb": lancedb.nearest}
-    for name, ask in indexed.items():
-        found = [len(set(ask(vector)) & set(best)) for vector, best in zip(vectors, truth, strict=True)]
+    for name, engine in peers.items():
+        found = [len(set(engine.nearest(vector)) & set(best)) for vector, best in zip(vectors, truth, strict=True)]
         facts[name]["recall"] = sum(found) / (TOP * len(found))
-    _time(facts, "vector_indexed", indexed, vectors)
-    _time(facts, "text_indexed", {OURS: ours.relevant, LANCE: bare.relevant, "lancedb": lancedb.relevant}, words)
+    _time(facts, "vector_indexed", {name: engine.nearest for name, engine in peers.items()}, vectors)
+    fresh = ours.again()  # as a new process finds it: without the words that the scans above left in memory
+    _time(facts, "text_indexed", {**{name: engine.relevant for name, engine in peers.items()}, OURS: fresh.relevant}, words)
     names = net.names.take(pa.array(chance.integers(0, len(net.names), QUERIES))).to_pylist()
     hybrids = list(zip(names, vectors, words, strict=True))
-    _time(facts, "hybrid", {OURS: lambda each: ours.hybrid(*each)}, hybrids)
-    _time(facts, "hop", {OURS: ours.hop}, names)
+    hopping: dict[str, _Hopping] = {OURS: ours, "lancedb": lancedb, "kuzu": kuzu, **({"duckdb": duck} if duck.extended else {})}
+    for name, engine in hopping.items():
+        assert all(sorted(engine.hop(each)) == sorted(ours.hop(each)) for each in names[:5]), f"{name} has other neighbours"
+    _time(facts, "hybrid", {name: partial(_asked, engine.hybrid) for name, engine in hopping.items()}, hybrids)
+    _time(facts, "hop", {name: engine.hop for name, engine in hopping.items()}, names)
+    for name in hopping:
+        parts = sum(facts[name][f"{part}_cpu_ms"] for part in ("hop", "vector_indexed", "text_indexed"))
+        facts[name]["hybrid_of_parts"] = facts[name]["hybrid_cpu_ms"] / parts
     return facts
+
+
+def _asked(hybrid: Callable[[str, Any, str], list[str]], each: tuple[str, Any, str]) -> list[str]:
+    return hybrid(*each)
+
+
+class _Searched(Protocol):
+    """An engine with indexes on vectors and texts."""
+
+    def index(self, what: str) -> None: ...
+    def nearest(self, vector: Any) -> list[str]: ...
+    def relevant(self, words: str) -> list[str]: ...
+
+
+class _Hopping(_Searched, Protocol):
+    """One that has the edges too."""
+
+    def hop(self, name: str) -> list[str]: ...
+    def hybrid(self, name: str, vector: Any, words: str) -> list[str]: ...
 
 
 def _time(facts: Facts, question: str, asks: dict[str, Ask], values: Sequence[Any]) -> None:
@@ -108,6 +144,14 @@ class _Ours:
         if not self._built:
             self._graph.ensure_indices()
         self._built = True
+
+    def again(self) -> _Ours:
+        """The same graph, opened again."""
+        import omnigraph as og
+
+        other = _Ours.__new__(_Ours)
+        other._graph, other._built = og.open(self._graph.uri), True
+        return other
 
     def _names(self, text: str, **params: Any) -> list[str]:
         return [str(name) for name in self._graph.query(text, params=params).to_arrow().column("name").to_pylist()]
@@ -155,10 +199,14 @@ class _Lance:
 class _LanceDb:
     """lancedb, with its own defaults."""
 
-    def __init__(self, folder: Path, people: pa.Table) -> None:
+    def __init__(self, folder: Path, people: pa.Table, net: Network) -> None:
         import lancedb
 
-        self._table = lancedb.connect(str(folder)).create_table("person", people)
+        database = lancedb.connect(str(folder))
+        self._table = database.create_table("person", people)
+        self._knows = database.create_table("knows", pq.read_table(net.knows).rename_columns(["source", "target", "since"]))
+        self._knows.create_scalar_index("source")
+        self._table.create_scalar_index("name")
 
     def index(self, what: str) -> None:
         if what == "vec":
@@ -175,28 +223,140 @@ class _LanceDb:
         found = self._table.search(words, query_type="fts", fts_columns="bio").select(["name"]).limit(TOP)
         return [str(name) for name in found.to_arrow().column("name").to_pylist()]
 
+    def hop(self, name: str) -> list[str]:
+        found = self._knows.search().where(f"source = '{name}'").select(["target"]).limit(len(self._knows))
+        return [str(target) for target in found.to_arrow().column("target").to_pylist()]
 
-def _duck(net: Network) -> Ask:
-    import duckdb
+    def hybrid(self, name: str, vector: Any, words: str) -> list[str]:
+        """Both searches among the neighbours, which a filter names."""
+        if not (neighbours := self.hop(name)):
+            return []
+        where = f"name IN ({', '.join(repr(each) for each in neighbours)})"
+        search: Any = self._table.search(vector, vector_column_name="vec")
+        near = search.distance_type("cosine").where(where, prefilter=True)
+        best: Any = self._table.search(words, query_type="fts", fts_columns="bio").where(where, prefilter=True)
+        arms = [arm.select(["name"]).limit(TOP).to_arrow().column("name").to_pylist() for arm in (near, best)]
+        return _fused(*arms)
 
-    connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE person AS SELECT name, vec::FLOAT[{VECTOR}] AS vec FROM '{net.people}'")
-    text = f"SELECT name FROM person ORDER BY array_cosine_distance(vec, ?::FLOAT[{VECTOR}]) LIMIT {TOP}"
-    return lambda vector: [str(row[0]) for row in connection.execute(text, [vector.tolist()]).fetchall()]
+
+class _Duck:
+    """duckdb in memory, with its extensions for texts and vectors if packages of them are installed that fit it."""
+
+    def __init__(self, net: Network) -> None:
+        import duckdb
+
+        self._connection = duckdb.connect()
+        self._connection.execute(f"CREATE TABLE person AS SELECT name, bio, vec::FLOAT[{VECTOR}] AS vec FROM '{net.people}'")
+        self._connection.execute(f'CREATE TABLE knows AS SELECT "from" AS source, "to" AS target FROM \'{net.knows}\' ORDER BY source')
+        self._connection.execute("CREATE INDEX by_source ON knows (source)")
+        self.extended = self._load("fts") and self._load("vss")
+
+    def _load(self, name: str) -> bool:
+        import duckdb
+
+        found = find_spec(f"duckdb_extension_{name}")
+        places = [] if found is None or found.origin is None else list(Path(found.origin).parent.rglob(f"{name}.duckdb_extension"))
+        if not places or f"v{duckdb.__version__}" not in places[0].parts:
+            return False
+        self._connection.execute(f"LOAD '{places[0]}'")
+        return True
+
+    def index(self, what: str) -> None:
+        if what == "vec":
+            self._connection.execute("CREATE INDEX by_vec ON person USING HNSW (vec) WITH (metric = 'cosine')")
+        else:
+            self._connection.execute("PRAGMA create_fts_index('person', 'name', 'bio', stemmer = 'porter', stopwords = 'english')")
+
+    def _names(self, text: str, *params: Any) -> list[str]:
+        return [str(row[0]) for row in self._connection.execute(text, list(params)).fetchall()]
+
+    def nearest(self, vector: Any) -> list[str]:
+        text = f"SELECT name FROM person ORDER BY array_cosine_distance(vec, ?::FLOAT[{VECTOR}]) LIMIT {TOP}"
+        return self._names(text, vector.tolist())
+
+    def relevant(self, words: str) -> list[str]:
+        scored = "SELECT name, fts_main_person.match_bm25(name, ?) AS score FROM person"
+        return self._names(f"SELECT name FROM ({scored}) WHERE score IS NOT NULL ORDER BY score DESC, name LIMIT {TOP}", words)
+
+    def hop(self, name: str) -> list[str]:
+        return self._names("SELECT target FROM knows WHERE source = ?", name)
+
+    def hybrid(self, name: str, vector: Any, words: str) -> list[str]:
+        """Reciprocal ranks of the best of each kind among the neighbours, as in ours."""
+        return self._names(
+            f"""WITH near AS (SELECT person.* FROM knows JOIN person ON target = name WHERE source = ?),
+            arms AS (
+              (SELECT name, row_number() OVER (ORDER BY array_cosine_distance(vec, ?::FLOAT[{VECTOR}]), name) AS place FROM near)
+              UNION ALL
+              (SELECT name, row_number() OVER (ORDER BY score DESC, name) AS place
+               FROM (SELECT name, fts_main_person.match_bm25(name, ?) AS score FROM near) WHERE score IS NOT NULL))
+            SELECT name FROM arms WHERE place <= {TOP} GROUP BY name ORDER BY sum(1.0 / (60 + place)) DESC, name LIMIT {TOP}""",
+            name,
+            vector.tolist(),
+            words,
+        )
 
 
-def _kuzu(folder: Path, net: Network) -> Ask:
-    import kuzu
+class _Kuzu:
+    """kuzu on a disk, with the extensions for texts and vectors that it brings along."""
 
-    connection = kuzu.Connection(kuzu.Database(str(folder)))
-    columns = f"name STRING PRIMARY KEY, age INT32, city STRING, bio STRING, vec FLOAT[{VECTOR}]"
-    connection.execute(f"CREATE NODE TABLE Person({columns})")
-    connection.execute(f'COPY Person FROM "{net.people}"')
-    text = f"MATCH (p:Person) RETURN p.name ORDER BY array_cosine_similarity(p.vec, CAST($v, 'FLOAT[{VECTOR}]')) DESC LIMIT {TOP}"
-    prepared = connection.prepare(text)
+    def __init__(self, folder: Path, net: Network) -> None:
+        import kuzu
 
-    def ask(vector: Any) -> list[str]:
-        result: Any = connection.execute(prepared, {"v": vector.tolist()})
+        self._connection = kuzu.Connection(kuzu.Database(str(folder)))
+        columns = f"name STRING PRIMARY KEY, age INT32, city STRING, bio STRING, vec FLOAT[{VECTOR}]"
+        self._connection.execute(f"CREATE NODE TABLE Person({columns})")
+        self._connection.execute("CREATE REL TABLE Knows(FROM Person TO Person, since INT32)")
+        self._connection.execute(f'COPY Person FROM "{net.people}"')
+        self._connection.execute(f'COPY Knows FROM "{net.knows}"')
+        self._connection.execute("LOAD fts")
+        self._connection.execute("LOAD vector")
+        self._indexed = False
+        self._prepared: dict[str, Any] = {}
+
+    def index(self, what: str) -> None:
+        if what == "vec":
+            self._connection.execute("CALL CREATE_VECTOR_INDEX('Person', 'by_vec', 'vec', metric := 'cosine')")
+            self._indexed = True
+        else:
+            self._connection.execute("CALL CREATE_FTS_INDEX('Person', 'by_bio', ['bio'], stemmer := 'porter')")
+
+    def _names(self, text: str, **params: Any) -> list[str]:
+        if text not in self._prepared:
+            self._prepared[text] = self._connection.prepare(text)
+        result: Any = self._connection.execute(self._prepared[text], params)
         return [str(row[0]) for row in result.get_all()]
 
-    return ask
+    def nearest(self, vector: Any) -> list[str]:
+        asked = f"CAST($v, 'FLOAT[{VECTOR}]')"
+        if self._indexed:
+            text = f"CALL QUERY_VECTOR_INDEX('Person', 'by_vec', $v, {TOP}) RETURN node.name ORDER BY distance"
+        else:
+            text = f"MATCH (p:Person) RETURN p.name ORDER BY array_cosine_similarity(p.vec, {asked}) DESC LIMIT {TOP}"
+        return self._names(text, v=vector.tolist())
+
+    def relevant(self, words: str) -> list[str]:
+        text = f"CALL QUERY_FTS_INDEX('Person', 'by_bio', $w, TOP := {TOP}) RETURN node.name ORDER BY score DESC"
+        return self._names(text, w=words)
+
+    def hop(self, name: str) -> list[str]:
+        return self._names("MATCH (:Person {name: $n})-[:Knows]->(q:Person) RETURN q.name", n=name)
+
+    def hybrid(self, name: str, vector: Any, words: str) -> list[str]:
+        hop = "MATCH (:Person {name: $n})-[:Knows]->(q:Person)"
+        similar = f"array_cosine_similarity(q.vec, CAST($v, 'FLOAT[{VECTOR}]'))"
+        near = self._names(f"{hop} RETURN q.name ORDER BY {similar} DESC LIMIT {TOP}", n=name, v=vector.tolist())
+        among = f"{hop} WITH collect(q.name) AS names CALL QUERY_FTS_INDEX('Person', 'by_bio', $w) WITH node, score, names"
+        best = self._names(
+            f"{among} WHERE list_contains(names, node.name) RETURN node.name ORDER BY score DESC LIMIT {TOP}", n=name, w=words
+        )
+        return _fused(near, best)
+
+
+def _fused(*arms: list[str]) -> list[str]:
+    """Reciprocal ranks, added."""
+    scores: dict[str, float] = {}
+    for arm in arms:
+        for place, name in enumerate(arm, 1):
+            scores[name] = scores.get(name, 0.0) + 1 / (60 + place)
+    return sorted(scores, key=lambda name: (-scores[name], name))[:TOP]

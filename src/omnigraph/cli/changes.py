@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.history import commit, graph_option
+from omnigraph.cli.history import commit
 from omnigraph.cli.progress import until_first
-from omnigraph.cli.scope import HISTORY, Flags, command_flags, open_graph, resolve
+from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.screen import Style
 from omnigraph.cli.shapes import cause_document, change_document
 
 if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange, EntityImage
+    from omnigraph.manifest.model import Commit
 
 _NULL: Final = "<null>"
 _ABSENT: Final = "<absent>"
 
 
-def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
+def change_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--op", "ops", multiple=True, help="Only inserts, updates or deletes. May be repeated."),
         click.option("--type", "types", metavar="TYPE", multiple=True, help="Only entities of this type. May be repeated."),
@@ -33,37 +34,53 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @commit.command("changes")
 @click.argument("commit_id")
-@_filters
-@graph_option
+@click.option("--limit", type=int, default=1_000, show_default=True, help="The number of changes of the page of a token.")
+@click.option("--page-token", metavar="TOKEN", help="Print only the page of this token. By default all changes are printed.")
+@change_filters
+@graph_argument
 @command_flags
 def commit_changes(
-    flags: Flags, *, commit_id: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
+    flags: Flags,
+    *,
+    commit_id: str,
+    limit: int,
+    page_token: str | None,
+    kinds: tuple[str, ...],
+    types: tuple[str, ...],
+    ops: tuple[str, ...],
+    uri: str | None,
+    as_json: bool,
 ) -> None:
     """Print what a commit changed, compared with its first parent."""
-    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
-        cause = cause_document(graph.commit(commit_id))
-        changes = graph.commit_changes(commit_id, kinds=kinds or None, types=types or None, ops=ops or None)
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
+        more: str | None = None
+        if page_token is None:
+            cause = graph.commit(commit_id)
+            changes = graph.commit_changes(commit_id, kinds=kinds or None, types=types or None, ops=ops or None)
+        else:
+            page = graph.changes.commit(commit_id, page=page_token, limit=limit, kinds=kinds or None, types=types or None, ops=ops or None)
+            cause, changes, more = page.cause, iter(page.changes), page.next_page
         changes = until_first(changes, "changes", quiet=flags.quiet)
         if as_json:
-            output.document({"cause": cause, "changes": map(change_document, changes)})
+            token = {"next_page_token": more} if more is not None else {}
+            output.document({"cause": cause_document(cause), "changes": map(change_document, changes), **token})
             return
-        names = {"graph_commit_id": "commit", "authored_branch": "branch", "parent_commit_id": "parent", "actor_id": "actor"}
-        names["merged_parent_commit_id"] = "merged_parent"
-        output.fields({names.get(name, name): value for name, value in cause.items()})
+        print_cause(cause)
         print_changes(changes)
+        output.fields({"next_page_token": more})
 
 
 @commit.command("diff")
 @click.argument("a")
 @click.argument("b")
-@_filters
-@graph_option
+@change_filters
+@graph_argument
 @command_flags
 def commit_diff(
     flags: Flags, *, a: str, b: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
 ) -> None:
     """Print the changes that lead from A to B. Each is a branch, a commit, or a time, which stands for main at that time."""
-    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         changes = graph.diff(a, b, kinds=kinds or None, types=types or None, ops=ops or None)
         changes = until_first(changes, "diff", quiet=flags.quiet)
         if as_json:
@@ -72,16 +89,16 @@ def commit_diff(
             print_changes(changes)
 
 
-@click.command()
+@click.command(cls=GraphCommand)
 @click.argument("type_name", metavar="TYPE")
 @click.argument("entity_id", metavar="ID")
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
 @click.option("--kind", type=click.Choice(["node", "edge"]), help="Needed only if a node type and an edge type are called TYPE.")
-@graph_option
+@graph_argument
 @command_flags
 def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
     """Print the history of one entity: who changed it, when, from what to what. Newest first."""
-    with open_graph(resolve(flags, "log", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "log", HISTORY, uri=uri), mode="r") as graph:
         entries = until_first(graph.log(type_name, entity_id, branch, kind=kind), "log", quiet=flags.quiet)
         if as_json:
             output.document(
@@ -95,6 +112,12 @@ def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str 
             print_changes([entry.change], indent="  ")
 
 
+def print_cause(commit: Commit) -> None:
+    names = {"graph_commit_id": "commit", "authored_branch": "branch", "parent_commit_id": "parent", "actor_id": "actor"}
+    names["merged_parent_commit_id"] = "merged_parent"
+    output.fields({names.get(name, name): value for name, value in cause_document(commit).items()})
+
+
 _STYLES: Final = {"insert": Style.GREEN, "update": Style.YELLOW, "delete": Style.RED}
 
 
@@ -102,7 +125,7 @@ def print_changes(changes: Iterable[EntityChange], *, indent: str = "") -> None:
     """Print changes. On a terminal the first line of each has the colour of its operation, and long values are cut."""
     for change in changes:
         for at, line in enumerate(change_lines(change)):
-            output.shortened(f"{indent}{line}", None if at else _STYLES[change.op])
+            output.cut_line(f"{indent}{line}", None if at else _STYLES[change.op])
 
 
 def change_lines(change: EntityChange) -> Iterator[str]:

@@ -11,7 +11,18 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DIRECT, Flags, confirm, echo_write, global_flags, json_flag, open_graph, resolve
+from omnigraph.cli.scope import (
+    DIRECT,
+    Flags,
+    GraphCommand,
+    confirm,
+    echo_write,
+    global_flags,
+    graph_argument,
+    json_flag,
+    open_graph,
+    resolve,
+)
 from omnigraph.errors import InvalidInput, Kind
 
 if TYPE_CHECKING:
@@ -21,8 +32,8 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+)(.*)")
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N commits of each branch readable.")
 @click.option("--older-than", metavar="DURATION", help="Keep commits that were the newest less than this ago, such as 12h, 7d or 2w.")
 @click.option("--confirm", "confirmed", is_flag=True, help="Remove it. Without this, only print what would be removed.")

@@ -15,15 +15,18 @@ from omnigraph.cli.files import atomic_file
 from omnigraph.cli.progress import Line, until_first
 from omnigraph.cli.scope import (
     COPY,
-    DATA,
+    EXPORT,
     HISTORY,
     PATH,
     F,
     Flags,
+    GraphCommand,
+    GraphGroup,
     GraphTarget,
     command_flags,
     echo_write,
     global_flags,
+    graph_argument,
     open_graph,
     resolve,
 )
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
 _LINES_AT_ONCE: Final = 1_000
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
 @click.option("--at", metavar="COMMIT_ID", help="The commit to export, of any branch. The default is the newest commit of the branch.")
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
@@ -47,16 +50,16 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
     """Print one snapshot as NDJSON: edges, then nodes, sorted by type and id."""
     if jsonl:
         output.note("warning: --jsonl is deprecated; an export is always NDJSON")
-    target = resolve(flags, "export", DATA, uri=uri)
+    target = resolve(flags, "export", EXPORT, uri=uri)
     with open_graph(target, mode="r") as graph:
         lines = graph.export(branch, at=at, types=types or None)
         if path is None and output.is_terminal():
-            for data, _ in _line_blocks(until_first(lines, "export", quiet=flags.quiet)):
+            for data, _ in line_blocks(until_first(lines, "export", quiet=flags.quiet)):
                 output.raw(data)
             return
         rows, size = 0, 0
         with nullcontext() if path is None else atomic_file(path) as file, Line("export", quiet=flags.quiet) as line:
-            for data, count in _line_blocks(lines):
+            for data, count in line_blocks(lines):
                 output.raw(data) if file is None else file.write(data)
                 rows, size = rows + count, size + len(data)
                 line.draw(f"export: {rows:,} records, {size / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
@@ -65,7 +68,7 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
     output.note(f"exported {rows} records to {path}")
 
 
-def _line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
+def line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
     """Join the lines into blocks of bytes. Yields each block with its number of lines."""
     while block := list(islice(lines, _LINES_AT_ONCE)):
         yield ("\n".join(block) + "\n").encode(), len(block)
@@ -99,7 +102,7 @@ _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 _MOST: Final = 2**63 - 1
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def blob() -> None:
     """Read one Blob property."""
@@ -112,7 +115,7 @@ def _selector(command: F) -> F:
         click.argument("type_", metavar="TYPE"),
         click.argument("id_", metavar="ID"),
         click.argument("property_", metavar="PROPERTY"),
-        click.option("--uri", metavar="URI", help="The graph."),
+        graph_argument,
         click.option("--branch", help="The branch to read.  [default: main]"),
         click.option("--snapshot", metavar="COMMIT_ID", help="The commit to read, instead of the newest commit of a branch."),
     )[::-1]:
@@ -145,7 +148,7 @@ def blob_get(
     end = None if length is None else offset + length
     if end is not None and end > _MOST:
         raise click.UsageError(f"--offset {offset} and --length {length} end beyond any blob")
-    target = resolve(flags, "blob get", HISTORY, uri=uri, spelled="--uri")
+    target = resolve(flags, "blob get", HISTORY, uri=uri)
     with open_graph(target, mode="r") as graph:
         found = graph.blob(entity, type_, id_, property_, branch=_branch_of(branch, snapshot), at=snapshot)
         parts = _parts(found, offset, end)
@@ -176,7 +179,7 @@ def blob_stat(
     as_json: bool,
 ) -> None:
     """Print the size and the etag of a blob. The blob itself is not read."""
-    target = resolve(flags, "blob stat", HISTORY, uri=uri, spelled="--uri")
+    target = resolve(flags, "blob stat", HISTORY, uri=uri)
     on = _branch_of(branch, snapshot)
     with open_graph(target, mode="r") as graph:
         resolved = graph.snapshot(on, at=snapshot).commit_id

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from omnigraph.cli import output
 from omnigraph.cli.drawing import MOST_NODES, Drawing, DrawnEdge, DrawnNode, html, svg
 from omnigraph.cli.files import atomic_file
-from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog

@@ -12,7 +12,7 @@ from html import escape
 from math import sqrt
 from typing import Final, NamedTuple
 
-from omnigraph.cli.table import printable, shorten, width_of
+from omnigraph.grid import display_width, escaped, fitted
 
 MOST_NODES: Final = 500
 """More nodes than that make no readable picture, and their layout takes long."""
@@ -57,8 +57,8 @@ class _Box:
 
     def __init__(self, node: DrawnNode, x: float, y: float) -> None:
         self.node: Final = node
-        self.lines: Final = tuple(shorten(printable(line), _LONGEST) for line in node.lines)
-        self.wide: Final = max(width_of(line) for line in self.lines) * _CELL + 2 * _MARGIN
+        self.lines: Final = tuple(fitted(escaped(line), _LONGEST) for line in node.lines)
+        self.wide: Final = max(display_width(line) for line in self.lines) * _CELL + 2 * _MARGIN
         self.high: Final = len(self.lines) * _LINE + _MARGIN
         self.x, self.y = x, y
 
@@ -73,7 +73,7 @@ class _Box:
 
 def html(drawing: Drawing) -> str:
     """Return a page without outside parts."""
-    title = escape(printable(drawing.title))
+    title = escape(escaped(drawing.title))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         "<style>body { margin: 1em; font-family: monospace } svg { max-width: 100%; height: auto }</style>\n</head>\n<body>\n"
@@ -97,7 +97,7 @@ def svg(drawing: Drawing) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{total}" viewBox="0 0 {width} {total}" '
             'font-family="monospace" font-size="12">',
-            f"<title>{escape(printable(drawing.title))}</title>",
+            f"<title>{escape(escaped(drawing.title))}</title>",
             '<defs><marker id="arrow" viewBox="0 0 10 10" refX="10" refY="5" markerWidth="8" markerHeight="8" orient="auto">'
             '<path d="M0 0 L10 5 L0 10 z" fill="#475569"/></marker></defs>',
             f'<rect width="{width}" height="{total}" fill="#ffffff"/>',
@@ -113,7 +113,7 @@ def _legend(groups: Sequence[str], fills: Mapping[str, str], top: int) -> Iterat
     for at, group in enumerate(groups):
         y = top + at * _LINE
         yield f'<rect x="20" y="{y}" width="12" height="12" fill="{fills[group]}" stroke="#475569"/>'
-        yield f'<text x="38" y="{y + 10}">{escape(printable(group))}</text>'
+        yield f'<text x="38" y="{y + 10}">{escape(escaped(group))}</text>'
 
 
 def _box(box: _Box, fill: str) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _edges(edges: Sequence[DrawnEdge], boxes: Mapping[str, _Box]) -> Iterator[st
         dashes = ' stroke-dasharray="5 4"' if edge.dashed else ""
         yield f'<path d="{path}" fill="none" stroke="#475569"{dashes}{arrow}/>'
         if edge.label:
-            text = escape(shorten(printable(edge.label), _LONGEST))
+            text = escape(fitted(escaped(edge.label), _LONGEST))
             labels.append(
                 f'<text x="{round(x)}" y="{round(y)}" text-anchor="middle" font-size="11" fill="#334155" stroke="#ffffff" '
                 f'stroke-width="3" paint-order="stroke">{text}</text>'

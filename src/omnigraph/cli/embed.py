@@ -13,7 +13,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file, read_source
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import LOCAL, PATH, Flags, admit, command_flags
+from omnigraph.cli.scope import EMBED, PATH, Flags, admit, command_flags
 from omnigraph.errors import InvalidInput, Kind
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def embed(
     as_json: bool,
 ) -> None:
     """Add vectors to a file of records."""
-    admit(flags, "embed", LOCAL)
+    admit(flags, "embed", EMBED)
     if reembed_all and clean:
         raise click.UsageError("--reembed-all and --clean exclude each other")
     if (seed is None) == (input_ is None and spec is None) or (seed is None and (input_ is None or spec is None)):

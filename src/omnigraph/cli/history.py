@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli import output
 from omnigraph.cli.commit_graph import Node, draw
 from omnigraph.cli.queries import parse_moment
-from omnigraph.cli.scope import DATA, HISTORY, Flags, GraphTarget, command_flags, confirm, echo_write, global_flags, open_graph, resolve
-from omnigraph.cli.shapes import commit_document, snapshot_document, tag_document
-from omnigraph.cli.table import counted
+from omnigraph.cli.scope import (
+    DATA,
+    HISTORY,
+    READ,
+    Flags,
+    GraphCommand,
+    GraphGroup,
+    GraphTarget,
+    command_flags,
+    confirm,
+    echo_write,
+    global_flags,
+    graph_argument,
+    open_graph,
+    resolve,
+)
+from omnigraph.cli.shapes import commit_document, counts_text, described_commit, snapshot_document, tag_document
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.answers import CommitGraph
     from omnigraph.manifest.model import Commit
 
-graph_option = click.option("--uri", metavar="URI", help="The graph.")
 
-
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def branch() -> None:
     """Create, list and delete branches."""
@@ -32,7 +44,7 @@ def branch() -> None:
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
 @click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
-@graph_option
+@graph_argument
 @command_flags
 def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
@@ -48,17 +60,11 @@ def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: s
 
 
 @branch.command("list")
-@graph_option
+@graph_argument
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
-    """Print the names of all branches, sorted; on a terminal also their newest commits."""
-    with open_graph(_target(flags, uri), mode="r") as graph:
-        if not as_json and output.is_terminal():
-            found = graph.commit_graph()
-            newest = {name: graph.commit(head) for name, head in sorted(found.heads.items())}
-            rows = [(name, *_told(commit, found.id_length, ())) for name, commit in newest.items()]
-            output.rows("table", counted(len(rows), "branch", "branches"), ("branch", *_COMMIT_COLUMNS), rows, count=len(rows))
-            return
+    """Print the names of all branches, sorted."""
+    with open_graph(resolve(flags, "branch", READ, uri=uri), mode="r") as graph:
         names = sorted(graph.branches.list())
     if as_json:
         output.document({"branches": names})
@@ -69,7 +75,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @branch.command("delete")
 @click.argument("name")
-@graph_option
+@graph_argument
 @command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
@@ -85,10 +91,10 @@ def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) ->
 
 
 def _target(flags: Flags, uri: str | None) -> GraphTarget:
-    return resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
+    return resolve(flags, "branch", DATA, uri=uri)
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def tag() -> None:
     """Create, list and delete tags: names of commits."""
@@ -99,11 +105,11 @@ def tag() -> None:
 @click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
 @click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
 @click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
-@graph_option
+@graph_argument
 @command_flags
 def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message: str | None, uri: str | None, as_json: bool) -> None:
     """Give a commit a name. As long as the tag exists, what the commit shows is kept."""
-    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "tag", DATA, uri=uri)
     echo_write(target, "tag create")
     with open_graph(target, mode="rw") as graph:
         made = graph.tags.create(name, branch=branch, at=parse_moment(at), message=message)
@@ -114,11 +120,11 @@ def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message:
 
 
 @tag.command("list")
-@graph_option
+@graph_argument
 @command_flags
 def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print all tags, sorted by name."""
-    with open_graph(resolve(flags, "tag", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    with open_graph(resolve(flags, "tag", HISTORY, uri=uri), mode="r") as graph:
         tags = graph.tags.list()
     if as_json:
         output.document({"tags": [tag_document(found) for found in tags]})
@@ -130,11 +136,11 @@ def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @tag.command("delete")
 @click.argument("name")
-@graph_option
+@graph_argument
 @command_flags
 def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a tag. Its commit stays in the history."""
-    target = resolve(flags, "tag", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "tag", DATA, uri=uri)
     echo_write(target, "tag delete")
     confirm(target, "tag delete", as_json=as_json)
     with open_graph(target, mode="rw") as graph:
@@ -145,92 +151,70 @@ def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> No
         output.line(f"deleted tag {name}")
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def commit() -> None:
     """Show the history of a graph."""
 
 
 @commit.command("list")
-@click.argument("uri", required=False)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print the newest N commits.")
+@click.option("--since", metavar="TIME", help="Only commits of this time (ISO 8601) or later.")
+@click.option("--type", "types", metavar="TYPE", multiple=True, help="Only commits that changed this type. May be repeated.")
 @command_flags
-def commit_list(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Print the commits of a branch, newest first."""
+def commit_list(
+    flags: Flags, *, uri: str | None, branch: str, limit: int | None, since: str | None, types: tuple[str, ...], as_json: bool
+) -> None:
+    """Print the commits of a branch, newest first, one a line."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
-        commits = graph.commits(branch)
+        commits = graph.commits(branch, limit=limit, since=since, types=types or None)
         if as_json:
-            output.document({"commits": [commit_document(found) for found in commits]})
+            output.document({"commits": [described_commit(found) for found in commits]})
             return
-        found = graph.commit_graph()
-    labels = _labels(found)
-    rows = (_told(one, found.id_length, labels.get(one.id, ())) for one in commits)
-    output.rows("table", f"{counted(len(commits), 'commit')} of branch {branch}", _COMMIT_COLUMNS, rows, count=len(commits))
-
-
-_COMMIT_COLUMNS: Final = ("commit", "made", "actor", "kind", "changes", "message")
-
-
-def _told(commit: Commit, length: int, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return a commit as the cells of a table: on a terminal with a short id and its age, elsewhere with its whole id and its time."""
-    if output.is_terminal():
-        made = (commit.id[:length], age(datetime.now(UTC) - commit.created_at))
-    else:
-        made = (str(commit.id), commit.created_at.astimezone(UTC).isoformat(timespec="seconds"))
-    names = f"({', '.join(labels)}) " if labels else ""
-    said = next(iter((commit.message or "").splitlines()), "")
-    return (*made, commit.actor or "", commit.kind.value, _counts(commit), f"{names}{said}".rstrip())
-
-
-def _counts(commit: Commit) -> str:
-    """The counts of a commit that are not zero: `2 nodes, 1 edge`, `3 Person`, `7 indexes built`."""
-    shown = []
-    for name, count in commit.counts.items():
-        words = name.rpartition(":")[2].removeprefix("affected_").replace("_", " ")
-        if count:
-            shown.append(f"{count} {words.removesuffix('s') if count == 1 and words in ('nodes', 'edges') else words}")
-    return ", ".join(shown)
-
-
-_UNITS: Final = (("year", 365 * 86_400), ("month", 30 * 86_400), ("day", 86_400), ("hour", 3_600), ("minute", 60))
-
-
-def age(passed: timedelta) -> str:
-    """Return how long ago something was, in its largest unit."""
-    seconds = int(passed.total_seconds())
-    for unit, length in _UNITS:
-        if seconds >= length:
-            return f"{counted(seconds // length, unit)} ago"
-    return "just now"
-
-
-def _labels(found: CommitGraph) -> dict[str, list[str]]:
-    """Return the branches and tags that stand at each commit."""
-    labels: dict[str, list[str]] = {}
-    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
-        for name, at in names.items():
-            labels.setdefault(at, []).append(name)
-    return labels
+        known = graph.commit_graph(limit=0)
+    labels = _labels(known)
+    rows = [
+        (found.id[: known.id_length], age(found.created_at), found.actor or "-", str(found.kind), counts_text(found.counts))
+        for found in commits
+    ]
+    for row, found in zip(output.aligned(rows), commits, strict=True):
+        output.line(f"{row}  {_marks(labels.get(found.id, []))}{_first_line(found)}".rstrip())
 
 
 @commit.command("show")
 @click.argument("commit_id")
-@graph_option
+@graph_argument
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
-    """Print one commit, of any branch. The beginning of its id is enough."""
-    with open_graph(resolve(flags, "commit", HISTORY, uri=uri, spelled="--uri"), mode="r") as graph:
+    """Print one commit, of any branch, and the tables that it changed. The beginning of its id is enough."""
+    with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         found = graph.commit(commit_id)
+        marks = _labels(graph.commit_graph(limit=0)).get(found.id, [])
+    tables = [{"type_key": change.alias, "before": change.before, "after": change.after} for change in found.tables]
     if as_json:
-        output.document(commit_document(found))
+        output.document({**described_commit(found), "token": found.token, "marks": marks, "tables": tables})
         return
     output.fields(
-        {**commit_document(found), "graph_branch": found.branch, "created_at": found.created_at.isoformat(), "message": found.message}
+        {
+            **commit_document(found),
+            "graph_branch": found.branch,
+            "created_at": found.created_at.isoformat(),
+            "kind": found.kind,
+            "changed": counts_text(found.counts) or None,
+            "marks": ", ".join(marks) or None,
+            "token": found.token,
+            "message": found.message,
+        }
     )
+    for table in tables:
+        was, now = (f"version {table[side]}" if table[side] is not None else "absent" for side in ("before", "after"))
+        output.line(f"table {table['type_key']}: {was} -> {now}")
 
 
 @commit.command("graph")
-@click.argument("uri", required=False)
+@graph_argument
 @click.option("--branch", "branches", metavar="BRANCH", multiple=True, help="Draw this branch only. May be repeated. The default is all.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the newest N commits.")
 @command_flags
@@ -240,29 +224,57 @@ def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], li
         found = graph.commit_graph(branches or None, limit=limit)
     labels = _labels(found)
     if as_json:
-        commits = [{**commit_document(one), "kind": one.kind.value, "message": one.message} for one in found.commits]
+        commits = [described_commit(one) for one in found.commits]
         output.document({"commits": commits, "branches": dict(found.heads), "tags": dict(found.tags)})
         return
     for drawn in draw(Node(one.id, one.parents, _beside(one, found.id_length, labels.get(one.id, []))) for one in found.commits):
         output.line(drawn)
 
 
+def _labels(found: CommitGraph) -> dict[str, list[str]]:
+    """The branches and tags that stand at each commit."""
+    labels: dict[str, list[str]] = {}
+    for names in (found.heads, {f"tag: {name}": at for name, at in found.tags.items()}):
+        for name, at in names.items():
+            labels.setdefault(at, []).append(name)
+    return labels
+
+
+def _marks(labels: list[str]) -> str:
+    return f"({', '.join(labels)}) " if labels else ""
+
+
+def _first_line(commit: Commit) -> str:
+    return next(iter((commit.message or "").splitlines()), "")
+
+
+def age(moment: datetime) -> str:
+    """How long ago something was, as a person says it."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    if seconds < 60:
+        return "just now"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min ago"
+    if seconds < 86_400:
+        return f"{seconds // 3600:.0f} h ago"
+    days = int(seconds // 86_400)
+    return f"{counted(days, 'day')} ago" if days < 30 else moment.astimezone(UTC).strftime("%Y-%m-%d")
+
+
 def _beside(commit: Commit, length: int, labels: list[str]) -> str:
     """The text beside a commit in the drawing."""
     when = commit.created_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     actor = f" {commit.actor}" if commit.actor is not None else ""
-    names = f" ({', '.join(labels)})" if labels else ""
-    said = next(iter((commit.message or "").splitlines()), "") or f"[{commit.kind}]"
-    return f"{commit.id[:length]} {when}{actor}{names} {said}"
+    return f"{commit.id[:length]} {when}{actor} {_marks(labels)}{_first_line(commit) or f'[{commit.kind}]'}"
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to show.")
 @command_flags
 def snapshot(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the version and the row count of every table of a branch."""
-    target = resolve(flags, "snapshot", DATA, uri=uri)
+    target = resolve(flags, "snapshot", READ, uri=uri)
     from omnigraph.manifest.model import FORMAT
 
     with open_graph(target, mode="r") as graph:

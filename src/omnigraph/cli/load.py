@@ -21,14 +21,17 @@ from omnigraph.cli.scope import (
     PATH,
     F,
     Flags,
+    GraphCommand,
     GraphTarget,
     command_flags,
     confirm,
     echo_write,
     external_blobs_flag,
+    graph_argument,
     message_flag,
     open_graph,
     resolve,
+    token_flag,
 )
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
@@ -53,7 +56,7 @@ _FLAGS: Final = (
     ),
     click.option("--branch", default="main", show_default=True, help="The branch to load into."),
     click.option("--from", "from_", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
-    click.option("--token", help="A name for this load. A second run with the same name writes nothing and returns the first commit."),
+    token_flag,
     message_flag,
     external_blobs_flag,
     click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Write the problems of the records to this file, as NDJSON."),
@@ -175,7 +178,7 @@ def _on_spark(request: LoadRequest) -> tuple[bool, str]:
     """Return whether Spark runs the load, and a note on the choice. The note is empty if this process runs a small load."""
     if request.engine == "local":
         if request.master is not None:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, "--master needs Spark, and --engine local does not use it: leave out one of them")
+            raise click.UsageError("--master needs Spark, and --engine local does not use it: leave out one of them")
         return False, ""
     if request.engine == "spark" or request.master is not None:
         _refuse_for_spark(request)
@@ -306,8 +309,8 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
     }
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option(
     "--data",
     required=True,

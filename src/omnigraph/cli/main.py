@@ -20,26 +20,29 @@ from omnigraph.cli.cleanup import cleanup
 from omnigraph.cli.completion import VARIABLE, complete, completion
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
+from omnigraph.cli.feed import changes
 from omnigraph.cli.history import branch, commit, snapshot, tag
 from omnigraph.cli.load import load
+from omnigraph.cli.optimize import optimize
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.shell import shell
 from omnigraph.cli.spark import spark
-from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, verify, version
-from omnigraph.errors import OmniGraphError, status_of
+from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
+from omnigraph.errors import OmniGraphError, shortened, status_of
 from omnigraph.store.leaving import wait_for_work
 
 INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
   any     a graph at any location   shell, query, mutate, load, export, blob,
-                                    schema, branch, tag, commit, log, snapshot,
-                                    ensure-indices, ensure-embeddings, spark
-  direct  a graph's storage         init, copy, info, verify, cleanup,
-                                    recovery
-  local   no graph                  lint, embed, completion, version"""
+                                    schema, branch, tag, commit, log, changes,
+                                    snapshot, ensure-indices,
+                                    ensure-embeddings, spark
+  direct  a graph's storage         init, copy, info, lint, optimize, verify,
+                                    repair, cleanup, recovery
+  local   no graph                  embed, completion, version"""
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ _COMMANDS = (
     *(
         blob,
         branch,
+        changes,
         cleanup,
         commit,
         completion,
@@ -67,9 +71,8 @@ _COMMANDS = (
         info,
         init,
         lint,
-        load,
     ),
-    *(mutate, query, recovery, schema, shell, snapshot, spark, tag, verify, version),
+    *(lint, load, mutate, optimize, query, recovery, repair, schema, shell, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)
@@ -120,6 +123,7 @@ def run(arguments: list[str]) -> int:
         output.error("interrupted")
         return INTERRUPTED
     except click.ClickException as error:
+        error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.history import branch, commit, graph_option
+from omnigraph.cli.history import branch, commit
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, open_graph, resolve
+from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve, token_flag
 from omnigraph.cli.shapes import commit_document, conflict_document
-from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind, MergeConflicts
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.history.conflicts import Conflict
@@ -28,6 +28,7 @@ _ABSENT: Final = "(absent)"
 
 def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
+        token_flag,
         click.option("--message", metavar="TEXT", help="The message of the commit."),
         click.option(
             "--resolve",
@@ -56,7 +57,7 @@ def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
 @_settling
 @click.option("--delete-branch", is_flag=True, help="Delete SOURCE after the merge.")
 @click.option("--dry-run", is_flag=True, help="Print what the merge would do, and its conflicts. Writes nothing.")
-@graph_option
+@graph_argument
 @command_flags
 def branch_merge(
     flags: Flags,
@@ -67,13 +68,14 @@ def branch_merge(
     settle: str | None,
     resolve_file: Path | None,
     message: str | None,
+    token: str | None,
     delete_branch: bool,
     dry_run: bool,
     uri: str | None,
     as_json: bool,
 ) -> None:
     """Merge SOURCE into another branch, as one commit."""
-    target = resolve(flags, "branch", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "branch", DATA, uri=uri)
     if not dry_run:
         echo_write(target, "branch merge")
     with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json), Line("merge", quiet=flags.quiet):
@@ -84,6 +86,7 @@ def branch_merge(
             on_conflict=settle or "fail",
             resolve=_choices(resolve_file),
             message=message,
+            token=token,
             delete_source=delete_branch and not dry_run,
             dry_run=dry_run,
         )
@@ -105,7 +108,7 @@ def branch_merge(
 @click.argument("commit_id")
 @click.option("--branch", "on", default="main", show_default=True, help="The branch that is written.")
 @_settling
-@graph_option
+@graph_argument
 @command_flags
 def commit_revert(
     flags: Flags,
@@ -116,14 +119,17 @@ def commit_revert(
     settle: str | None,
     resolve_file: Path | None,
     message: str | None,
+    token: str | None,
     uri: str | None,
     as_json: bool,
 ) -> None:
     """Undo one commit, in a new commit on a branch."""
-    target = resolve(flags, "commit", DATA, uri=uri, spelled="--uri")
+    target = resolve(flags, "commit", DATA, uri=uri)
     echo_write(target, "commit revert")
     with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json), Line("revert", quiet=flags.quiet):
-        done = graph.revert(commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message)
+        done = graph.revert(
+            commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message, token=token
+        )
     if as_json:
         made = commit_document(done.commit) if done.commit is not None else None
         counts = {"inserted": done.inserted, "updated": done.updated, "deleted": done.deleted}
@@ -183,7 +189,7 @@ def _print_conflicts(conflicts: Sequence[Conflict], count: int) -> None:
     if not count:
         return
     rows = [row for conflict in conflicts for row in _rows(conflict)]
-    output.rows("table", counted(count, "conflict"), _COLUMNS, rows, count=len(rows))
+    output.rows("table", counted(count, "conflict"), _COLUMNS, rows)
 
 
 def _rows(conflict: Conflict) -> list[tuple[object, ...]]:

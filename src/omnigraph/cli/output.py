@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.cli.screen import Style, screen_of
-from omnigraph.cli.table import blocks, printable, shorten, table, text_of
-from omnigraph.errors import Kind, LanguageError, OmniGraphError
+from omnigraph.errors import Kind, LanguageError, OmniGraphError, shortened
+from omnigraph.grid import cell_text, counted, display_width, escaped, fitted, table_lines
 
 
 def _plain(value: object) -> object:
@@ -23,7 +23,7 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-_ENCODE: Final = json.JSONEncoder(default=_plain).encode
+_ENCODE: Final = json.JSONEncoder(default=_plain, ensure_ascii=False).encode
 _SCALAR: Final = (str, int, float, bool)
 
 
@@ -36,7 +36,7 @@ class OutputError(Exception):
 
 
 def line(text: str) -> None:
-    _put(_encodable(printable(text)))
+    _put(_encodable(escaped(text)))
 
 
 def fields(values: Mapping[str, object]) -> None:
@@ -48,21 +48,41 @@ def fields(values: Mapping[str, object]) -> None:
 
 def document(value: Mapping[str, object]) -> None:
     """Print one JSON document, indented. A value that is an iterator becomes an array, and is printed item by item."""
-    for at, (key, held) in enumerate(value.items()):
-        _put(f"{',' if at else '{'}\n  {_ENCODE(key)}: ", end="")
-        if isinstance(held, Iterator):
-            _array(held)
-        else:
-            _put(_indented(held, by=2), end="")
-    _put("\n}" if value else "{}")
+    members(iter(value.items()))
 
 
-def _array(items: Iterator[object]) -> None:
+def members(pairs: Iterator[tuple[str, object]]) -> None:
+    """Print one JSON document of which later members are known only after earlier ones were printed."""
+    _object(pairs, by=0)
+    _put("")
+
+
+def _value(value: object, *, by: int) -> None:
+    """Print a value. Iterators in it, also in the items of an iterator, are printed item by item."""
+    if isinstance(value, Iterator):
+        _array(value, by=by)
+    elif isinstance(value, dict) and any(isinstance(held, Iterator) for held in value.values()):
+        _object(iter(value.items()), by=by)
+    else:
+        _put_json(_indented(value, by=by), end="")
+
+
+def _object(pairs: Iterator[tuple[str, object]], *, by: int) -> None:
+    some = False
+    for key, held in pairs:
+        _put_json(f"{',' if some else '{'}\n{' ' * by}  {_ENCODE(key)}: ", end="")
+        _value(held, by=by + 2)
+        some = True
+    _put(f"\n{' ' * by}}}" if some else "{}", end="")
+
+
+def _array(items: Iterator[object], *, by: int) -> None:
     some = False
     for item in items:
-        _put(f"{',' if some else '['}\n    {_indented(item, by=4)}", end="")
+        _put_json(f"{',' if some else '['}\n{' ' * by}  ", end="")
+        _value(item, by=by + 2)
         some = True
-    _put("\n  ]" if some else "[]", end="")
+    _put(f"\n{' ' * by}]" if some else "[]", end="")
 
 
 def _indented(value: object, *, by: int) -> str:
@@ -72,7 +92,7 @@ def _indented(value: object, *, by: int) -> str:
         pad = "\n" + " " * by
         cells = ",".join(f"{pad}  {_ENCODE(str(key))}: {_ENCODE(item)}" for key, item in value.items())
         return f"{{{cells}{pad}}}"
-    return json.dumps(value, indent=2, default=_plain).replace("\n", "\n" + " " * by)  # a text holds no plain newline
+    return json.dumps(value, indent=2, default=_plain, ensure_ascii=False).replace("\n", "\n" + " " * by)  # a text holds no plain newline
 
 
 def raw(data: bytes) -> None:
@@ -90,7 +110,7 @@ def lines(text: str) -> None:
 
 def compact(value: Mapping[str, object]) -> None:
     """Print one JSON object on one line."""
-    _put(json.dumps(value, separators=(",", ":"), default=str))
+    _put_json(json.dumps(value, separators=(",", ":"), default=str, ensure_ascii=False))
 
 
 def verbatim(text: str) -> None:
@@ -106,26 +126,26 @@ def flush() -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether results are shown on a terminal. Where they are not, they are neither shortened nor coloured."""
-    return screen_of(sys.stdout).width is not None
+    """Return whether results are shown on a terminal. Where they are not, they are neither cut nor coloured."""
+    return terminal_width() is not None
 
 
-def shortened(text: str, style: Style | None = None) -> None:
+def cut_line(text: str, style: Style | None = None) -> None:
     """Print a line in a style. On a terminal it is cut at the width."""
     screen = screen_of(sys.stdout)
-    shown = printable(text)
-    cut = shown if screen.width is None else shorten(shown, screen.width)
+    shown = escaped(text)
+    cut = shown if screen.width is None else fitted(shown, screen.width)
     _put(_encodable(cut if style is None else screen.paint(cut, style)))
 
 
 def note(text: str) -> None:
     """Print a message to stderr. It is not a result."""
-    print(printable(text), file=sys.stderr)
+    print(escaped(text), file=sys.stderr)
 
 
 def ask(question: str) -> str:
     """Print a question to stderr and read the answer from stdin. Returns "" at the end of input."""
-    print(printable(question), end=" ", file=sys.stderr, flush=True)
+    print(escaped(question), end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline()
 
 
@@ -150,7 +170,7 @@ def usage(message: str, *, as_json: bool) -> None:
 
 def unexpected(failed: Exception) -> None:
     """Report a bug. The traceback is printed only with --verbose."""
-    error(f"unexpected {type(failed).__name__}: {failed}")
+    error(f"unexpected {type(failed).__name__}: {shortened(str(failed))}")
     note("This is a bug in omnigraph. Please report it, with the output of --verbose.")
 
 
@@ -159,6 +179,16 @@ def output_failure(failed: OutputError) -> None:
     if not failed.is_closed_pipe:
         error(f"done, but the result could not be written to stdout: {failed}")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the flush at exit fails again
+
+
+def _put_json(text: str, *, end: str = "\n") -> None:
+    """Print JSON. A character that the encoding of stdout lacks is escaped as JSON does it."""
+    encoding = _encoding()
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
+    _put(text, end=end)
 
 
 def _put(text: str, *, end: str = "\n") -> None:
@@ -188,30 +218,87 @@ def _place(failed: OmniGraphError) -> dict[str, object]:
 
 def _encodable(text: str) -> str:
     """Escape the characters that the encoding of stdout lacks. Python does this for stderr only."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    encoding = _encoding()
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
 FORMATS: Final = ("table", "kv", "csv", "jsonl", "json")
+TERMINAL_ROWS: Final = 1_000
+"""The rows of a table on a terminal. A pipe and a file get all."""
+NO_ROWS: Final = "(no rows)"
 
 
-def rows(form: str, headline: str, columns: Sequence[str], values: Iterable[Sequence[object]], *, count: int) -> None:
-    """Print `count` rows in `form`, which is `table`, `kv` or `csv`."""
-    if form == "csv":
-        for one in _csv(columns, values):
-            verbatim(one)
-        return
-    line(headline)
+def terminal_width() -> int | None:
+    """Return the width of the terminal that stdout is, or None for a pipe or a file."""
+    return screen_of(sys.stdout).width
+
+
+def rows(form: str, headline: str, columns: Sequence[str], values: Sequence[Sequence[object]]) -> None:
+    """Print rows. On a terminal a table is cut to its width, and the names of its columns are bold."""
     screen = screen_of(sys.stdout)
-    for one in (blocks if form == "kv" else table)(columns, values, count, screen):
-        verbatim(one)
+    for at, one in enumerate(format_rows(form, headline, columns, values, width=screen.width if form == "table" else None)):
+        if form == "csv":
+            verbatim(one)
+        elif form == "table" and at == 1 and columns:
+            _put(_encodable(screen.paint(one, Style.BOLD)))  # escaped already
+        else:
+            line(one)
 
 
-def _csv(columns: Sequence[str], values: Iterable[Sequence[object]]) -> Iterator[str]:
-    yield ",".join(_quoted(name) for name in columns)
-    for row in values:
-        yield ",".join(_quoted(text_of(value)) for value in row)
+def format_rows(
+    form: str, headline: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None
+) -> Iterator[str]:
+    """Yield the rows as lines of `form`, which is `table`, `kv` or `csv`.
+
+    With the `width` of a terminal, a table is cut to fit it: long values, columns that have no room, and rows after the first thousand.
+    """
+    if form == "csv":
+        yield from _csv(columns, rows)
+        return
+    yield headline
+    if not columns or (form == "kv" and not rows):
+        yield NO_ROWS
+    elif form == "kv":
+        yield from _blocks(columns, rows)
+    elif width is None:
+        yield from table_lines(columns, rows, widest=None)
+    else:
+        yield from table_lines(columns, rows[:TERMINAL_ROWS], width=width)
+        if len(rows) > TERMINAL_ROWS:
+            more = counted(len(rows) - TERMINAL_ROWS, "more row")
+            yield f"… {more}: a pipe, as in `| less`, gets all of them"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines, the cells two spaces apart and aligned."""
+    if not rows:
+        return []
+    widths = [max(display_width(escaped(row[at])) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join(f"{cell}{' ' * (width - display_width(escaped(cell)))}" for cell, width in zip(row, widths, strict=True)) for row in rows
+    ]
+
+
+def _blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    for number, row in enumerate(rows, 1):
+        if number > 1:
+            yield ""
+        yield f"row {number}"
+        for name, value in zip(columns, row, strict=True):
+            yield f"{name}: {cell_text(value)}"
+
+
+def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Yield CSV that a load reads back: null is an empty cell, and an empty text is `""`."""
+    yield ",".join(map(_quoted, columns))
+    for row in rows:
+        yield ",".join("" if value is None else _quoted(cell_text(value)) for value in row)
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(char in text for char in ',"\r\n') else text
+    plain = text and not any(char in text for char in ',"\r\n')
+    return text if plain else f'"{text.replace(chr(34), chr(34) * 2)}"'

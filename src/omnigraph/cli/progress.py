@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from omnigraph.cli.screen import screen_of
-from omnigraph.cli.table import printable, shorten
+from omnigraph.grid import escaped, fitted
 
 QUIET_SECONDS: Final = 1.0
 _SECONDS_BETWEEN: Final = 0.1
@@ -69,7 +69,7 @@ class Line:
         seconds = self.seconds
         if self._screen.width is None or seconds < QUIET_SECONDS:
             return None
-        return shorten(f"{printable(self._text)} ({seconds:.0f} s)".lstrip(), self._screen.width - 1)
+        return fitted(f"{escaped(self._text)} ({seconds:.0f} s)".lstrip(), self._screen.width - 1)
 
     def _draw_until_done(self) -> None:
         while not self._done.wait(_SECONDS_BETWEEN):

@@ -20,31 +20,35 @@ from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
     HISTORY,
-    LOCAL,
+    LOOK,
     PATH,
     F,
     Flags,
+    GraphCommand,
     admit,
     command_flags,
     external_blobs_flag,
     global_flags,
+    graph_argument,
     message_flag,
     open_graph,
     resolve,
+    token_flag,
 )
 from omnigraph.cli.shapes import commit_document
-from omnigraph.cli.table import counted
 from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFailed
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.answers import Receipt
     from omnigraph.catalog import Catalog
     from omnigraph.exec.read.result import Result
     from omnigraph.lang import Source
-    from omnigraph.plan.lint import LintReport
+    from omnigraph.plan.lint import LintReport, SchemaSource
 
 _TEXT_OPTIONS: Final = (
     click.argument("name", required=False),
+    graph_argument,
     click.option("--query", "query_file", type=PATH, metavar="FILE", help="A file of queries (.gq). NAME selects one if it has several."),
     click.option("-e", "--query-string", metavar="GQ", help="The text of the query itself."),
     click.option("--params", metavar="JSON", help='Parameters: one JSON object, as in {"name": "Ada"}.'),
@@ -59,7 +63,7 @@ def _text_options(command: F) -> F:
     return command
 
 
-@click.command()
+@click.command(cls=GraphCommand)
 @_text_options
 @click.option("--branch", metavar="BRANCH", help="The branch to read.  [default: main]")
 @click.option("--snapshot", "--at", "snapshot", metavar="ID", help="Read the past: a commit id, a manifest version or a time (ISO 8601).")
@@ -73,6 +77,7 @@ def _text_options(command: F) -> F:
 def query(
     flags: Flags,
     *,
+    uri: str | None,
     name: str | None,
     query_file: Path | None,
     query_string: str | None,
@@ -96,7 +101,7 @@ def query(
         if only_explain or analyze:
             raise click.UsageError("--draw needs rows, which --explain and --analyze do not print")
         check_path(drawing_file)
-    target = resolve(flags, "query", HISTORY, spelled=None)
+    target = resolve(flags, "query", HISTORY, uri=uri)
     source = query_source(query_file, query_string, what="query")
     selected = query_named(source, name)
     given = read_params(params, params_file)
@@ -151,25 +156,26 @@ def show_result(result: Result, *, form: str, branch: str, snapshot: str | None)
         output.document({**facts, **columns, "rows": iter(result), "graph_commit_id": result.commit_id})
         return
     if form == "jsonl":
-        output.compact({"kind": "metadata", **facts})
         for row in result:
             output.compact(row)
         return
     seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
     headline = f"{counted(result.row_count, 'row')} from {seen}{_via(result.query_name)}"
-    output.rows(form, headline, result.columns, result.tuples(), count=result.row_count)
+    output.rows(form, headline, list(result.columns), [list(values) for values in result.tuples()])
 
 
-@click.command()
+@click.command(cls=GraphCommand)
 @_text_options
 @click.option("--branch", default="main", show_default=True, help="The branch to write to.")
 @click.option("--if-commit", metavar="ID", help="Write only if this is the newest commit of the branch. Otherwise exit with 4.")
 @message_flag
+@token_flag
 @external_blobs_flag
 @command_flags
 def mutate(
     flags: Flags,
     *,
+    uri: str | None,
     name: str | None,
     query_file: Path | None,
     query_string: str | None,
@@ -178,18 +184,19 @@ def mutate(
     branch: str,
     if_commit: str | None,
     message: str | None,
+    token: str | None,
     external_blobs: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run one mutation, in one commit."""
     _refuse_both(query_file, query_string, params, params_file)
-    target = resolve(flags, "mutate", DATA, spelled=None)
+    target = resolve(flags, "mutate", DATA, uri=uri)
     source = query_source(query_file, query_string, what="mutation")
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
         with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source), Line("mutate", quiet=flags.quiet):
-            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message)
+            receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message, token=token)
     except PreconditionFailed as lost:
         if as_json:
             facts = {key: lost.facts[key] for key in ("expected", "actual") if lost.facts.get(key) is not None}
@@ -290,35 +297,61 @@ def _invalid(source: Source, message: str, **position: int) -> InvalidInput:
 # -- lint
 
 
-@click.command()
-@click.option("--query", "query_file", type=PATH, required=True, help="The query file to check.")
-@click.option("--schema", "schema_file", type=PATH, help="The schema file to check it against.")
+@click.command(cls=GraphCommand)
+@graph_argument
+@click.option("--query", "query_files", type=PATH, required=True, multiple=True, metavar="FILE", help="A query file. May be repeated.")
+@click.option("--schema", "schema_file", type=PATH, metavar="FILE", help="The schema file to check against, instead of a graph's schema.")
+@click.option("--branch", default="main", show_default=True, help="The branch of the graph that has the schema.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @global_flags
 @click.pass_context
-def lint(context: click.Context, *, query_file: Path, schema_file: Path | None, as_json: bool) -> None:
+def lint(
+    context: click.Context, *, uri: str | None, query_files: tuple[Path, ...], schema_file: Path | None, branch: str, as_json: bool
+) -> None:
     """Check every query of a file against a schema. Exits with 1 if a query has an error."""
     import msgspec
 
-    from omnigraph.cli.schema import catalog_of
-    from omnigraph.plan.lint import LintStatus, SchemaSource
+    from omnigraph.plan.lint import LintStatus
     from omnigraph.plan.lint import lint as report_on
 
-    admit(context.obj, "lint", LOCAL)
-    if schema_file is None:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, "queries are checked against a schema: name its file with --schema FILE")
-    catalog = catalog_of(schema_file)
-    source = read_source(query_file, what="query file")
-    report = report_on(source.text, catalog, query_path=str(query_file), schema_source=SchemaSource("file", str(schema_file)))
+    catalog, schema = _linted_against(context.obj, uri, schema_file, branch)
+    sources = [read_source(file, what="query file") for file in query_files]
+    reports = [report_on(source.text, catalog, query_path=source.name, schema_source=schema) for source in sources]
+    failed = any(report.status is LintStatus.ERROR for report in reports)
     if as_json:
-        output.document(msgspec.to_builtins(report))
+        documents = [msgspec.to_builtins(report) for report in reports]
+        output.document(documents[0] if len(documents) == 1 else {"status": "error" if failed else "ok", "reports": documents})
     else:
-        for line in _report_lines(report):
-            output.line(line)
-        for error in _language_errors(source, catalog):
-            output.error(str(error))
-    if report.status is LintStatus.ERROR:
+        for source, report in zip(sources, reports, strict=True):
+            if len(sources) > 1:
+                output.line(f"FILE  {source.name}")
+            for line in _report_lines(report):
+                output.line(line)
+            for error in _language_errors(source, catalog):
+                output.error(str(error))
+    if failed:
         context.exit(1)
+
+
+def _linted_against(flags: Flags, uri: str | None, schema_file: Path | None, branch: str) -> tuple[Catalog, SchemaSource]:
+    """Return the schema of a file or of a graph."""
+    from omnigraph.cli.schema import catalog_of
+    from omnigraph.plan.lint import SchemaSource
+
+    if schema_file is not None:
+        if uri is not None or flags.store is not None:
+            raise click.UsageError("queries are checked against one schema: give --schema FILE, or a graph")
+        admit(flags, "lint", LOOK)
+        return catalog_of(schema_file), SchemaSource("file", str(schema_file))
+    try:
+        target = resolve(flags, "lint", LOOK, uri=uri)
+    except InvalidInput as error:
+        if "no graph addressed" not in error.message:
+            raise
+        what = "queries are checked against a schema: name its file with --schema FILE, or a graph"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, what) from None
+    with open_graph(target, mode="r") as graph:
+        return graph.engine.catalog(graph.engine.snapshot(branch)), SchemaSource("graph", uri=target.uri)
 
 
 def _report_lines(report: LintReport) -> Iterator[str]:

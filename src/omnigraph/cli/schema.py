@@ -13,32 +13,37 @@ from omnigraph.cli.files import draw_errors, read_source
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
-    DIRECT,
     INIT,
     LOCAL,
+    LOOK,
     PATH,
+    READ,
     Flags,
+    GraphCommand,
+    GraphGroup,
     admit,
     command_flags,
     confirm,
     echo_write,
     global_flags,
+    graph_argument,
+    json_flag,
     message_flag,
     open_graph,
     resolve,
+    token_flag,
 )
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
     from omnigraph.catalog.evolve import Step
 
-_uri = click.argument("uri", required=False)
 _file = click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The new schema (.pg).")
 _loss = click.option("--allow-data-loss", is_flag=True, help="Delete dropped data at once. It cannot be read at older commits.")
 _branch = click.option("--branch", default="main", show_default=True, help="The branch that has the schema.")
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def schema() -> None:
     """Show, check and change schemas."""
@@ -59,12 +64,12 @@ def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
 
 
 @schema.command("show")
-@_uri
+@graph_argument
 @_branch
 @command_flags
 def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the schema of a branch, as it was written."""
-    with open_graph(resolve(flags, "schema show", DATA, uri=uri), mode="r") as graph:
+    with open_graph(resolve(flags, "schema show", READ, uri=uri), mode="r") as graph:
         text = graph.schema_of(branch)
     if as_json:
         output.document({"schema_source": text})
@@ -77,7 +82,7 @@ schema.add_command(schema_show, "get")
 
 
 @schema.command("draw")
-@_uri
+@graph_argument
 @click.option("--output", "path", type=PATH, metavar="FILE", required=True, help="The file to write: .svg or .html.")
 @_branch
 @command_flags
@@ -85,7 +90,7 @@ def schema_draw(flags: Flags, *, uri: str | None, path: Path, branch: str, as_js
     """Draw the types of a schema: nodes with their properties, edges, interfaces."""
     from omnigraph.cli.draw import check_path, schema_drawing, write_drawing
 
-    target = resolve(flags, "schema draw", DATA, uri=uri)
+    target = resolve(flags, "schema draw", READ, uri=uri)
     check_path(path)
     with open_graph(target, mode="r") as graph:
         catalog = graph.engine.catalog(graph.engine.snapshot(branch))
@@ -96,34 +101,48 @@ def schema_draw(flags: Flags, *, uri: str | None, path: Path, branch: str, as_js
 
 
 @schema.command("plan")
-@_uri
+@graph_argument
 @_file
 @_loss
 @_branch
-@command_flags
-def schema_plan(flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
-    """Print the steps that lead to a new schema. Changes nothing."""
-    target = resolve(flags, "schema plan", DIRECT, uri=uri)
+@json_flag
+@global_flags
+@click.pass_context
+def schema_plan(context: click.Context, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
+    """Print the steps that lead to a new schema. Changes nothing. Exits with 1 if a step is not supported."""
+    flags: Flags = context.obj
+    target = resolve(flags, "schema plan", LOOK, uri=uri)
     wanted = read_source(schema_file, what="schema file")
     with open_graph(target, mode="r") as graph, draw_errors(wanted):
         planned = graph.plan_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
     if as_json:
         output.document({"uri": target.uri, "supported": planned.supported, **_step_documents(planned.steps)})
-        return
-    output.line(f"schema plan for {target.uri}")
-    output.fields({"supported": planned.supported})
-    _print_steps(planned.steps)
+    else:
+        output.line(f"schema plan for {target.uri}")
+        output.fields({"supported": planned.supported})
+        _print_steps(planned.steps)
+    if not planned.supported:
+        context.exit(1)
 
 
 @schema.command("apply")
-@_uri
+@graph_argument
 @_file
 @_loss
 @_branch
 @message_flag
+@token_flag
 @command_flags
 def schema_apply(
-    flags: Flags, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, message: str | None, as_json: bool
+    flags: Flags,
+    *,
+    uri: str | None,
+    schema_file: Path,
+    allow_data_loss: bool,
+    branch: str,
+    message: str | None,
+    token: str | None,
+    as_json: bool,
 ) -> None:
     """Change the schema of a branch, in one commit. An unsupported change is refused."""
     target = resolve(flags, "schema apply", DATA, uri=uri)
@@ -132,7 +151,7 @@ def schema_apply(
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
     with open_graph(target, mode="rw") as graph, draw_errors(wanted), Line("schema apply", quiet=flags.quiet):
-        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message)
+        done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message, token=token)
     if as_json:
         facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}
         output.document({**facts, "graph_manifest_version": done.manifest_version, **_step_documents(done.steps)})
@@ -169,7 +188,7 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
         output.line("no schema changes")
 
 
-@click.command()
+@click.command(cls=GraphCommand)
 @click.argument("uri")
 @click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The graph's schema (.pg).")
 @message_flag

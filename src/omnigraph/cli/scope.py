@@ -1,8 +1,14 @@
-"""Global flags, at any level of the command line -> one frozen `Flags`; flags and arguments -> the graph of a command."""
+"""Global flags, at any level of the command line -> one frozen `Flags`; flags and arguments -> the graph of a command.
+
+Every command names its graph in the same way: as its first argument, with `--store`, with `OMNIGRAPH_STORE`, or with a profile of the
+configuration. A command declares the argument `uri` (`graph_argument`), is a `GraphCommand`, and calls `resolve`.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -15,7 +21,7 @@ from click.core import ParameterSource
 
 from omnigraph.cli import output
 from omnigraph.cli.engine import without_pandas
-from omnigraph.errors import InvalidInput, Kind, OmniGraphError
+from omnigraph.errors import VALUE_CHARACTERS, InvalidInput, Kind, OmniGraphError, shortened
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
@@ -25,10 +31,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH: Final = click.Path(path_type=Path)
 
 
+STORE_ENVIRONMENT: Final = "OMNIGRAPH_STORE"
+_QUERY_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
 class Flags(NamedTuple):
     """The global flags. None means that the flag was not given; an empty text is a value."""
 
     store: str | None = None
+    profile: str | None = None
     actor: str | None = None
     storage_options: Mapping[str, str] = MappingProxyType({})
     yes: bool = False
@@ -62,7 +73,14 @@ def _flag(*spellings: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa:
 
 
 _GLOBAL: Final = (
-    _flag("--store", metavar="URI", help="The storage of the graph: a directory, file:// or s3://bucket/prefix."),
+    _flag(
+        "--store",
+        "--uri",
+        "store",
+        metavar="URI",
+        help="The graph, if it is not the first argument: a directory, file:// or s3://bucket/prefix.  [env: OMNIGRAPH_STORE]",
+    ),
+    _flag("--profile", metavar="NAME", help="The graph of this profile of the configuration.  [env: OMNIGRAPH_PROFILE]"),
     _flag("--as", "actor", metavar="ACTOR", help="The actor that is recorded in commits."),
     _flag(
         "--storage-option",
@@ -103,6 +121,67 @@ def external_blobs_flag(command: F) -> F:
     )(command)
 
 
+def token_flag(command: F) -> F:
+    help_ = "A name for this write. A second run with the same name writes nothing and returns the first commit."
+    return click.option("--token", metavar="TEXT", help=help_)(command)
+
+
+graph_argument: Final = click.argument("uri", metavar="[GRAPH]", required=False)
+
+
+class GraphCommand(click.Command):
+    """A command on a graph. Its argument `uri` comes first on the command line and may be left out.
+
+    The arguments that a command needs are filled first. What is left over is the graph: with `omnigraph branch create g.omni review`
+    there is one argument more than `branch create` needs, so the first is the graph.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        graph = [parameter for parameter in self.params if _is_graph(parameter)]
+        self.params = [parameter for parameter in self.params if not _is_graph(parameter)] + graph
+
+    def make_parser(self, ctx: click.Context) -> Any:  # a parser of click, whose class is private
+        parser = super().make_parser(ctx)
+        names = [str(parameter.name) for parameter in self.params if isinstance(parameter, click.Argument)]
+        if any(map(_is_graph, self.params)) and len(names) > 1:
+            parse = parser.parse_args
+
+            def graph_first(args: list[str]) -> Any:
+                given, rest, order = parse(args)
+                words = [given[name] for name in names if isinstance(given.get(name), str)]
+                named = isinstance(given.get("store"), str) or isinstance(given.get("profile"), str)
+                if len(words) == len(names) or (len(words) == 1 and self._is_graph_alone(words[0], ctx, named=named)):
+                    absent = [given[name] for name in names[len(words) :]]
+                    given |= dict(zip(names, [*words[1:], *absent, words[0]], strict=True))
+                return given, rest, order
+
+            parser.parse_args = graph_first  # type: ignore[method-assign]  # click has no other way in
+        return parser
+
+    def _is_graph_alone(self, word: str, ctx: click.Context, *, named: bool) -> bool:
+        """Return whether the only argument is the graph, where it may also be the name of a query. `named`: a flag names the graph."""
+        if any(parameter.required for parameter in self.params if isinstance(parameter, click.Argument)):
+            return False
+        above: Flags = ctx.obj or Flags()
+        return _QUERY_NAME.fullmatch(word) is None or (not (named or above.store or above.profile) and os.path.isdir(word))
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        pieces = super().collect_usage_pieces(ctx)
+        has_graph = any(map(_is_graph, self.params))
+        return [pieces[0], pieces[-1], *pieces[1:-1]] if has_graph else pieces
+
+
+class GraphGroup(click.Group):
+    """A group whose commands work on a graph."""
+
+    command_class = GraphCommand
+
+
+def _is_graph(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument) and parameter.name == "uri"
+
+
 def command_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json` and the global flags. The command gets the global flags as its first argument."""
     return json_flag(global_flags(click.pass_obj(command)))
@@ -116,19 +195,32 @@ class Capability(NamedTuple):
     hint: str
 
 
-DATA: Final = Capability("data", frozenset({"--store", "--as", "--storage-option"}), "leave it out")
-HISTORY: Final = Capability("data", frozenset({"--store", "--storage-option"}), "a read has no actor: leave it out")
-DIRECT: Final = Capability("direct (storage-native)", frozenset({"--store", "--storage-option"}), "pass a storage URI")
+_ADDRESS: Final = frozenset({"--store", "--storage-option", "--profile"})
+_WRITE: Final = frozenset({"--yes", "--quiet"})
+
+DATA: Final = Capability("data", _ADDRESS | _WRITE | {"--as"}, "leave it out")
+"""Commands that write to a graph."""
+READ: Final = Capability("data", _ADDRESS | {"--as"}, "a read writes to no graph: leave it out")
+EXPORT: Final = Capability("data", _ADDRESS | {"--as", "--quiet"}, "a read writes to no graph: leave it out")
+HISTORY: Final = Capability("data", _ADDRESS, "a read has no actor and writes to no graph: leave it out")
+DIRECT: Final = Capability("direct (storage-native)", _ADDRESS | _WRITE, "pass a storage URI")
+"""Commands on the storage of a graph."""
+LOOK: Final = Capability("direct (storage-native)", _ADDRESS, "a read has no actor and writes to no graph: leave it out")
+"""Commands that only look at the storage of a graph."""
 INIT: Final = Capability("direct (storage-native)", frozenset({"--storage-option"}), "pass a storage URI, as the argument")
 COPY: Final = Capability(
-    "direct (storage-native)", frozenset({"--as", "--storage-option"}), "give both graphs as arguments, SOURCE and TARGET"
+    "direct (storage-native)", frozenset({"--as", "--storage-option", "--quiet"}), "give both graphs as arguments, SOURCE and TARGET"
 )
 LOCAL: Final = Capability("local", frozenset(), "it does not address a graph: leave it out")
+EMBED: Final = Capability("local", frozenset({"--quiet"}), "it does not address a graph: leave it out")
 
 _ADDRESSES: Final = {
     "--store": "one graph's storage",
     "--as": "the actor of a write",
     "--storage-option": "the object store of a graph",
+    "--profile": "a scope bundle",
+    "--yes": "consent to a destructive write",
+    "--quiet": "the line that a write prints about its graph",
 }
 
 
@@ -145,7 +237,14 @@ class GraphTarget(NamedTuple):
 
 def admit(flags: Flags, command: str, capability: Capability) -> None:
     """Refuse a flag that does not apply to a command. It is never ignored."""
-    given = {"--store": flags.store is not None, "--as": flags.actor is not None, "--storage-option": bool(flags.storage_options)}
+    given = {
+        "--store": flags.store is not None,
+        "--as": flags.actor is not None,
+        "--profile": flags.profile is not None,
+        "--storage-option": bool(flags.storage_options),
+        "--yes": flags.yes,
+        "--quiet": flags.quiet,
+    }
     for flag, present in given.items():
         if present and flag not in capability.takes:
             raise InvalidInput(
@@ -156,17 +255,17 @@ def admit(flags: Flags, command: str, capability: Capability) -> None:
             )
 
 
-def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | None = None, spelled: str | None = "URI") -> GraphTarget:
-    """Return the graph of a command. `uri` is its own argument; `spelled` is the name of that argument (None if it has none)."""
+def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | None = None, spelled: str = "GRAPH") -> GraphTarget:
+    """Return the graph of a command. `uri` is its own argument, and `spelled` the name of that argument."""
     admit(flags, command, capability)
     if uri is not None and flags.store is not None:
         raise InvalidInput(
             Kind.INVALID_ARGUMENT, f"{spelled} ({uri}) and --store ({flags.store}) are mutually exclusive; give one of them", uri=uri
         )
-    place = uri if uri is not None else flags.store
+    place = uri if uri is not None else flags.store if flags.store is not None else _configured(flags)
     if place is None:
-        ways = "--store URI" if spelled is None else f"{'its URI as an argument' if spelled == 'URI' else f'{spelled} URI'}, or --store URI"
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"no graph addressed: give {ways}", command=command)
+        ways = f"as the first argument, with --store URI, with the variable {STORE_ENVIRONMENT}, or with a profile (--profile NAME)"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"no graph addressed: name it {ways}", command=command)
     if place.lower().startswith(("http://", "https://")):
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
@@ -175,6 +274,17 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
             uri=place,
         )
     return GraphTarget(place, flags)
+
+
+def _configured(flags: Flags) -> str | None:
+    """Return the graph of `--profile`, of the environment, or of the defaults of the configuration."""
+    from omnigraph.cli.config import default_store, profile_store
+
+    if flags.profile is not None:
+        return profile_store(flags.profile)
+    if (place := os.environ.get(STORE_ENVIRONMENT)) is not None:
+        return place
+    return default_store()
 
 
 @contextmanager
@@ -193,7 +303,7 @@ def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False, exte
         )
     except OmniGraphError as error:
         if target.uri not in error.message:
-            error.add_note(f"in the graph {target.uri}")
+            error.add_note(f"in the graph {shortened(target.uri, VALUE_CHARACTERS)}")
         raise
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN
 
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.upkeep.embeddings import Embeddings
     from omnigraph.exec.upkeep.indices import Indexes
+    from omnigraph.exec.upkeep.optimize import Optimized
+    from omnigraph.exec.upkeep.repair import RepairReport
+    from omnigraph.exec.upkeep.verify import Finding
     from omnigraph.graph import Recovery, Snapshot, TableState, Tag
     from omnigraph.manifest.model import Commit
 
@@ -37,6 +42,20 @@ def commit_document(commit: Commit) -> Document:
         "actor_id": commit.actor,
         "created_at": microseconds(commit.created_at),
     }
+
+
+def described_commit(commit: Commit) -> Document:
+    """Return the document of a commit with its kind, its message and its counts."""
+    return {**commit_document(commit), "kind": commit.kind.value, "message": commit.message, "counts": dict(commit.counts)}
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return what a commit changed, in words: `1 node`, `3 Person, 2 Knows`, `2 inserted`. Zeros are left out."""
+    nouns = {"affected_nodes": "node", "affected_edges": "edge"}
+    some = [(name, count) for name, count in counts.items() if count and name != "edges_without_id"]
+    return ", ".join(
+        counted(count, nouns[name]) if name in nouns else f"{count:,} {name.rpartition(':')[2].replace('_', ' ')}" for name, count in some
+    )
 
 
 def tag_document(tag: Tag) -> Document:
@@ -147,6 +166,32 @@ def indexes_document(found: Indexes) -> Document:
     }
 
 
+def optimized_document(found: Optimized) -> Document:
+    changed = {change.alias for change in found.commit.tables} if found.commit is not None else set()
+    return {
+        "graph_branch": found.branch,
+        "datasets": [
+            {
+                "type_key": table.table,
+                "fragments_removed": table.fragments_removed,
+                "fragments_added": table.fragments_added,
+                "entities_rewritten": table.rows_rewritten,
+                "indexes_built": sum(index.state == "built" for index in table.indexes),
+                "committed": table.table in changed,
+                "skipped": table.state.value if table.state in ("inherited", "needs_repair") else None,
+                "published_dataset_version": table.version,
+                "lance_head_version": table.head,
+                "pending_indexes": [
+                    {"property": index.column, "reason": index.reason.value if index.reason is not None else None}
+                    for index in table.pending
+                ],
+            }
+            for table in found.tables
+        ],
+        "commit": commit_document(found.commit) if found.commit is not None else None,
+    }
+
+
 def embeddings_document(found: Embeddings) -> Document:
     return {
         "graph_branch": found.branch,
@@ -164,4 +209,41 @@ def embeddings_document(found: Embeddings) -> Document:
             for each in found.properties
         ],
         "commit": commit_document(found.commit) if found.commit is not None else None,
+    }
+
+
+def finding_document(finding: Finding) -> Document:
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code,
+        "message": finding.message,
+        "where": finding.where,
+        "remedy": finding.remedy or None,
+        "path": finding.path or None,
+        "tables": list(finding.tables),
+        "branches": list(finding.branches),
+        "commits": list(finding.commits),
+    }
+
+
+def repair_document(found: RepairReport) -> Document:
+    return {
+        "branch": found.branch,
+        "confirm": found.confirm,
+        "force": found.force,
+        "graph_manifest_version": found.commit.manifest_version if found.commit is not None else None,
+        "datasets": [
+            {
+                "type_key": table.table,
+                "published_dataset_version": table.published_version,
+                "lance_head_version": table.head_version,
+                "classification": table.classification.value,
+                "action": table.action.value,
+                "operations": list(table.operations),
+                "indexes": list(table.indexes),
+                "error": table.error,
+            }
+            for table in found.tables
+        ],
+        "lost": [finding_document(finding) for finding in found.lost],
     }

@@ -19,7 +19,7 @@ from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors
 from omnigraph.cli.progress import Line
 from omnigraph.cli.queries import parse_moment, show_receipt, show_result
-from omnigraph.cli.scope import DATA, Flags, GraphTarget, global_flags, open_graph, resolve
+from omnigraph.cli.scope import DATA, Flags, GraphCommand, GraphTarget, global_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.words import KnownNames, words
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError
 from omnigraph.ids import BranchName
@@ -182,8 +182,8 @@ class ShellSession:
         output.lines(text.strip("\n"))
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to begin on.")
 @click.option("--at", metavar="ID", help="Begin in the past: at a commit id, a tag, a manifest version or a time (ISO 8601).")
 @global_flags

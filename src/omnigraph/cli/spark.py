@@ -8,17 +8,17 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.load import LoadRequest, loading_flags, run_load, spark_session
-from omnigraph.cli.scope import DATA, Flags, command_flags, global_flags, open_graph, resolve
+from omnigraph.cli.scope import DATA, READ, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
 
 
-@click.group()
+@click.group(cls=GraphGroup)
 @global_flags
 def spark() -> None:
     """Load and export on Apache Spark. Needs the extra `spark` and Java 17 or newer."""
 
 
 @spark.command("load")
-@click.argument("uri", required=False)
+@graph_argument
 @click.option(
     "--data",
     required=True,
@@ -55,7 +55,7 @@ def spark_load(
 
 
 @spark.command("export")
-@click.argument("uri", required=False)
+@graph_argument
 @click.option("--output", "folder", required=True, metavar="FOLDER", help="A new or empty directory. All executors must have access to it.")
 @click.option("--format", "format_", type=click.Choice(["ndjson", "parquet"]), default="ndjson", show_default=True, help="The file format.")
 @click.option("--branch", default="main", show_default=True, help="The branch to export.")
@@ -76,7 +76,7 @@ def spark_export(
     as_json: bool,
 ) -> None:
     """Write one snapshot to a directory, with one subdirectory for each type."""
-    target = resolve(flags, "spark export", DATA, uri=uri)
+    target = resolve(flags, "spark export", READ, uri=uri)
     with open_graph(target, mode="r", for_spark=True) as graph, spark_session(master) as running:
         from omnigraph.spark import export as export_files
 

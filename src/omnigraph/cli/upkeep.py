@@ -1,5 +1,5 @@
-"""`omnigraph ensure-indices`, `ensure-embeddings`, `verify`, `recovery`, `info` and `version`: a graph -> its indexes, vectors, findings,
-recoveries and facts.
+"""`omnigraph ensure-indices`, `ensure-embeddings`, `verify`, `repair`, `recovery`, `info` and `version`: a graph -> its indexes, vectors,
+findings, repairs, recoveries and facts.
 """
 
 from __future__ import annotations
@@ -16,25 +16,31 @@ from omnigraph.cli.scope import (
     DATA,
     DIRECT,
     LOCAL,
+    LOOK,
     Flags,
+    GraphCommand,
+    GraphGroup,
     admit,
     command_flags,
     echo_write,
     global_flags,
+    graph_argument,
     json_flag,
     message_flag,
     open_graph,
     resolve,
 )
-from omnigraph.cli.shapes import embeddings_document, indexes_document, recovery_document
+from omnigraph.cli.shapes import embeddings_document, finding_document, indexes_document, recovery_document, repair_document
 
 if TYPE_CHECKING:
     from omnigraph.exec.upkeep.embeddings import EmbeddingProgress
     from omnigraph.exec.upkeep.indices import ColumnIndex, IndexProgress
+    from omnigraph.exec.upkeep.repair import TableRepair
+    from omnigraph.exec.upkeep.verify import Finding
 
 
-@click.command("ensure-indices")
-@click.argument("uri", required=False)
+@click.command("ensure-indices", cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
 @message_flag
 @command_flags
@@ -67,8 +73,8 @@ def _index_line(index: ColumnIndex) -> str:
     return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line
 
 
-@click.command("ensure-embeddings")
-@click.argument("uri", required=False)
+@click.command("ensure-embeddings", cls=GraphCommand)
+@graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose vectors are filled.")
 @message_flag
 @command_flags
@@ -91,42 +97,90 @@ def _embedding_progress(progress: EmbeddingProgress) -> str:
     return f"{progress.table}.{progress.property}: {progress.rows:,} of {progress.of:,} rows"
 
 
-@click.command()
-@click.argument("uri", required=False)
-@click.option("--deep", is_flag=True, help="Read every byte that is visible on a branch: rows, blobs, indexes, versions.")
+@click.command(cls=GraphCommand)
+@graph_argument
+@click.option("--deep", is_flag=True, help="Read every byte, and compare it with the checksums that commits recorded.")
 @json_flag
 @global_flags
 @click.pass_context
 def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool) -> None:
-    """Check every branch and every table of a graph. Writes nothing."""
+    """Check every branch, every commit that is kept and every table of a graph. Writes nothing."""
     flags: Flags = context.obj
     target = resolve(flags, "verify", DIRECT, uri=uri)
     with open_graph(target, mode="r") as graph, Line("verify", quiet=flags.quiet) as line:
         findings = graph.verify(deep=deep, on_progress=lambda progress: line.draw(f"{progress.at} of {progress.of}: {progress.where}"))
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
-        shown = [{"severity": f.severity.value, "code": f.code, "message": f.message, "where": f.where} for f in findings]
-        output.document({"uri": target.uri, "ok": errors == 0, "findings": shown})
+        output.document({"uri": target.uri, "ok": errors == 0, "findings": [finding_document(finding) for finding in findings]})
     else:
         for finding in findings:
-            output.line(f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}")
+            output.line(_finding_line(finding))
         output.line(f"verified {target.uri}: {errors} errors, {len(findings) - errors} warnings")
     if errors:
         context.exit(1)
 
 
-@click.group()
+def _finding_line(finding: Finding) -> str:
+    shown = f"; shown by {len(finding.commits)} commits" if finding.commits else ""
+    on = f", now on {', '.join(finding.branches)}" if finding.branches and finding.commits else ""
+    remedy = f". Remedy: {finding.remedy}" if finding.remedy else ""
+    return f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}{shown}{on}{remedy}"
+
+
+@click.command(cls=GraphCommand)
+@graph_argument
+@click.option("--branch", default="main", show_default=True, help="The branch whose tables are looked at.")
+@click.option("--confirm", is_flag=True, help="Write the repair. Without it, only say what would be done.")
+@click.option("--force", is_flag=True, help="Also publish what another program changed in a table. Needs --confirm.")
+@message_flag
+@json_flag
+@global_flags
+@click.pass_context
+def repair(context: click.Context, *, uri: str | None, branch: str, confirm: bool, force: bool, message: str | None, as_json: bool) -> None:
+    """Mend damaged indexes, and tables that another program moved. Rewrites no row."""
+    flags: Flags = context.obj
+    target = resolve(flags, "repair", DIRECT, uri=uri)
+    if confirm:
+        echo_write(target, "repair")
+    with open_graph(target, mode="rw" if confirm else "r") as graph:
+        found = graph.repair(branch, confirm=confirm, force=force, message=message)
+    if as_json:
+        output.document({"uri": target.uri, **repair_document(found)})
+    else:
+        for table in found.tables:
+            output.line(_repair_line(table, confirm=confirm))
+        for finding in found.lost:
+            output.line(f"lost: {_finding_line(finding)}")
+        done = "repaired" if confirm else "preview of a repair of"
+        output.line(f"{done} {target.uri} on branch {branch}: {len(found.refused)} refused, {len(found.lost)} without a remedy")
+    if found.refused or found.lost:
+        context.exit(1)
+
+
+def _repair_line(table: TableRepair, *, confirm: bool) -> str:
+    line = f"{table.table} version {table.published_version}: {table.classification}"
+    if table.operations:
+        line += f" ({', '.join(table.operations)} up to version {table.head_version})"
+    if table.indexes:
+        line += f" ({', '.join(table.indexes)})"
+    if table.action == "none":
+        return line
+    done = "" if confirm or table.action == "refused" else " with --confirm"
+    return f"{line}: {table.action}{done}" + (f": {table.error}" if table.error is not None else "")
+
+
+@click.group(cls=GraphGroup)
 @global_flags
 def recovery() -> None:
     """Show interrupted writes and how they were resolved."""
 
 
 @recovery.command("list")
-@click.argument("uri", required=False)
+@graph_argument
 @command_flags
 def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the interrupted writes that were completed or rolled back, newest first."""
-    with open_graph(resolve(flags, "recovery", DIRECT, uri=uri), mode="r") as graph:
+    with open_graph(resolve(flags, "recovery", LOOK, uri=uri), mode="r") as graph:
         found = graph.recoveries()
     if as_json:
         output.document({"recoveries": [recovery_document(one) for one in found]})
@@ -141,12 +195,12 @@ def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
         output.line("(no interrupted writes)")
 
 
-@click.command()
-@click.argument("uri", required=False)
+@click.command(cls=GraphCommand)
+@graph_argument
 @command_flags
 def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the location and format of a graph, and the row counts on main."""
-    with open_graph(resolve(flags, "info", DIRECT, uri=uri), mode="r") as graph:
+    with open_graph(resolve(flags, "info", LOOK, uri=uri), mode="r") as graph:
         found = graph.info()
     facts = {
         "uri": found.uri,

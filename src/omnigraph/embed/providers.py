@@ -131,6 +131,20 @@ def _hosted(kind: ProviderKind, provider: EmbeddingProvider, environment: Mappin
     return HostedEmbedder(api, model, limits)
 
 
+def portable_provider(choice: Embedder | EmbeddingProvider | None, environment: Mapping[str, str]) -> EmbeddingProvider | None:
+    """The settings of the embedder that `resolve_embedder` gives, complete, so that they mean the same in another environment.
+
+    None without a provider, and for an embedder that is an object of this process.
+    """
+    provider = provider_from_environment(environment) if choice is None else choice
+    if not isinstance(provider, EmbeddingProvider):
+        return None
+    embedder = embedder_of(provider, environment)  # refuses wrong settings
+    names = _DEFAULTS[ProviderKind(provider.kind)].keys if ProviderKind(provider.kind) in _DEFAULTS else ()
+    key = provider.api_key if provider.api_key is not None else next((environment[name] for name in names if environment.get(name)), None)
+    return msgspec.structs.replace(provider, model=embedder.model, api_key=key)
+
+
 def resolve_embedder(choice: Embedder | EmbeddingProvider | None, environment: Mapping[str, str]) -> Embedder | None:
     """The embedder of an open graph: its own, one with given settings, or the one that the environment asks for, if any."""
     if choice is not None and not isinstance(choice, EmbeddingProvider):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,6 +23,7 @@ from omnigraph.ids import MAIN, SchemaHash
 from omnigraph.lang import Source
 from omnigraph.lang.query import Query
 from omnigraph.lru import Lru
+from omnigraph.manifest.model import Commit
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import given_name
 from omnigraph.plan.typed import TypedMutation
@@ -38,6 +40,7 @@ At = str | int | datetime | None
 """A commit id or its beginning, a tag, a manifest version, a time, or None for the newest commit."""
 _DATE: Final = re.compile(r"\d{4}-\d\d")
 """How a date begins. No commit id and no tag does."""
+AfterWrite = Callable[["Engine", Commit], None]
 _Key = tuple[str, str | None, SchemaHash]
 
 
@@ -64,8 +67,11 @@ class Engine:
         *,
         embedding: Embedder | EmbeddingProvider | None = None,
         external_blobs: tuple[str, ...] | None = None,
+        after_write: AfterWrite | None = None,
     ) -> None:
         self.manifest: Final = manifest
+        self.after_write: Final = after_write
+        """Called after every write that made a commit, without a lock."""
         self.embedding: Final = embedding
         self.external_bases: Final = external_blobs
         self.tables: Final = Tables(manifest.root)

@@ -188,7 +188,9 @@ def _create_manifest(
         actor=actor,
         message=message,
         tables=tuple(TableChange(row.id, row.alias, None, row.version) for row in rows),
+        checksums=root.checksums.of(row.ref.home for row in rows),
     )
+    root.checksums.forget(genesis.checksums)
     head = Head(genesis.id, schema.hash, genesis.created_at, epoch=0)
     return create_ledger(
         root,

@@ -60,9 +60,28 @@ def create_branch(
     return _create(manifest, check_name(name), from_, at, timeout_seconds)
 
 
-def create_private_branch(manifest: Manifest, *, from_: BranchName, timeout_seconds: float = LOCK_SECONDS) -> Branch:
-    """Create a branch with a new name that only its creator uses, for a transaction on `from_`."""
-    return _create(manifest, BranchName(PRIVATE + new_hex16()), from_, None, timeout_seconds)
+def new_private_name() -> BranchName:
+    """Return a new name for the private branch of a transaction."""
+    return BranchName(PRIVATE + new_hex16())
+
+
+def create_private_branch(manifest: Manifest, name: BranchName, *, from_: BranchName, timeout_seconds: float = LOCK_SECONDS) -> Branch:
+    """Create a branch that only its creator uses, for a transaction on `from_`.
+
+    The creator holds `Locks.own` of the name, from before this call until the transaction ends: without it the branch is abandoned.
+    """
+    return _create(manifest, name, from_, None, timeout_seconds)
+
+
+def abandon_private_branch(manifest: Manifest, name: BranchName, grant: Grant) -> None:
+    """Make a private branch invisible whose owner has ended, under the exclusive lock. Nothing shows its files from then on."""
+    if (seen := read_versioned(manifest.root.objects, name)) is not None:
+        grant.check()
+        _remove(manifest, seen)
+        sync_directory(manifest.root, DIRECTORY)
+    grant.check()
+    Locks.of(manifest.root.objects).forget(name)
+    manifest.forget(name)
 
 
 def _create(manifest: Manifest, wanted: BranchName, from_: BranchName, at: str | int | datetime | None, timeout_seconds: float) -> Branch:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from typing import Final
@@ -97,9 +97,19 @@ class Flocks:
     def forget(self, branch: BranchName) -> None:
         """Remove the lock file of a deleted branch. Requires the exclusive root lock, under which no process holds it or waits for it."""
         path = self.where(name_of(branch))
-        for each in (path, _wait_file(path)):
+        for each in (path, _wait_file(path), _owner_file(path)):
             with suppress(OSError):  # an empty file that stays is harmless
                 os.unlink(each)
+
+    @contextmanager
+    def own(self, branch: BranchName) -> Iterator[None]:
+        """Hold the owner file of a private branch. Its name is new, so no other process holds it."""
+        with FileLock(_owner_file(self.where(name_of(branch)))).hold(Deadline(f"branch {branch!r}", seconds=0), shared=False):
+            yield
+
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]:
+        """Return the branches whose owner file is not locked."""
+        return [branch for branch in branches if not _has_owner(_owner_file(self.where(name_of(branch))))]
 
     def _enter_root(self, held: ExitStack, deadline: Deadline, *, shared: bool) -> None:
         # A process that waits for root holds the turnstile, so that later requests cannot overtake it: an exclusive holder
@@ -272,6 +282,24 @@ def _release(file: FileIO) -> None:
 
 def _wait_file(path: str) -> str:
     return f"{path}.wait"
+
+
+def _owner_file(path: str) -> str:
+    return f"{path}.owner"
+
+
+def _has_owner(path: str) -> bool:
+    try:
+        file = FileIO(path, "r")
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise wrap_os_error(error, doing="open the lock file", path=path) from error
+    _open_files.add(file)
+    try:
+        return not _lock_now(file, fcntl.LOCK_SH)
+    finally:
+        _release(file)
 
 
 @contextmanager

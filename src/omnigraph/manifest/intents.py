@@ -12,17 +12,20 @@ from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import CommitId, OperationId, SchemaHash
 from omnigraph.manifest.model import Commit, CommitKind, Resolution, SchemaText, TableRow
 from omnigraph.manifest.registry import Branch
+from omnigraph.store.checksums import is_intact, sealed
 from omnigraph.store.objects import First, Objects
 from omnigraph.store.tables import TableRef
 
 DIRECTORY: Final = "__recovery"
-FORMAT: Final = 2
-_READ: Final = (1, 2)
-"""Format 2 adds `merged` and `copied`. A release that knows only format 1 would finish a merge without them, so it must refuse."""
+FORMAT: Final = 3
+_READ: Final = (1, 2, 3)
+"""Format 2 adds `merged` and `copied`. A release that knows only format 1 would finish a merge without them, so it must refuse. Format 3
+adds `then`: an older release would take the second commit of a table for that of another program.
+"""
 
 
 class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One table that a write commits to, once: from `before` to the next version of native branch `native`.
+    """One table that a write commits to, once or twice: from `before` to the next versions of native branch `native`.
 
     Both uuids are generated before the first effect. `uuid` identifies the commit of this write (REC-34), and
     `restore_uuid` the restore by an earlier recovery of this intent (REC-29).
@@ -40,6 +43,8 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The earlier versions of the table may be reclaimed after this commit."""
     shown: int | None = None
     """The version that the branch shows before the write, if `before` is the table of a merged branch."""
+    then: str | None = None
+    """The uuid of the second commit, if the write makes two. Neither is published without the other."""
 
     @property
     def creates_ref(self) -> bool:
@@ -50,6 +55,16 @@ class TableIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     def base(self) -> TableRef:
         """The version that the commit starts from, on the native branch it goes to."""
         return TableRef(self.before.path, self.native, self.before.version)
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """The uuids of all its commits, in order."""
+        return (self.uuid,) if self.then is None else (self.uuid, self.then)
+
+    @property
+    def made(self) -> TableRef:
+        """The version after all its commits."""
+        return self.base.at(self.before.version + len(self.uuids))
 
 
 class TableBirth(msgspec.Struct, frozen=True):
@@ -102,7 +117,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def arm(objects: Objects, intent: Intent, *, first: First | None = None) -> None:
     """Make the intent durable. INV-9: before the first effect that another process may have to undo. `first`: see `Objects.put`."""
-    objects.put(path_of(intent.operation), msgspec.json.encode(intent), sync=True, first=first)
+    objects.put(path_of(intent.operation), sealed(msgspec.json.encode(intent)), sync=True, first=first)
 
 
 def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable[[], None]) -> Resolution | None:
@@ -120,7 +135,7 @@ def decide(objects: Objects, intent: Intent, way: Resolution, *, check: Callable
         if standing in (way, Resolution.ROLLED_BACK):
             return standing
         check()  # after the read: a process that lost its lease before the read has an old record or none
-        if objects.put_if_match(path, msgspec.json.encode(msgspec.structs.replace(intent, way=way)), found[1]) is not None:
+        if objects.put_if_match(path, sealed(msgspec.json.encode(msgspec.structs.replace(intent, way=way))), found[1]) is not None:
             return way
     return way
 
@@ -144,6 +159,8 @@ def _decode(body: bytes, where: str) -> Intent:
     try:
         found = msgspec.json.decode(body, type=_Stamp).format
         if found in _READ:
+            if not is_intact(body):
+                raise msgspec.DecodeError("it does not match its checksum")
             return msgspec.json.decode(body, type=Intent)
     except msgspec.DecodeError as error:
         unreadable = f"the intent {where} cannot be decoded ({error}), and its write may be incomplete; restore the file from a backup"

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from omnigraph.errors import StorageError
 from omnigraph.ids import BranchName, new_ulid
 from omnigraph.manifest.claims import RETIRED_BYTES, Claim, Lease, VersionedLease, free_expired, now, read, retired
 from omnigraph.manifest.fair_lock import ROOT, Deadline, Grant, name_of
+from omnigraph.manifest.registry import is_private
 from omnigraph.store.objects import Objects
 
 DIRECTORY: Final = "__lease"
+OWNERS: Final = "__owners"
+"""The leases of open transactions. They block no writer and no exclusive holder."""
 TTL_SECONDS: Final = 15.0
 
 _POLL_SECONDS: Final = 0.1
@@ -104,6 +108,42 @@ class Leases:
         seen = read(self._objects, path)
         if seen is not None and seen.lease.released:
             self._objects.put_if_match(path, retired(seen.lease), seen.token)
+        if is_private(branch):
+            self._objects.delete(_owner_path(branch))
+
+    @contextmanager
+    def own(self, branch: BranchName) -> Iterator[None]:
+        """Hold the lease of the owner of a private branch. Its name is new, so no other process wants it."""
+        path = _owner_path(branch)
+        claim = Claim(self._objects, path, ttl_seconds=self._ttl_seconds)
+        try:
+            while not claim.take(read(self._objects, path)):
+                pass  # the outcome of the first put is unknown; a second such outcome raises
+            yield
+        finally:
+            claim.release()
+            with suppress(StorageError):  # an object that stays is small, and the next cleanup removes it
+                self._objects.delete(path)
+
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]:
+        """Return the branches whose owner's lease is missing, released, or unchanged for longer than it lasts."""
+        started = now()
+        first = {branch: read(self._objects, _owner_path(branch)) for branch in branches}
+        free = [branch for branch, seen in first.items() if seen is None or seen.lease.released]
+        watched = {branch: seen for branch, seen in first.items() if seen is not None and not seen.lease.released}
+        while watched:
+            time.sleep(self._poll_seconds)
+            for branch, seen in list(watched.items()):
+                waited = now() - started
+                current = read(self._objects, _owner_path(branch))
+                if current is None or current.lease.released:
+                    free.append(branch)
+                elif _heartbeat(current) == _heartbeat(seen) and waited <= seen.lease.ttl_seconds * _CLOCK_SLACK:
+                    continue
+                elif _heartbeat(current) == _heartbeat(seen):
+                    free.append(branch)
+                del watched[branch]
+        return sorted(free)
 
     @contextmanager
     def _hold(self, path: str, deadline: Deadline) -> Iterator[Claim]:
@@ -193,6 +233,10 @@ def _heartbeat(seen: VersionedLease) -> object:
     """Return a value that changes with every action of the process whose turn it is: the holder, or after a release the first waiter."""
     lease = seen.lease
     return (lease.holder, lease.epoch, lease.renewals, lease.queue[:1] if lease.released else None)
+
+
+def _owner_path(branch: BranchName) -> str:
+    return f"{OWNERS}/{name_of(branch)}.json"
 
 
 def _path(name: str) -> str:

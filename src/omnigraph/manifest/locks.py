@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
@@ -37,6 +37,8 @@ class ProcessLocks(Protocol):
     def busy(self, branch: BranchName, *, mine: bool) -> bool: ...
     def begin(self, branch: BranchName, *, epoch: int) -> None: ...
     def forget(self, branch: BranchName) -> None: ...
+    def own(self, branch: BranchName) -> AbstractContextManager[None]: ...
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]: ...
 
 
 class Locks:
@@ -118,6 +120,19 @@ class Locks:
         """Remove the lock file or lease of a deleted branch. Only inside `exclusive()`."""
         self._require_exclusive(branch)
         self._process_locks.forget(branch)
+
+    def own(self, branch: BranchName) -> AbstractContextManager[None]:
+        """Return a context that is the proof of life of a private branch's owner: it ends with the block, or with the process."""
+        refuse_forked_child()
+        return self._process_locks.own(branch)
+
+    def ownerless(self, branches: Sequence[BranchName]) -> list[BranchName]:
+        """Return the private branches whose owner has ended. Writes nothing.
+
+        On an object store it watches a lease that is not released for as long as it lasts, because its owner may have ended.
+        """
+        refuse_forked_child()
+        return self._process_locks.ownerless(branches)
 
     def _require_exclusive(self, branch: BranchName) -> None:
         refuse_forked_child()

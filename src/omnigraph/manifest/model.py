@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
 from omnigraph.store.bases import home
+from omnigraph.store.checksums import Checksums, is_intact, sealed
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -38,8 +39,15 @@ class CommitKind(StrEnum):
     TRANSACTION = "transaction"
     SCHEMA = "schema"
     INDEX = "index"
+    OPTIMIZE = "optimize"
     COPY = "copy"
     RECOVERY = "recovery"
+    REPAIR = "repair"
+
+    @property
+    def moves_rows_only(self) -> bool:
+        """Whether a commit of this kind changes files and no entity."""
+        return self in (CommitKind.INDEX, CommitKind.OPTIMIZE)
 
 
 class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +67,8 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: bool = False
     floor: int = 0
     """Versions of this native branch below `floor` are reclaimed as soon as no other branch shows them."""
+    tidied: int = 0
+    """The version that the last `optimize` made. The commits since then have left small fragments."""
     former: tuple[str, ...] = ()
     """Native branches that earlier commits of the branch show. A merge replaced them by the table of another branch."""
 
@@ -137,6 +147,8 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Mapping[str, int] = {}
     """The counts in the result of the write, stored for a retry with the same token."""
     audit: Audit | None = None
+    checksums: Checksums = {}
+    """The checksums of the files that the commit added, on a disk."""
 
     def __repr__(self) -> str:
         by = f" by {self.actor}" if self.actor is not None else ""
@@ -205,16 +217,22 @@ def _rows(items: list[tuple[str, msgspec.Struct]], *, born: int) -> pa.Table:
         [
             pa.array([object_id for object_id, _ in items], pa.string()),
             pa.array([born] * len(items), pa.int64()),
-            pa.array([msgspec.json.encode(item).decode() for _, item in items], pa.string()),
+            pa.array([sealed(msgspec.json.encode(item), of=_place(object_id, born)).decode() for object_id, item in items], pa.string()),
         ],
         schema=ROWS,
     )
 
 
+def check_rows(rows: pa.Table) -> None:
+    """Check the checksum of every row. Raises FormatError at the first that does not match."""
+    for _ in _bodies(rows):
+        pass
+
+
 def read_state(rows: pa.Table) -> State:
     head: Head | None = None
     tables: dict[TableId, TableRow] = {}
-    for object_id, body in _pairs(rows):
+    for object_id, body in _bodies(rows):
         if object_id == HEAD:
             head = _decode(body, Head, object_id)
         else:
@@ -226,19 +244,33 @@ def read_state(rows: pa.Table) -> State:
 
 
 def read_commits(rows: pa.Table) -> list[Commit]:
-    return [_decode(body, Commit, object_id) for object_id, body in _pairs(rows)]
+    return [_decode(body, Commit, object_id) for object_id, body in _bodies(rows)]
 
 
 def read_receipt(rows: pa.Table) -> TokenCommit | None:
-    return next((_decode(body, TokenCommit, object_id) for object_id, body in _pairs(rows)), None)
+    return next((_decode(body, TokenCommit, object_id) for object_id, body in _bodies(rows)), None)
 
 
 def read_schema(rows: pa.Table) -> SchemaText | None:
-    return next((_decode(body, SchemaText, object_id) for object_id, body in _pairs(rows)), None)
+    return next((_decode(body, SchemaText, object_id) for object_id, body in _bodies(rows)), None)
 
 
-def _pairs(rows: pa.Table) -> Iterable[tuple[str, str]]:
-    return zip(rows.column("object_id").to_pylist(), rows.column("body").to_pylist(), strict=True)
+def _bodies(rows: pa.Table) -> Iterator[tuple[str, str]]:
+    """The id and the body of each row, if it matches its checksum. Rows of the first builds have none."""
+    for object_id, born, body in zip(*(rows.column(name).to_pylist() for name in ROWS.names), strict=True):
+        if not is_intact(body.encode(), of=_place(object_id, born)):
+            raise FormatError(
+                Kind.CORRUPT,
+                f"row {object_id!r} of __manifest does not match its checksum: a byte of it changed after it was written; "
+                "restore __manifest from a backup",
+                object_id=object_id,
+            )
+        yield object_id, body
+
+
+def _place(object_id: str, born: int) -> str:
+    """The other columns of a row, which its checksum covers too."""
+    return f"{object_id} {born} "
 
 
 def _decode(body: str, struct: type[Any], object_id: str) -> Any:

@@ -47,7 +47,9 @@ from omnigraph.manifest.model import (
 )
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch
+from omnigraph.store.checksums import Checksums
 from omnigraph.store.ledger import Draft, Ledger, SwapLost
+from omnigraph.store.root import Root
 
 ATTEMPTS: Final = 5
 LOCK_SECONDS: Final = 60.0
@@ -109,7 +111,7 @@ class Drafted(msgspec.Struct, frozen=True):
 
 def draft(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Drafted:
     """Begin to write the rows of a publication that this caller is about to publish, or else to discard."""
-    return _draft(publication, publication.commit or new_commit_id(), *manifest.look(branch))
+    return _draft(manifest.root, publication, publication.commit or new_commit_id(), *manifest.look(branch))
 
 
 def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN, drafted: Drafted | None = None) -> PublishResult:
@@ -131,10 +133,11 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
             return PublishResult(first, BranchSnapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         if drafted is None or drafted.rows.base is not ledger:
-            drafted = _draft(publication, commit_id, found, ledger, state)
+            drafted = _draft(manifest.root, publication, commit_id, found, ledger, state)
         try:
             moved = drafted.rows.swap(uuid=str(uuid4()))
             manifest.remember(found, moved, drafted.state)
+            manifest.root.checksums.forget(drafted.commit.checksums)
             return PublishResult(drafted.commit, BranchSnapshot(found, moved.version, drafted.state))
         except SwapLost:
             log.debug("publish to %s lost the race for version %d (attempt %d)", branch, ledger.version + 1, attempt + 1)
@@ -238,15 +241,16 @@ def _head_intent(branch: Branch, head: Head) -> Intent:
 # -- one attempt
 
 
-def _draft(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Drafted:
-    commit = _commit(publication, commit_id, branch, ledger, state)
+def _draft(root: Root, publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Drafted:
+    checksums = root.checksums.of(row.ref.home for row in publication.tables)
+    commit = _commit(publication, commit_id, branch, ledger, state, checksums=checksums)
     after = _next(publication, state, commit)
     born = commit.manifest_version
     facts = fact_rows(commit, _new_schemas(publication, ledger), copied=publication.copied, born=born)
     return Drafted(ledger.draft(state_rows(after, born=born), facts), after, commit)
 
 
-def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Commit:
+def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State, *, checksums: Checksums) -> Commit:
     merged = (publication.merged,) if publication.merged is not None else ()
     return Commit(
         id=commit_id,
@@ -264,6 +268,7 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         tables=tuple(_changes(publication, state)),
         counts=publication.counts,
         audit=publication.audit,
+        checksums=checksums,
     )
 
 

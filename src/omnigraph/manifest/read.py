@@ -20,6 +20,7 @@ from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
+from omnigraph.store.held import holding
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
@@ -118,7 +119,7 @@ class Manifest:
             ledger = newest_ledger(self.root, found)
             state = read_state(ledger.state())
         except (StorageError, NotFound):
-            if self._exists(found):
+            if self.is_live(found):
                 raise
             return self.look(branch)  # the branch was deleted during the read: it does not exist, or a new one does
         self.remember(found, ledger, state)
@@ -128,19 +129,22 @@ class Manifest:
     def reading(self, snapshot: BranchSnapshot, *, past: bool) -> Iterator[None]:
         """Read a snapshot inside this block. If the branch was deleted meanwhile, the error says so and not which file is missing (T-06).
 
-        `past`: the caller requested a commit or a time, and not the current state of the branch.
+        `past`: the caller requested a commit or a time, and not the current state of the branch. On a disk, cleanup keeps the snapshot
+        until the block ends (O-17).
         """
         try:
-            yield
+            with holding(self.root, TableRef(PATH, snapshot.branch.native, snapshot.version)):
+                yield
         except (StorageError, NotFound) as error:
-            if self._exists(snapshot.branch):
+            if self.is_live(snapshot.branch):
                 raise
             name = snapshot.branch.name
             if past:
                 raise _deleted_with_branch(snapshot.commit, name) from error
             raise NotFound(Kind.BRANCH_NOT_FOUND, f"branch {name!r} was deleted during the read", branch=name) from error
 
-    def _exists(self, branch: Branch) -> bool:
+    def is_live(self, branch: Branch) -> bool:
+        """Return whether this branch, not a later one of the same name, still exists. Costs one read, and none for main."""
         return branch.native is None or read_branch(self.root.objects, branch.name) == branch
 
     def discard_torn(self, branch: Branch) -> None:
@@ -183,9 +187,9 @@ class Manifest:
             case int():
                 return self._at_version(branch, at)
             case datetime():
-                return self._at_commit(self._commit_at(branch, at))
+                return self.snapshot_of(self._commit_at(branch, at))
             case _:
-                return self._at_commit(self.commit(at, first=branch))
+                return self.snapshot_of(self.commit(at, first=branch))
 
     # -- the past
 
@@ -224,7 +228,7 @@ class Manifest:
         except NotFound as error:
             raise _reclaimed(f"version {version} of branch {branch!r}", branch=branch, version=version) from error
 
-    def _at_commit(self, commit: Commit) -> BranchSnapshot:
+    def snapshot_of(self, commit: Commit) -> BranchSnapshot:
         """Return the snapshot of a commit on the branch that made it. A new branch of the same name has another native name (B-22)."""
         born_on = Branch.main() if commit.native is None else read_branch(self.root.objects, commit.branch)
         if born_on is None or born_on.native != commit.native:

@@ -34,6 +34,8 @@ class EffectStatus(StrEnum):
     """The progress of a write on one table."""
 
     UNTOUCHED = "untouched"
+    PARTIAL = "partial"
+    """The first of two commits was made."""
     COMMITTED = "committed"
     RESTORED = "restored"
     OVERTAKEN = "overtaken"
@@ -156,7 +158,7 @@ def _flush_effects(manifest: Manifest, tables: Tables, intent: Intent) -> bool:
     root = manifest.root
     if not all(_is_created(manifest, birth) for birth in intent.births):
         return False
-    made = [table.base.at(table.base.version + 1) for table in intent.tables]
+    made = [table.made for table in intent.tables]
     try:
         for table, ref in zip(intent.tables, made, strict=True):
             stage.settle_version(tables.open(ref), before=tables.open(table.before.ref))
@@ -178,8 +180,7 @@ def _roll_forward(manifest: Manifest, tables: Tables, intent: Intent, *, epoch: 
     """Publish what the writer would have published, under its commit id and actor (REC-08). All tables are committed."""
     rows = [birth.row for birth in intent.births]
     for table in intent.tables:
-        ref = table.base.at(table.base.version + 1)
-        rows.append(after(intent, table, rows=tables.open(ref).count()))
+        rows.append(after(intent, table, rows=tables.open(table.made).count()))
     finished = publication(intent, rows, epoch=epoch, audit=_audit(intent, Resolution.ROLLED_FORWARD, rows))
     reach(Fault.RECOVER_BEFORE_PUBLISH)
     return publish(manifest, finished, branch=intent.branch.name).commit
@@ -274,9 +275,11 @@ def _inspect(manifest: Manifest, intent: TableIntent, state: State) -> TableEffe
     match made:
         case []:
             return TableEffect(intent, EffectStatus.UNTOUCHED, head)
-        case [ours] if ours == intent.uuid:
+        case ours if tuple(ours) == intent.uuids:
             return TableEffect(intent, EffectStatus.COMMITTED, head)
-        case [*earlier, last] if last == intent.restore_uuid and earlier in ([], [intent.uuid]):
+        case [ours] if ours == intent.uuid:
+            return TableEffect(intent, EffectStatus.PARTIAL, head)
+        case [*earlier, last] if last == intent.restore_uuid and tuple(earlier) == intent.uuids[: len(earlier)]:
             return TableEffect(intent, EffectStatus.RESTORED, head)
         case [first, *_] if first != intent.uuid and _shown_past(intent, state):
             return TableEffect(intent, EffectStatus.OVERTAKEN, head)
@@ -353,7 +356,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
 
 def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
     """Return the row of a table's new version."""
-    version = table.before.version + 1
+    version = table.made.version
     return msgspec.structs.replace(
         table.before,
         alias=table.alias or table.before.alias,
@@ -363,6 +366,7 @@ def after(intent: Intent, table: TableIntent, *, rows: int) -> TableRow:
         rows=rows,
         dropped=table.drops,
         floor=version if table.gives_up else table.before.floor,
+        tidied=version if intent.kind is CommitKind.OPTIMIZE else table.before.tidied,
     )
 
 

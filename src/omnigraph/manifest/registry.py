@@ -21,6 +21,7 @@ import msgspec
 from omnigraph.errors import ConflictError, FormatError, InvalidInput, Kind, NotFound
 from omnigraph.ids import MAIN, BranchName, new_hex16
 from omnigraph.manifest import names
+from omnigraph.store.checksums import is_intact, sealed
 from omnigraph.store.objects import Objects
 
 DIRECTORY: Final = "__branches"
@@ -136,6 +137,8 @@ def _decode(objects: Objects, name: BranchName, body: bytes | None) -> Branch | 
     if body is None or not names.is_settled(body):
         return None
     try:
+        if not is_intact(body):
+            raise msgspec.DecodeError("it does not match its checksum")
         return msgspec.json.decode(body, type=Branch)
     except msgspec.DecodeError as error:
         where = f"{objects.uri}/{object_of(name)}"
@@ -158,7 +161,7 @@ def reserve(objects: Objects, name: BranchName) -> str | None:
 
 def settle(objects: Objects, branch: Branch, reservation: str) -> bool:
     """Make a branch visible. Returns False if its reservation was withdrawn."""
-    if objects.put_if_match(object_of(branch.name), msgspec.json.encode(branch), reservation, sync=True) is not None:
+    if objects.put_if_match(object_of(branch.name), sealed(msgspec.json.encode(branch)), reservation, sync=True) is not None:
         return True
     # RT-58: our own put whose response was lost looks like a lost race. The native name distinguishes them.
     return read_branch(objects, branch.name) == branch
@@ -171,7 +174,7 @@ def touch(objects: Objects, branch: Branch) -> bool:
     seen = read_versioned(objects, branch.name)
     if seen is None or seen.branch != branch:
         return False
-    body = msgspec.json.encode(_TouchedBranch(**msgspec.structs.asdict(branch), touched=new_hex16()))
+    body = sealed(msgspec.json.encode(_TouchedBranch(**msgspec.structs.asdict(branch), touched=new_hex16())))
     return objects.put_if_match(object_of(branch.name), body, seen.token, sync=True) is not None
 
 

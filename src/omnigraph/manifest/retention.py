@@ -1,12 +1,12 @@
 """A graph and a retention policy -> the commits of each branch that stay readable, and all versions that must not be removed.
 
-Three things are kept whatever the policy: what a branch shows now, what a tagged commit shows, and what a later merge of two branches
-compares with. The last are the states that branches were created from, and the merge bases of every two branches.
+Kept whatever the policy: what a branch shows now, what a tagged commit shows, what is being read (on a disk), and what a later merge of
+two branches compares with. The last are the states that branches were created from, and the merge bases of every two branches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -21,7 +21,9 @@ from omnigraph.manifest.model import Commit, CommitKind, State
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import Branch, all_branches, is_private, read_branch
 from omnigraph.manifest.tags import living_tags
+from omnigraph.store.held import is_held
 from omnigraph.store.ledger import Ledger
+from omnigraph.store.reclaim import versions_below
 from omnigraph.store.refs import forked_from
 from omnigraph.store.tables import TableRef
 
@@ -81,9 +83,12 @@ def refuse_pending(manifest: Manifest) -> None:
         )
 
 
-def needs(manifest: Manifest, policy: Policy) -> Needs:
-    """Read every branch and tag, and return what must stay. Raises if a branch or a tag cannot be read."""
-    names = [MAIN, *all_branches(manifest.root.objects)]
+def needs(manifest: Manifest, policy: Policy, *, without: Collection[BranchName] = ()) -> Needs:
+    """Read every branch and tag, and return what must stay. Raises if a branch or a tag cannot be read.
+
+    `without` are abandoned private branches, which need nothing.
+    """
+    names = [MAIN, *(name for name in all_branches(manifest.root.objects) if name not in without)]
     commits, heads = manifest.histories(names)
     tables: set[TableRef] = set()
     lines = []
@@ -94,7 +99,7 @@ def needs(manifest: Manifest, policy: Policy) -> Needs:
         tables.update(_shown(manifest, ledger, state, kept))
         floor = kept[-1].manifest_version if len(kept) < len(own) else branch.forked_at
         lines.append(BranchLine(branch, ledger, state, floor, len(own), len(kept)))
-    points = _pinned(manifest, commits, [line.branch for line in lines], heads)
+    points = _pinned(manifest, commits, [line.branch for line in lines], heads, [*_held(manifest, lines)])
     tables.update(_shown_at(manifest, {line.branch.native: line.ledger for line in lines}, points))
     return Needs(tuple(lines), frozenset(tables), points)
 
@@ -157,14 +162,27 @@ def _may_move(commit: Commit, refs: Mapping[TableId, TableRef], first_version: C
 
 
 def _pinned(
-    manifest: Manifest, commits: Mapping[CommitId, Commit], live: Sequence[Branch], heads: Mapping[BranchName, CommitId]
+    manifest: Manifest,
+    commits: Mapping[CommitId, Commit],
+    live: Sequence[Branch],
+    heads: Mapping[BranchName, CommitId],
+    held: Sequence[tuple[Native, int]],
 ) -> dict[Native, frozenset[int]]:
-    """The manifest versions that branches were created from, that tags name, and that are the base of a merge of two branches."""
+    """The manifest versions that are read now, that branches were created from, that tags name, and that are the base of a merge."""
     natives = {branch.native for branch in live}
     public = [head for name, head in heads.items() if not is_private(name)]
     bases = lineage.all_merge_bases(commits, public, readable=lambda commit: commit.native in natives)
     points = [(commits[base].native, commits[base].manifest_version) for base in bases]
-    return _collect([*points, *_fork_points(live), *_tagged(manifest)])
+    return _collect([*points, *held, *_fork_points(live), *_tagged(manifest)])
+
+
+def _held(manifest: Manifest, lines: Iterable[BranchLine]) -> Iterator[tuple[Native, int]]:
+    """The versions below the floors that a process reads, for example an export (O-17)."""
+    for line in lines:
+        native = line.branch.native
+        for version in versions_below(line.ledger.as_table(), line.floor):
+            if is_held(manifest.root, line.ledger.ref.at(version)):
+                yield native, version
 
 
 def _fork_points(live: Iterable[Branch]) -> Iterator[tuple[Native, int]]:

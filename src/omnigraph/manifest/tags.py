@@ -12,6 +12,7 @@ from omnigraph.errors import FormatError, InvalidInput, Kind, NotFound
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId
 from omnigraph.manifest import names
 from omnigraph.manifest.registry import DIRECTORY as BRANCHES
+from omnigraph.store.checksums import is_intact, sealed
 from omnigraph.store.objects import Objects
 
 DIRECTORY: Final = "__tags"
@@ -100,7 +101,7 @@ def read_versioned_tag(objects: Objects, name: str) -> VersionedTag | None:
 
 def settle_tag(objects: Objects, tag: Tag, reservation: str) -> bool:
     """Make a tag visible. Returns False if its reservation was withdrawn."""
-    if objects.put_if_match(tag_object(tag.name), msgspec.json.encode(tag), reservation, sync=True) is not None:
+    if objects.put_if_match(tag_object(tag.name), sealed(msgspec.json.encode(tag)), reservation, sync=True) is not None:
         return True
     return read_tag(objects, tag.name) == tag  # our own put whose response was lost looks like a lost race
 
@@ -118,6 +119,8 @@ def _decode(objects: Objects, name: str, body: bytes | None) -> Tag | None:
     if body is None or not names.is_settled(body):
         return None
     try:
+        if not is_intact(body):
+            raise msgspec.DecodeError("it does not match its checksum")
         return msgspec.json.decode(body, type=Tag)
     except msgspec.DecodeError as error:
         where = f"{objects.uri}/{tag_object(name)}"

@@ -70,7 +70,8 @@ def export(
     root = from_.engine.root
     job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
     try:
-        done = sorted(results(Runner(spark).on_parts(job), UnloadedPart), key=lambda one: one.part)
+        with from_.engine.reading(snapshot, at):
+            done = sorted(results(Runner(spark).on_parts(job), UnloadedPart), key=lambda one: one.part)
         counts = {entity.alias: sum(one.rows for one in done if parts[one.part].type_id == entity.id) for entity, _ in found}
         files = tuple(name for one in done for name in one.files)
         result = ExportReceipt(target.folder, chosen, snapshot.branch.name, snapshot.commit, counts, files)

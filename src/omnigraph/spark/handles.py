@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from omnigraph.catalog import Catalog, decode
-from omnigraph.spark.messages import Place
+from omnigraph.exec.load.embedded import readable_catalog
+from omnigraph.spark.messages import Job, Place
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
@@ -24,6 +25,12 @@ def tables_of(place: Place) -> Tables:
 def catalog_of(stored: bytes) -> Catalog:
     """Decode the schema of a job."""
     return decode(stored)
+
+
+def readable_by(job: Job) -> Catalog:
+    """Return the catalog that the records of a load are read by: with a provider, vectors may be missing."""
+    catalog = catalog_of(job.catalog)
+    return catalog if job.embedding is None else readable_catalog(catalog)
 
 
 @lru_cache(maxsize=4)

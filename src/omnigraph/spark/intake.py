@@ -6,6 +6,7 @@ Problems are reported as by a load in one process: in the same order, with the s
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -15,8 +16,10 @@ import msgspec
 
 from omnigraph.catalog import Catalog, encode
 from omnigraph.catalog.model import EntityType
+from omnigraph.embed import EmbeddingProvider, portable_provider
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.batches import read_batches
+from omnigraph.exec.load.embedded import embeds
 from omnigraph.exec.load.load import Advance
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.parts import PART_BYTES, FilePart, blocks_of, parts_of, pieces_of
@@ -26,6 +29,7 @@ from omnigraph.exec.load.tablefiles import SLICE_ROWS, TablePart, open_table, ta
 from omnigraph.exec.load.tabular import entity_named, wrong_columns
 from omnigraph.exec.problems import Problem, Report, shifted
 from omnigraph.ids import TypeId
+from omnigraph.spark.handles import readable_by
 from omnigraph.spark.messages import (
     CountLines,
     FindLines,
@@ -60,7 +64,7 @@ class FilesIntake:
         self._runner = runner
         self._engine = engine
         self._root = engine.root
-        self.rereadable = not engine.external_blobs.bases  # the tasks may have read blobs outside, which may take long
+        self.rereadable = True
         self._paths = tuple(paths)
         self._part_bytes = part_bytes
 
@@ -70,6 +74,7 @@ class FilesIntake:
         total = sum(part.size for part in parts if part.start == 0)
         advance(0, total, 0)
         job = job_of(self._engine, staging, catalog)
+        self.rereadable = may_read_again(job)
 
         def on_done(tasks: int) -> None:
             advance(total * tasks // len(parts), total, 0)
@@ -100,15 +105,17 @@ class FramesIntake:
         self._runner = runner
         self._engine = engine
         self._root = engine.root
-        self.rereadable = not engine.external_blobs.bases  # the tasks may have read blobs outside, which may take long
+        self.rereadable = True
         self._frames = frames
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         for name, frame in self._frames.items():
             entity = entity_named(name, catalog)
-            if self._columns_match(name, frame, catalog, report, staging.mode):
+            job = job_of(self._engine, staging, catalog)
+            self.rereadable = may_read_again(job)
+            if self._columns_match(name, frame, readable_by(job), report, staging.mode):
                 # After the first problem the load is refused: the rest is read only for its problems.
-                job = msgspec.structs.replace(job_of(self._engine, staging, catalog), writes=not report.problems)
+                job = msgspec.structs.replace(job, writes=not report.problems)
                 replies = self._runner.on_rows(StageFrame(job, name, report.limit), frame)
                 take_frame(staging, catalog, entity, replies, report, self._root)
             advance(0, None, sum(staged.rows for staged in staging.types.values()))
@@ -189,7 +196,17 @@ class FramePlaces(msgspec.Struct, frozen=True):
 def job_of(engine: Engine, staging: Staging, catalog: Catalog) -> Job:
     targets = {entity.id: staging.target_of(entity) for entity in catalog.entities}
     place = Place(engine.root.uri, engine.root.storage_options)
-    return Job(place, encode(catalog), targets, staging.mode, engine.external_blobs.bases)
+    return Job(place, encode(catalog), targets, staging.mode, engine.external_blobs.bases, provider_of(engine, catalog))
+
+
+def provider_of(engine: Engine, catalog: Catalog) -> EmbeddingProvider | None:
+    """Return the provider that tasks ask for vectors; None if there is none, or if there is nothing to embed."""
+    return portable_provider(engine.embedding, os.environ) if embeds(catalog) else None
+
+
+def may_read_again(job: Job) -> bool:
+    """Return whether a load may be read again, perhaps under a lock: not if the tasks asked others, who may take long."""
+    return not job.external_blobs and job.embedding is None
 
 
 def take_parts(replies: Sequence[Reply], staging: Staging, catalog: Catalog, root: Root) -> list[StagedPart]:
@@ -252,13 +269,15 @@ class TablesIntake:
         self._runner = runner
         self._engine = engine
         self._root = engine.root
-        self.rereadable = not engine.external_blobs.bases  # the tasks may have read blobs outside, which may take long
+        self.rereadable = True
         self._tables = dict(tables)
         self._part_bytes = part_bytes
         self._slice_rows = slice_rows
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
-        tables = [self._open(name, path, catalog, staging.mode) for name, path in self._tables.items()]
+        job = job_of(self._engine, staging, catalog)
+        self.rereadable = may_read_again(job)
+        tables = [self._open(name, path, readable_by(job), staging.mode) for name, path in self._tables.items()]
         total = sum(table.size for table in tables)
         advance(0, total, 0)
         parts = tuple(TypePart(table.entity.alias, part) for table in tables for part in table.parts)
@@ -267,7 +286,7 @@ class TablesIntake:
             advance(total * tasks // len(parts), total, 0)
 
         # After the first problem the load is refused: the rest is read only for its problems.
-        job = msgspec.structs.replace(job_of(self._engine, staging, catalog), writes=not any(table.column_problems for table in tables))
+        job = msgspec.structs.replace(job, writes=not any(table.column_problems for table in tables))
         replies = self._runner.on_parts(StageTables(job, parts, report.limit), on_done=on_done)
         record_files(replies, staging, catalog, self._root)
         advance(total, total, sum(staged.rows for staged in staging.types.values()))

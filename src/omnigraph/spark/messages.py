@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from omnigraph import errors
+from omnigraph.embed import EmbeddingProvider
 from omnigraph.errors import Kind, OmniGraphError, Outcome, RecoveryRequired, StorageError
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.parts import FilePart
@@ -34,7 +35,8 @@ class Place(msgspec.Struct, frozen=True):
 
 class Job(msgspec.Struct, frozen=True):
     """The common part of all tasks of a load: the graph, its schema, the target of the files of each type, the mode, and whether to write
-    files. Blobs may be copied from below `external_blobs`, with the storage options of the graph.
+    files. Blobs may be copied from below `external_blobs`, with the storage options of the graph. `embedding` is the provider of vectors
+    that rows leave out, if the schema has any.
     """
 
     place: Place
@@ -42,6 +44,7 @@ class Job(msgspec.Struct, frozen=True):
     targets: Mapping[TypeId, StagingTarget]
     mode: LoadMode
     external_blobs: tuple[str, ...]
+    embedding: EmbeddingProvider | None
     writes: bool = True
 
 

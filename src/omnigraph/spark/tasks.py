@@ -17,16 +17,18 @@ from typing import assert_never
 import pyarrow as pa
 
 from omnigraph.catalog.model import EntityType
+from omnigraph.embed import embedder_of
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, StorageError
 from omnigraph.exec.external_blobs import BlobPolicy, ExternalBlobs
-from omnigraph.exec.load.batches import Batch, read_batches
+from omnigraph.exec.load.batches import Batch, Data, read_batches
+from omnigraph.exec.load.embedded import LoadEmbedding, load_embedding
 from omnigraph.exec.load.load import row_check
 from omnigraph.exec.load.parts import FilePart, count_lines, pieces_of
 from omnigraph.exec.load.staging import Staging, StagingTarget
 from omnigraph.exec.problems import Report, shifted
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import TypeId
-from omnigraph.spark.handles import catalog_of, root_of, tables_of
+from omnigraph.spark.handles import catalog_of, readable_by, root_of, tables_of
 from omnigraph.spark.messages import (
     CountLines,
     Failure,
@@ -97,9 +99,9 @@ def _run(task: PartTask, number: int) -> Result:
 def stage_lines(job: Job, number: int, part: FilePart) -> StagedPart:
     """Read, check and write one part of a file. Stops at the first problem: the driver requests all of them once it has line numbers."""
     report = Report(1)
-    staging, external = _staging(job), _external(job)
+    staging = _staging(job)
     with _discard_on_failure(staging):
-        for batch in read_batches(part, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode), external=external.read):
+        for batch in _read(job, part, report, _embedding(job, write=True)):
             if not report.problems:
                 staging.add(batch)
         if report.problems:
@@ -114,12 +116,9 @@ def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedP
     reader of the whole table.
     """
     report, slices = Report(limit), list[SliceProblems]()
-    staging, external = _staging(job), _external(job)
+    staging = _staging(job)
     with _discard_on_failure(staging):
-        tables = {what.type_: what.part}
-        for batch in read_batches(
-            tables, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode), external=external.read
-        ):
+        for batch in _read(job, {what.type_: what.part}, report, _embedding(job, write=job.writes)):
             if report.problems:
                 slices.append(_since(report, slices))
             elif job.writes:
@@ -134,16 +133,17 @@ def stage_table(job: Job, number: int, what: TypePart, *, limit: int) -> StagedP
 
 def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch]) -> StagedPart:
     """Check and write the rows of one partition of a data frame. All rows are read and all problems counted."""
-    job, catalog, whole = task.job, catalog_of(task.job.catalog), Report(task.limit)
+    job, whole = task.job, Report(task.limit)
     staging, external, records = _staging(job), _external(job), 0
+    embedding = _embedding(job, write=job.writes)
     with _discard_on_failure(staging):
         for rows in batches:
             report = Report(task.limit)
-            for batch in read_batches(
-                {task.type_name: rows}, catalog, report, mode=job.mode, check=row_check(job.mode), external=external.read
-            ):
+            for batch in _read(job, {task.type_name: rows}, report, embedding, external):
                 if job.writes and not report.problems and not whole.problems:
                     staging.add(batch)
+            if report.problems and not whole.problems:  # the rest is read only for its problems
+                embedding = _embedding(job, write=False)
             whole.add(shifted(report.problems, by=records), more=report.more)
             records += rows.num_rows
         if whole.problems:
@@ -154,10 +154,9 @@ def stage_rows(task: StageFrame, number: int, batches: Iterable[pa.RecordBatch])
 
 
 def problems_of(job: Job, block: FilePart, *, limit: int) -> StagedPart:
-    """Return the problems of the records in a block, with their line numbers."""
+    """Return the problems of the records in a block, with their line numbers. No text is embedded."""
     report = Report(limit)
-    external = _external(job)
-    for _ in read_batches(block, catalog_of(job.catalog), report, mode=job.mode, check=row_check(job.mode), external=external.read):
+    for _ in _read(job, block, report, _embedding(job, write=False)):
         pass
     return StagedPart(0, refused=bool(report.problems), problems=tuple(report.problems), more=report.more)
 
@@ -166,11 +165,23 @@ def lines_of(job: Job, part: FilePart, type_id: TypeId, rows: Sequence[int]) -> 
     """Return the lines of some rows of one type. `rows` are their numbers in the part, from 0, ascending."""
     found: list[int] = []
     before = 0
-    for batch in read_batches(part, catalog_of(job.catalog), Report(), mode=job.mode, external=lambda _: b""):  # only lines are counted
+    for batch in read_batches(part, readable_by(job), Report(), mode=job.mode, external=lambda _: b""):  # only lines are counted
         if batch.entity.id == type_id:
             found += _lines(batch, [row - before for row in rows[len(found) :] if row - before < len(batch.lines)])
             before += len(batch.lines)
     return found
+
+
+def _read(job: Job, data: Data, report: Report, embedding: LoadEmbedding | None, external: ExternalBlobs | None = None) -> Iterator[Batch]:
+    """Yield the rows of a part, checked, with the vectors that they leave out."""
+    blobs = _external(job) if external is None else external
+    for batch in read_batches(data, readable_by(job), report, mode=job.mode, check=row_check(job.mode), external=blobs.read):
+        yield batch if embedding is None else embedding.filled(batch, report)
+
+
+def _embedding(job: Job, *, write: bool) -> LoadEmbedding | None:
+    embedder = None if job.embedding is None else embedder_of(job.embedding, {})  # its settings are complete
+    return load_embedding(catalog_of(job.catalog), embedder, job.mode, write=write)
 
 
 def discard(job: Job, parts: Iterable[StagedPart]) -> None:

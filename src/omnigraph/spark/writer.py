@@ -24,7 +24,8 @@ from omnigraph.exec.load.tabular import entity_named, wrong_columns
 from omnigraph.exec.problems import REPORTED, Report
 from omnigraph.exec.validate.findings import error
 from omnigraph.graph import open_
-from omnigraph.spark.intake import take_frame
+from omnigraph.spark.handles import readable_by
+from omnigraph.spark.intake import provider_of, take_frame
 from omnigraph.spark.messages import Job, Place, Reply, StagedPart, StageFrame, TaskAssignment, decode_reply, encode_assignment
 from omnigraph.spark.options import WriteOptions, without_traceback
 from omnigraph.spark.tasks import discard, run_rows
@@ -113,10 +114,13 @@ def writer_of(options: WriteOptions, schema: StructType) -> TypeWriter:
     snapshot = graph.engine.snapshot(options.branch)
     catalog = graph.engine.catalog(snapshot)
     entity, mode = entity_named(options.type, catalog), LoadMode(options.mode)
-    if problems := list(wrong_columns(entity, catalog, to_arrow_schema(schema, timezone="UTC"), text=False, keeps=mode.keeps)):
-        raise error(problems)
     place, target = Place(graph.uri, options.place.storage_options), target_of(snapshot, entity)
-    job = Job(place, encode(catalog), {entity.id: target}, mode, graph.engine.external_blobs.bases)
+    provider = provider_of(graph.engine, catalog)
+    job = Job(place, encode(catalog), {entity.id: target}, mode, graph.engine.external_blobs.bases, provider)
+    readable = readable_by(job)
+    columns = to_arrow_schema(schema, timezone="UTC")
+    if problems := list(wrong_columns(entity_named(options.type, readable), readable, columns, text=False, keeps=mode.keeps)):
+        raise error(problems)
     return TypeWriter(options, job, entity)
 
 

@@ -44,5 +44,4 @@ class IndexDamage(msgspec.Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        removed = f"remove the directory {self.index.directory}; " if self.hidden else ""
-        return f"{removed}`ensure_indices` rebuilds it"
+        return f"{'`omnigraph repair --confirm`' if self.hidden else '`ensure_indices`'} rebuilds it"

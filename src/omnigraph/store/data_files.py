@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from lance.file import LanceFileReader
@@ -17,6 +17,8 @@ from omnigraph.store.stage import write_files
 from omnigraph.store.tables import Table
 
 BATCH_ROWS = 65_536
+PATCHES: Final = "patches"
+"""The directory of patches beside a table, where tasks of a cluster put them. They are removed when the load ends."""
 
 
 class Shelf:

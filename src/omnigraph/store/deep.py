@@ -1,7 +1,7 @@
 """A table -> the files that its version names, and, after a read of every byte, the files that are unreadable or wrong.
 
-Lance's files have no checksums. A missing or truncated file is found by its size. A changed byte is found if decoding fails, and in a
-B-tree also if the index disagrees with the rows. A changed byte in a value that still decodes is not found.
+Lance's files have no checksums of their own. Here a changed byte is found if decoding fails, and in a B-tree also if the index disagrees
+with the rows. Where a commit recorded the checksum of a file (`checksums.py`), every changed byte of it is found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from omnigraph.store.blobs import blob_names
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.membership import is_in
-from omnigraph.store.tables import ADDRESS, KEY, Table, TableRef, open_dataset
+from omnigraph.store.tables import ADDRESS, KEY, Table
 from omnigraph.store.take import blob_sizes, read_blob, take
 
 BATCH_ROWS: Final = 8_192
@@ -31,10 +31,15 @@ _PAGE_LOOKUP: Final = "page_lookup.lance"
 
 
 class NamedFile(NamedTuple):
-    """A file that a version names: its path in the graph, and its size if the version records it."""
+    """A file that a version names: its path in the graph, its size if the version records it, and the rows that are read from it."""
 
     path: str
     size_bytes: int | None
+    rows: int = 0
+
+    @property
+    def text(self) -> str:
+        return f"{self.path}, with {self.rows} rows," if self.rows else self.path
 
 
 class Flaw(NamedTuple):
@@ -55,26 +60,12 @@ def named_files(table: Table) -> dict[int, list[NamedFile]]:
 
     found: dict[int, list[NamedFile]] = {}
     for fragment in (part.metadata for part in table.dataset.get_fragments()):
-        files = [NamedFile(f"{directory(file.base_id)}/data/{file.path}", file.file_size_bytes) for file in fragment.files]
+        rows = fragment.num_rows
+        files = [NamedFile(f"{directory(file.base_id)}/data/{file.path}", file.file_size_bytes, rows) for file in fragment.files]
         if (deletions := fragment.deletion_file) is not None:
             files.append(NamedFile(f"{directory(deletions.base_id)}/{deletions.path(fragment.id)}", None))
         found[fragment.id] = files
     return found
-
-
-def unreadable_versions(table: Table) -> Iterator[Flaw]:
-    """Opens every version file of the table's native branch up to the open version."""
-    root, ref = table.root, table.ref
-    for name in root.objects.list(f"{ref.home}/_versions"):
-        number = name.rpartition("/")[2].removesuffix(".manifest")
-        if not name.endswith(".manifest") or not number.isdigit() or (version := 2**64 - 1 - int(number)) > ref.version:
-            continue
-        try:
-            open_dataset(root, TableRef(ref.path, ref.branch, version))
-        except OmniGraphError as error:
-            yield Flaw(name, error.message)
-        except raised_by_lance() as error:
-            yield Flaw(name, _first_line(error))
 
 
 def unreadable_rows(table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Flaw]:

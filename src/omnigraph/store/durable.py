@@ -2,8 +2,8 @@
 
 Lance does not call fsync. It writes under a temporary name and renames, and it does not notice if the last write failed. So every
 file is checked before a commit names it: its size must be what Lance counted, and its end must be that of a complete file of its kind.
-On a disk the file is then flushed, with every directory that gained an entry. An object store keeps what it acknowledged; there one
-HEAD request returns the size.
+On a disk the file is then read for its checksum and flushed, with every directory that gained an entry. An object store keeps what it
+acknowledged; there one HEAD request returns the size.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.errors import Kind, Outcome, StorageError
+from omnigraph.store.checksums import checksum, is_recorded
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.root import Root
 
@@ -82,6 +83,20 @@ def find_newest(root: Root, home: str) -> int | None:
     while _has_version(root, home, version + 1):  # its commit has not written the hint yet
         version += 1
     return version if is_newest(root, home, version) else None
+
+
+def lost_version(root: Root, home: str) -> int | None:
+    """The newest version of a table on a disk, if the hint names it and its file is missing. Commits write the file before the hint.
+
+    A power failure can lose the file of a commit that was never acknowledged and keep the hint, so the caller looks for an intent.
+    """
+    version = _hinted(root, home) if root.is_local else None
+    return version if version is not None and not _has_version(root, home, version) and not _has_version(root, home, version + 1) else None
+
+
+def forget_newest(root: Root, home: str) -> None:
+    """Removes the hint, before the newest version is removed."""
+    root.objects.delete(f"{home}/{_HINT}")
 
 
 def _has_version(root: Root, home: str, version: int) -> bool:
@@ -182,6 +197,8 @@ def _check_and_flush(root: Root, file: NewFile, outcome: Outcome) -> None:
         size = os.fstat(descriptor).st_size
         if (file.size is not None and size != file.size) or not is_whole(descriptor, file.path, size):
             raise _torn(root, file, size)
+        if is_recorded(file.path):
+            root.checksums.put(file.path, checksum(descriptor))
         if root.sync:
             _fsync(descriptor, full, outcome)
     except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,7 +17,10 @@ from omnigraph.ids import new_ulid
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.stage import Counts, Staged
-from omnigraph.store.tables import Table, TableRef
+from omnigraph.store.tables import Table, TableRef, own_handle
+
+GROWTH: Final = 4
+"""A new segment replaces those of at most this many times its rows."""
 
 _UNTRAINABLE: Final = "KMeans cannot train"
 """Lance's message if its sample of a column has no nonzero vector."""
@@ -87,11 +91,13 @@ class Segment(msgspec.Struct, frozen=True):
         return (NewFile(f"{directory}/{file.path}", file.size_bytes) for file in self.index.files)
 
 
-def write_index(table: Table, spec: IndexSpec) -> Segment | None:
-    """Writes the files of one index. Returns None for a vector index on a column that has no vectors to train on."""
+def write_index(table: Table, spec: IndexSpec, *, fragments: Collection[int] | None = None) -> Segment | None:
+    """Writes the files of one index over the whole table, or over some fragments. Returns None for a vector index on a column that has
+    no vectors to train on. No other thread may use the handle meanwhile: see `own_handle`.
+    """
     if spec.column not in table.schema.names:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has no column {spec.column!r} to index", column=spec.column)
-    covers = _data_files(table)
+    covers = {part: files for part, files in _data_files(table).items() if fragments is None or part in fragments}
     try:
         index = table.dataset.create_index_uncommitted(
             spec.column, spec.kind.value, name=spec.name, replace=True, fragment_ids=list(covers), **spec.options
@@ -132,7 +138,8 @@ def build(table: Table, specs: Sequence[IndexSpec], *, ready: Sequence[Segment] 
     """
     replaced = _replaced(table, specs)
     written = {segment.name: segment for segment in ready if fits(segment, table)}
-    found = [written[spec.name] if spec.name in written else write_index(table, spec) for spec in specs]
+    apart = own_handle(table) if any(spec.name not in written for spec in specs) else table
+    found = [written[spec.name] if spec.name in written else write_index(apart, spec) for spec in specs]
     segments = [segment for segment in found if segment is not None]
     if not segments:
         return None
@@ -154,6 +161,57 @@ def _replaced(table: Table, specs: Sequence[IndexSpec]) -> dict[str, list[Any]]:
             )
         old[spec.name] = [segment for index in same for segment in _segments(index)]
     return old
+
+
+class IndexPart(msgspec.Struct, frozen=True):
+    """A committed segment of an index. `fragments` are those it was built on; some may be gone since."""
+
+    name: str
+    uuid: str
+    fragments: frozenset[int]
+    index: Any
+
+
+def parts_of(table: Table) -> tuple[IndexPart, ...]:
+    """The segments of every index of a table. They come from the open version; no storage is read."""
+    try:
+        described = table.dataset.describe_indices()
+    except raised_by_lance() as error:
+        raise table.failed(error, doing="list the indexes of") from error
+    found = (segment for index in described for segment in _segments(index))
+    return tuple(IndexPart(each.name, str(each.uuid), frozenset(each.fragment_ids), each) for each in found)
+
+
+def extension(
+    parts: Collection[IndexPart], rows: Mapping[int, int], *, most_rows: int | None = None
+) -> tuple[frozenset[int], tuple[IndexPart, ...]]:
+    """The fragments that a new segment of an index should cover, and the segments that it replaces. Empty if all rows are covered.
+    Segments with more than `most_rows` rows stay.
+
+    `rows` are the live rows of each fragment. A segment is replaced if it is small beside the new one, or if most of its fragments are
+    gone. So an index has few segments, and each row is indexed a logarithmic number of times.
+    """
+    covered = {part.uuid: part.fragments & rows.keys() for part in parts}
+    chosen = frozenset(rows.keys() - frozenset().union(*covered.values()))
+    if not chosen:
+        return chosen, ()
+    replaced = []
+    for part in sorted(parts, key=lambda part: sum(rows[each] for each in covered[part.uuid])):
+        alive = covered[part.uuid]
+        count = sum(rows[each] for each in alive)
+        if most_rows is not None and count > most_rows:
+            continue
+        if count <= GROWTH * sum(rows[each] for each in chosen) or 2 * len(alive) < len(part.fragments):
+            chosen |= alive
+            replaced.append(part)
+    return chosen, tuple(replaced)
+
+
+def stage_segments(table: Table, segments: Sequence[Segment], replaced: Sequence[IndexPart], *, version: int, uuid: str) -> Staged:
+    """Stages the addition of written segments and the removal of those they replace, in one transaction on this version."""
+    new = [dataclasses.replace(segment.index, dataset_version=version) for segment in segments]
+    transaction = lance.Transaction(version, LanceOperation.CreateIndex(new, [part.index for part in replaced]), uuid=uuid)
+    return Staged(table, transaction, Counts(), tuple(file for segment in segments for file in segment.files))
 
 
 def _segments(index: Any) -> Iterator[Any]:

@@ -73,9 +73,10 @@ class Ledger:
         """The fact with this id: one row or none."""
         return self._facts(f"object_id = {_quoted(object_id)}")
 
-    def facts(self, prefix: str, *, since: int = 0) -> pa.Table:
-        """All facts whose id starts with `prefix` and that were written at version `since` or later."""
-        return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}")
+    def facts(self, prefix: str, *, since: int = 0, until: int | None = None) -> pa.Table:
+        """All facts whose id starts with `prefix` and that were written at version `since` or later, up to version `until`."""
+        upto = "" if until is None else f" AND born <= {until}"
+        return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}{upto}")
 
     def newest_version(self) -> int:
         """The newest version on this branch, by any writer. Costs one probe."""

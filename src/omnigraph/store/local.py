@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -119,6 +120,16 @@ class LocalObjects:
         full = self._full(prefix)
         try:
             return {f"{prefix}/{name}": size for name, size in directories.sizes(full)}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise wrap_os_error(error, doing="list", path=full) from error
+
+    def written(self, prefix: str) -> Mapping[str, datetime]:
+        full = self._full(prefix)
+        try:
+            found = ((name, os.stat(os.path.join(full, name)).st_mtime) for name, _ in directories.sizes(full))
+            return {f"{prefix}/{name}": datetime.fromtimestamp(at, UTC) for name, at in found}
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 from omnigraph.store.foreign import wrap_os_error
@@ -54,6 +55,9 @@ class Objects(Protocol):
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
         """The size in bytes of every object below `prefix`, at any depth. Costs one listing; no object is read."""
+
+    def written(self, prefix: str) -> Mapping[str, datetime]:
+        """The time of the last write of every object below `prefix`, at any depth, by the clock of the store. Costs one listing."""
 
     def delete(self, path: str) -> None:
         """Deletes the object if it exists (A-06)."""

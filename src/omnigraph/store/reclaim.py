@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from omnigraph.store.bases import home
+from omnigraph.store.data_files import PATCHES
 from omnigraph.store.durable import version_file
 from omnigraph.store.failure import raised_by_lance
-from omnigraph.store.refs import fork_points
+from omnigraph.store.refs import fork_points, native_refs
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table
 
 _NUMBERED: Final = len(version_file(0).rpartition("/")[2])
+AGE: Final = timedelta(days=7)
+"""After this time without a write, files that no version names belong to a writer that has ended. Lance uses the same."""
+_TREE: Final = "tree"
 _NO_VERSION: Final = 0
 """No table has this version. Lance refuses an empty list of versions, and removes aged files only along with a list."""
 
@@ -67,6 +72,36 @@ def sweep(table: Table, versions: Sequence[int], *, preview: bool) -> Removal:
     A writer may still commit a younger file.
     """
     return _preview(table, versions) if preview else _remove(table, versions)
+
+
+def leftovers(root: Root, path: str, *, at: datetime) -> dict[str, int]:
+    """The objects of a table that Lance does not know, that nothing can refer to any more, and their sizes: patches of loads on a cluster,
+    and files for a native branch that was never created. Both may belong to a running load, unless nothing was written for a week.
+    """
+    refs, old = set(native_refs(root, path)), at - AGE
+    groups: dict[str, list[str]] = {}
+    written = root.objects.written(path)
+    for name in written:
+        parts = name.removeprefix(f"{path}/").split("/")
+        if parts[0] == _TREE and parts[1] not in refs:
+            groups.setdefault(parts[1], []).append(name)
+        elif PATCHES in (parts[0], *parts[2:3]):
+            groups.setdefault(name, []).append(name)
+    spent = [name for names in groups.values() if max(written[name] for name in names) < old for name in names]
+    sizes = root.objects.sizes(path) if spent else {}
+    return {name: sizes.get(name, 0) for name in spent}
+
+
+def remove_leftovers(root: Root, path: str, names: Iterable[str]) -> None:
+    """Removes objects that `leftovers` named, and on a disk the directories that are empty afterwards."""
+    trees = set()
+    for name in names:
+        root.objects.delete(name)
+        parts = name.removeprefix(f"{path}/").split("/")
+        trees.add(f"{path}/{'/'.join(parts[:2])}" if parts[0] == _TREE and PATCHES not in parts else f"{path}/{'/'.join(parts[:-1])}")
+    for directory in trees:
+        if not root.objects.exists(directory):
+            root.objects.delete_prefix(directory)
 
 
 def _remove(table: Table, versions: Sequence[int]) -> Removal:

@@ -67,6 +67,11 @@ def has_ref(root: Root, path: str, name: str) -> bool:
     return root.objects.exists(f"{path}/{ref_file(name)}")
 
 
+def is_referenced(root: Root, path: str, name: str) -> bool:
+    """Whether the reference of a native branch exists and can be read."""
+    return _reference(root, path, name) is not None
+
+
 def native_refs(root: Root, path: str) -> list[str]:
     """The native branches of a table. Costs one listing."""
     directory = ref_file("").rpartition("/")[0]

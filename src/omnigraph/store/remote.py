@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -184,6 +184,12 @@ class RemoteObjects:
         with self._wrapping("list", inside, write=False):
             found = [entry for chunk in obstore.list(self._store, inside) for entry in chunk]
         return {entry["path"]: entry["size"] for entry in found if not entry["path"].endswith(RESIDUE)}
+
+    def written(self, prefix: str) -> Mapping[str, datetime]:
+        inside = check_path(prefix)
+        with self._wrapping("list", inside, write=False):
+            found = [entry for chunk in obstore.list(self._store, inside) for entry in chunk]
+        return {entry["path"]: entry["last_modified"] for entry in found if not entry["path"].endswith(RESIDUE)}
 
     def delete(self, path: str) -> None:
         check_path(path)

@@ -11,6 +11,7 @@ from typing import Final
 from lance.lance import _Session as Session
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.store.checksums import NewChecksums
 from omnigraph.store.damage import IndexDamage
 from omnigraph.store.file_memory import FileMemory
 from omnigraph.store.objects import Objects, open_objects
@@ -35,6 +36,8 @@ class Root:
         """Directories whose path is flushed. `durable.py` flushes the ancestors of a new directory once."""
         self.index_damage: Final[dict[str, IndexDamage | None]] = {}
         """The damage of each checked index, by uuid. None for an intact index. See `intact.py`."""
+        self.checksums: Final = NewChecksums()
+        """Checksums of files that no commit records yet. See `checksums.py`."""
         self.memory: Final = FileMemory()
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"

@@ -134,7 +134,7 @@ def put_files(
         updated_fragments=touched,
         new_fragments=list(fragments),
         update_mode="rewrite_rows",
-        fields_for_preserving_frag_bitmap=_every_field(table),
+        fields_for_preserving_frag_bitmap=every_field(table),
     )
     counts = Counts(inserted=rows - len(gone), updated=len(gone))
     return _staged(table, _taking_along(table, operation), counts, uuid)
@@ -172,7 +172,7 @@ def patch(
         updated_fragments=touched,
         new_fragments=list(fragments),
         update_mode="rewrite_rows",
-        fields_for_preserving_frag_bitmap=_every_field(table),
+        fields_for_preserving_frag_bitmap=every_field(table),
     )
     counts = Counts(inserted=sum(fragment.physical_rows for fragment in fragments), deleted=len(removed))
     return _staged(table, _taking_along(table, operation), counts, uuid)
@@ -197,7 +197,7 @@ def _replace_all(table: Table, fragments: list[Any], uuid: str | None) -> Staged
         updated_fragments=[],
         new_fragments=fragments,
         update_mode="rewrite_rows",
-        fields_for_preserving_frag_bitmap=_every_field(table),
+        fields_for_preserving_frag_bitmap=every_field(table),
     )
     counts = Counts(inserted=sum(fragment.physical_rows for fragment in fragments), deleted=table.count())
     return _staged(table, operation, counts, uuid)
@@ -325,7 +325,7 @@ def _adding(table: Table, rows: pa.Table, *, without: Any) -> Any:
         updated_fragments=touched,
         new_fragments=[fragment for part in parts for fragment in _write(table, part)],
         update_mode="rewrite_rows",
-        fields_for_preserving_frag_bitmap=_every_field(table),
+        fields_for_preserving_frag_bitmap=every_field(table),
     )
 
 
@@ -357,7 +357,7 @@ def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | No
 
 def _rows_of(table: Table, group: Sequence[Any]) -> pa.Table:
     """The rows of a few small fragments. Those that this process wrote are still in memory."""
-    known = [table.root.memory.rows(fragment.metadata, fields=_every_field(table)) for fragment in group]
+    known = [table.root.memory.rows(fragment.metadata, fields=every_field(table)) for fragment in group]
     held = [rows for rows in known if rows is not None]
     if len(held) == len(known):
         return pa.concat_tables(held)
@@ -369,11 +369,11 @@ def _as_update(table: Table, operation: Any) -> Any:
     index counted them as covered, queries would not find their rows.
     """
     return LanceOperation.Update(
-        new_fragments=list(operation.fragments), update_mode="rewrite_rows", fields_for_preserving_frag_bitmap=_every_field(table)
+        new_fragments=list(operation.fragments), update_mode="rewrite_rows", fields_for_preserving_frag_bitmap=every_field(table)
     )
 
 
-def _every_field(table: Table) -> list[int]:
+def every_field(table: Table) -> list[int]:
     return [field.id() for field in table.dataset.lance_schema.fields()]
 
 
@@ -389,7 +389,7 @@ def _write(table: Table, rows: pa.Table) -> list[Any]:
         raise table.failed(error, doing="write to") from error
     remember(table, written, rows)
     if len(written) == 1 and len(rows) < SMALL_ROWS and not blob_names(rows.schema):  # a later write may fold it
-        table.root.memory.keep_rows(written[0], rows, fields=_every_field(table))
+        table.root.memory.keep_rows(written[0], rows, fields=every_field(table))
     return list(written)
 
 

@@ -26,7 +26,16 @@ from omnigraph.store.arrays import Column, joined
 from omnigraph.store.bases import home, rebased
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
 from omnigraph.store.damage import IndexFiles
-from omnigraph.store.durable import find_newest, is_newest, is_torn, newest_version, settle_visible, version_file
+from omnigraph.store.durable import (
+    find_newest,
+    forget_newest,
+    is_newest,
+    is_torn,
+    lost_version,
+    newest_version,
+    settle_visible,
+    version_file,
+)
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
 from omnigraph.store.intact import Access, by_index, by_search_index, files_of, index_files, passed_by, without_index
 from omnigraph.store.membership import Members, others
@@ -43,6 +52,7 @@ HANDLES: Final = 64
 
 _TEXT_LENGTHS: Final = "_docs.lance"
 """The end of the name of a file that lists the texts of a full-text index with the number of their words."""
+_RENDERED_OPERATION: Final = re.compile(r"\boperation: (\w+)")
 _RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
 
 Where: TypeAlias = "str | pc.Expression"
@@ -371,6 +381,11 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
         raise lance_error(error, doing="open", path=root.of(ref.home)) from error
 
 
+def own_handle(table: Table) -> Table:
+    """The same version with a handle of its own, for a call during which Lance refuses every other use of the handle."""
+    return Table(table.root, table.ref, open_dataset(table.root, table.ref))
+
+
 def require_version(root: Root, ref: TableRef) -> None:
     """Raises NotFound if a version does not exist. Opens nothing."""
     if not root.objects.exists(f"{ref.home}/{version_file(ref.version)}"):
@@ -390,7 +405,7 @@ def _is_reclaimed(root: Root, ref: TableRef) -> bool:
 
 
 class TornHead(StorageError):
-    """The file of the newest version of a table is incomplete. The fact `version` holds its number."""
+    """The file of the newest version of a table is incomplete or lost. The fact `version` holds its number."""
 
 
 def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
@@ -399,6 +414,10 @@ def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
     if (version := find_newest(root, directory)) is not None:
         with suppress(*raised_by_lance()):  # removed meanwhile, or incomplete: Lance finds the newest version in a listing
             return _lance(root, path, branch, version)
+    if (lost := lost_version(root, directory)) is not None and (left := _newest(root, directory)) is not None and left < lost:
+        file = root.of(f"{directory}/{version_file(lost)}")
+        gone = f"{file} is missing, and no interrupted write explains it: the newest version is lost. Restore it from a backup"
+        raise TornHead(Kind.CORRUPT, gone, path=file, version=left + 1)
     try:
         return _lance(root, path, branch, None)
     except raised_by_lance() as error:
@@ -414,8 +433,12 @@ def open_newest(root: Root, path: str, *, branch: str | None) -> Any:
 def torn_head(root: Root, path: str, *, branch: str | None) -> int | None:
     """The newest version, if its file is incomplete: a power failure came before its flush, or the disk was full. Else None."""
     directory = home(path, branch)
-    version = newest_version(root.objects.list(f"{directory}/_versions")) if root.is_local else None
+    version = _newest(root, directory) if root.is_local else None
     return version if version is not None and is_torn(root, f"{directory}/{version_file(version)}") else None
+
+
+def _newest(root: Root, directory: str) -> int | None:
+    return newest_version(root.objects.list(f"{directory}/_versions"))
 
 
 def discard_torn_head(root: Root, path: str, *, branch: str | None, after: int) -> None:
@@ -424,7 +447,10 @@ def discard_torn_head(root: Root, path: str, *, branch: str | None, after: int) 
     The caller must hold the branch's lock. Lance creates a version file as a link to a complete file, so the file of a running
     writer is never incomplete.
     """
+    if lost_version(root, home(path, branch)) is not None:
+        forget_newest(root, home(path, branch))
     while (version := torn_head(root, path, branch=branch)) is not None and version > after:
+        forget_newest(root, home(path, branch))
         root.objects.delete(f"{home(path, branch)}/{version_file(version)}")
 
 
@@ -469,6 +495,16 @@ def committed_uuid(root: Root, ref: TableRef) -> str | None:
         return str(_RENDERED_UUID.search(rendered)[1])  # type: ignore[index]  # Rust prints every field of a transaction
     except raised_by_lance() as error:
         raise lance_error(error, doing="read", path=root.of(ref.home)) from error
+
+
+def operation_of(root: Root, ref: TableRef) -> str:
+    """The name of the operation that made a version, as Lance calls it: `Append`, `Rewrite`."""
+    dataset = open_dataset(root, ref)
+    try:
+        (rendered,) = list_transactions(dataset, 1)
+    except raised_by_lance() as error:
+        raise lance_error(error, doing="read", path=root.of(ref.home)) from error
+    return str(_RENDERED_OPERATION.search(rendered)[1])  # type: ignore[index]  # Rust prints every field of a transaction
 
 
 def uuid_in_doubt(root: Root, ref: TableRef, error: BaseException) -> str | None:

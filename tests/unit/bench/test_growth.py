@@ -19,6 +19,7 @@ from bench.growth.operation import Kind, Operation, Place
 from bench.growth.operations import OPERATIONS, WITHOUT_GROWTH
 from omnigraph.cli.main import cli
 from omnigraph.exec.adjacency.cache import ENVIRONMENT as CACHE
+from omnigraph.feed import Changes
 from omnigraph.graph import Branches, Graph, Tags
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 
@@ -35,10 +36,12 @@ def public(prefix: str, type_: type) -> set[str]:
 def public_names() -> set[str]:
     return {
         "init",
+        "memory",
         "open",
         *public("Graph", Graph),
         *public("branches", Branches),
         *public("tags", Tags),
+        *public("changes", Changes),
         *(f"spark.{name}" for name in omnigraph.spark.__all__),
         *(f"omnigraph {verb}" for verb in cli.commands),
     }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
+from omnigraph.cli.history import age
 from tests.unit.cli.calls import Call, run
 
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -77,7 +79,11 @@ def test_mutate_as_a_document(graph: str, call: Call) -> None:
     commit = document.pop("commit")
     assert document == {"branch": "main", "query_name": "introduce", "affected_nodes": 0, "affected_edges": 1, "actor_id": None}
     assert list(commit) == COMMIT_KEYS
-    assert call("commit", "show", commit["graph_commit_id"], "--uri", graph, "--json").json() == commit
+    shown = call("commit", "show", commit["graph_commit_id"], "--uri", graph, "--json").json()
+    assert {name: shown[name] for name in commit} == commit
+    assert (shown["kind"], shown["message"], shown["token"]) == ("mutate", None, None)
+    assert (shown["counts"], shown["marks"]) == ({"affected_nodes": 0, "affected_edges": 1}, ["main"])
+    assert shown["tables"] == [{"type_key": "edge:Knows", "before": 1, "after": 2}]
 
 
 def test_mutate_that_matches_nothing_makes_no_commit(graph: str, call: Call) -> None:
@@ -210,8 +216,34 @@ def test_every_writing_command_stores_its_message(files: Path, call: Call) -> No
     call("mutate", "-e", insert, "--store", "m.omni", "--message", "mutated")
     call("schema", "apply", "m.omni", "--schema", "people-next.pg", "--message", "changed")
     call("ensure-indices", "m.omni", "--message", "indexed")
+    call("mutate", "-e", insert.replace("Zoe", "Yan"), "--store", "m.omni", "--message", "again")
+    call("optimize", "m.omni", "--message", "tidied")
     said = [commit["message"] for commit in call("commit", "graph", "m.omni", "--json").json()["commits"]]
-    assert said == ["indexed", "changed", "mutated", "loaded", "born"]
+    assert said == ["tidied", "again", "indexed", "changed", "mutated", "loaded", "born"]
+
+
+def test_optimize_reports_every_table(graph: str, call: Call) -> None:
+    """O-02: on the command line."""
+    call("mutate", "-e", 'query q() { insert Person { name: "Zoe" } }', "--store", graph)
+    told = call("optimize", graph, "--json").json()
+    person, knows = told["datasets"]
+    assert (told["graph_branch"], told["commit"]["graph_branch"], person["type_key"], knows["type_key"]) == (
+        "main",
+        None,
+        "node:Person",
+        "edge:Knows",
+    )
+    assert (person["fragments_removed"], person["fragments_added"], person["committed"], person["skipped"]) == (2, 1, True, None)
+    assert (person["lance_head_version"], person["pending_indexes"]) == (None, [])
+    again = call("optimize", graph)
+    assert (again.code, again.out.splitlines()) == (
+        0,
+        [f"optimize {graph} — 2 datasets", "node:Person: no-op", "edge:Knows: no-op"],
+    )
+    call("branch", "create", "work", "--uri", graph)
+    branch = call("optimize", graph, "--branch", "work", "--json").json()
+    assert ({each["skipped"] for each in branch["datasets"]}, branch["commit"]) == ({"inherited"}, None)
+    assert call("optimize", graph, "--as", "act-ada").code == 1
 
 
 # -- looking
@@ -219,18 +251,54 @@ def test_every_writing_command_stores_its_message(files: Path, call: Call) -> No
 
 def test_history_newest_first(graph: str, call: Call) -> None:
     newest, first = call("commit", "list", graph, "--json").json()["commits"]
-    assert list(newest) == COMMIT_KEYS
+    assert list(newest) == [*COMMIT_KEYS, "kind", "message", "counts"]
     assert newest["parent_commit_id"] == first["graph_commit_id"]
     assert (newest["actor_id"], first["parent_commit_id"]) == ("act-ada", None)
     assert 1.7e15 < newest["created_at"] < 4e15
-    headline, heads, _, *rows = call("commit", "list", graph).out.splitlines()
-    assert headline == "2 commits of branch main"
-    assert [cell.strip() for cell in heads.split("|")] == ["commit", "made", "actor", "kind", "changes", "message"]
-    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
-    assert [[row[0], *row[2:]] for row in cells] == [
-        [newest["graph_commit_id"], "act-ada", "mutate", "1 node", "(main)"],
-        [first["graph_commit_id"], "", "genesis", "", ""],
+    length = og.open(graph).commit_graph().id_length
+    assert call("commit", "list", graph).out.splitlines() == [
+        f"{newest['graph_commit_id'][:length]}  just now  act-ada  mutate   1 node  (main)",
+        f"{first['graph_commit_id'][:length]}  just now  -        genesis",
     ]
+
+
+def test_a_part_of_the_history(graph: str, call: Call) -> None:
+    call("tag", "create", graph, "v1")
+    call(
+        "mutate", graph, "introduce", "--query", "people.gq", "--params", '{"from": "Ada", "to": "Ada"}', "--message", "knows herself\nwell"
+    )
+
+    def kinds(*options: str) -> list[str]:
+        return [commit["kind"] for commit in call("commit", "list", graph, *options, "--json").json()["commits"]]
+
+    assert kinds() == ["mutate", "mutate", "genesis"]
+    assert kinds("--limit", "1") == ["mutate"]
+    assert kinds("--type", "Knows") == ["mutate", "genesis"]
+    assert kinds("--type", "Knows", "--type", "Person", "--limit", "2") == ["mutate", "mutate"]
+    assert kinds("--since", "2001-01-31") == ["mutate", "mutate", "genesis"]
+    assert kinds("--since", "2999-01-31T12:00:00Z") == []
+    lines = call("commit", "list", graph).out.splitlines()
+    assert [line.partition("node")[2] or line.partition("edge")[2] for line in lines] == ["  (main) knows herself", "  (tag: v1)", ""]
+    assert "unknown type 'Persn'; did you mean `Person`?" in call("commit", "list", graph, "--type", "Persn").err
+    assert "such as 2026-01-31T12:00:00Z" in call("commit", "list", graph, "--since", "yesterday").err
+    assert call("commit", "list", graph, "--limit", "0").code == 2
+
+
+@pytest.mark.parametrize(
+    ("ago", "text"),
+    [
+        (timedelta(seconds=59), "just now"),
+        (timedelta(seconds=-5), "just now"),
+        (timedelta(minutes=1), "1 min ago"),
+        (timedelta(minutes=59, seconds=59), "59 min ago"),
+        (timedelta(hours=23), "23 h ago"),
+        (timedelta(days=1), "1 day ago"),
+        (timedelta(days=29), "29 days ago"),
+    ],
+)
+def test_an_age_is_what_a_person_would_say(ago: timedelta, text: str) -> None:
+    assert age(datetime.now(UTC) - ago) == text
+    assert age(datetime(2020, 1, 31, tzinfo=UTC)) == "2020-01-31"
 
 
 def test_a_branch_names_its_own_commits(graph: str, call: Call) -> None:
@@ -245,7 +313,12 @@ def test_a_branch_names_its_own_commits(graph: str, call: Call) -> None:
         "graph_manifest_version",
         "parent_commit_id",
         "created_at",
+        "kind",
+        "changed",
+        "marks",
+        "table node:Person",
     ]
+    assert shown[5:] == ["kind: mutate", "changed: 1 node", "marks: review", "table node:Person: version 2 -> version 3"]
     assert shown[1] == "graph_branch: review"
 
 
@@ -331,7 +404,7 @@ def test_reading_writes_nothing(graph: str, call: Call) -> None:
 
 def test_names_cannot_move_the_cursor(graph: str, call: Call) -> None:
     add(call, graph, "Eve", "--as", "eve\n\x1b[2J")
-    assert r" | eve\n\x1b[2J | mutate " in call("commit", "list", graph).out
+    assert call("commit", "list", graph).out.splitlines()[0].split("  ")[2] == r"eve\n\x1b[2J"
 
 
 def test_output_in_a_poor_alphabet(graph: str, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
@@ -339,7 +412,7 @@ def test_output_in_a_poor_alphabet(graph: str, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = run("commit", "list", graph)
     assert (done.returncode, done.stderr) == (0, "")
-    assert r" | zo\xe9 " in done.stdout
+    assert done.stdout.splitlines()[0].split("  ")[2] == r"zo\xe9"
 
 
 # -- embeddings

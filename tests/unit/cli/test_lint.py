@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+import omnigraph as og
 from omnigraph.cli import main
 
 REFERENCE = (Path(__file__).parents[3] / "docs/user/cli.md").read_text("utf-8")
@@ -168,3 +169,30 @@ def test_lint_loads_no_engine(files: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "omnigraph.plan.lint" in done.stdout.split()
     assert {"lance", "pyarrow", "obstore", "pyspark", "numpy", "scipy"}.isdisjoint(done.stdout.split())
+
+
+def test_every_file_is_checked(files: Path, run: Run) -> None:
+    (files / "one.gq").write_text(GOOD)
+    (files / "two.gq").write_text(BROKEN)
+    for order in (("one.gq", "two.gq"), ("two.gq", "one.gq")):
+        done = run("lint", "--schema", "films.pg", *(word for name in order for word in ("--query", name)))
+        assert done.code == 1
+        assert [line for line in done.stdout.splitlines() if line.startswith("FILE")] == [f"FILE  {name}" for name in order]
+        assert "query `by_year`" in done.stdout
+        assert "two.gq:1:46" in done.stderr
+    both = json.loads(run("lint", "--schema", "films.pg", "--query", "one.gq", "--query", "two.gq", "--json").stdout)
+    assert (both["status"], [report["query_path"] for report in both["reports"]]) == ("error", ["one.gq", "two.gq"])
+
+
+def test_queries_are_checked_against_the_schema_of_a_graph(files: Path, run: Run) -> None:
+    og.init(files / "films.omni", schema=SCHEMA)
+    done = run("lint", "films.omni", "--query", "films.gq", "--json")
+    assert done.code == 1
+    report = json.loads(done.stdout)
+    assert report["schema_source"] == {"kind": "graph", "uri": "films.omni"}
+    assert [result["status"] for result in report["results"]] == ["ok", "error", "ok"]
+    assert run("lint", "--store", "films.omni", "--query", "films.gq", "--branch", "nope").code == 1
+    both = run("lint", "films.omni", "--schema", "films.pg", "--query", "films.gq")
+    assert both.code == 2
+    assert "give --schema FILE, or a graph" in both.stderr
+    assert "name its file with --schema FILE, or a graph" in run("lint", "--query", "films.gq").stderr

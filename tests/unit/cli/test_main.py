@@ -181,3 +181,47 @@ def test_a_command_does_without_pandas_and_whoever_asks_for_it_later_gets_it(tmp
     )
     done = subprocess.run([sys.executable, "-c", program, graph.uri], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["3"], done.stderr
+
+
+LONG = "x" * 5_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (LONG,),
+        ("branch", LONG),
+        ("branch", "list", "g.omni", LONG, LONG),
+        ("load", "g.omni", "--mode", LONG, "--data", "x"),
+        (f"--{LONG}",),
+        ("branch", "create", "g.omni", LONG),
+        ("branch", "delete", "g.omni", LONG),
+        ("branch", "merge", "g.omni", LONG),
+        ("commit", "show", "g.omni", LONG),
+        ("commit", "diff", "g.omni", LONG, "main"),
+        ("tag", "create", "g.omni", LONG),
+        ("log", "g.omni", LONG, LONG),
+        ("query", "g.omni", LONG, "-e", "query a() { match { $p: Person } return { $p } }"),
+        ("query", "g.omni", "-e", f"match {{ $p: {LONG} }} return {{ $p }}"),
+        ("query", "g.omni", "-e", "match { $p: Person } return { $p }", "--snapshot", LONG),
+        ("query", "g.omni", "-e", "match { $p: Person } return { $p }", "--params", json.dumps({LONG: 1})),
+        ("query", LONG, "-e", "match { $p: Person } return { $p }", "--store", "g.omni"),
+        ("info", LONG),
+        ("export", "g.omni", "--type", LONG),
+        ("blob", "get", "g.omni", "node", "Person", LONG, "photo"),
+        ("load", "g.omni", "--mode", "merge", "--data", LONG),
+        ("load", "g.omni", "--mode", "merge", "--data", f"{LONG}=people.csv"),
+        ("snapshot", "g.omni", "--branch", LONG),
+        ("info", "--profile", LONG),
+        ("schema", "check", LONG),
+        ("lint", "g.omni", "--query", LONG),
+    ],
+    ids=lambda arguments: " ".join(argument.replace(LONG, "LONG") for argument in arguments),
+)
+def test_an_error_repeats_only_a_part_of_a_long_argument(arguments: tuple[str, ...], graph: str, call: Call) -> None:
+    said = call(*arguments)
+    assert said.code in (1, 2)
+    assert "Traceback" not in said.err
+    assert LONG not in said.err
+    assert len(said.err) < 3_000, said.err
+    assert LONG not in call(*arguments, "--json").err

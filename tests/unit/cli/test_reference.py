@@ -20,6 +20,7 @@ VOLATILE = (
     (r"\b(?!01ARZ3NDEKTSV4RRFFQ69G5FAV)[0-9A-HJKMNP-TV-Z]{26}\b", "ULID"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", "TIME"),
     (r'"created_at": \d+', "CREATED"),
+    (r"(?m)^[0-9A-HJKMNP-TV-Z]{8,26}  just now", "ULID  just now"),
     (r"\b[0-9A-HJKMNP-TV-Z]{8,26} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "ULID TIME"),
     (r"review-[0-9a-f]{16}", "review-NATIVE"),
     (r"(?m)^uri: .*/", "uri: /"),

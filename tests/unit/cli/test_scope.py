@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
-from omnigraph.cli.scope import DATA, DIRECT, HISTORY, INIT, LOCAL, Capability, Flags, GraphTarget, admit, confirm, echo_write, resolve
+from omnigraph.cli.config import HOME_ENVIRONMENT, PROFILE_ENVIRONMENT
+from omnigraph.cli.main import cli
+from omnigraph.cli.scope import (
+    DATA,
+    DIRECT,
+    HISTORY,
+    INIT,
+    LOCAL,
+    STORE_ENVIRONMENT,
+    Capability,
+    Flags,
+    GraphCommand,
+    GraphTarget,
+    admit,
+    confirm,
+    echo_write,
+    resolve,
+)
 from omnigraph.errors import InvalidInput
 from tests.unit.cli.calls import Call
 
@@ -22,12 +43,173 @@ def test_both_ways_at_once_are_refused() -> None:
         resolve(Flags(store="a"), "snapshot", DATA, uri="b")
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for the configuration, and nobody's own settings."""
+    for name in (STORE_ENVIRONMENT, PROFILE_ENVIRONMENT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(HOME_ENVIRONMENT, str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def test_no_graph_lists_the_ways() -> None:
+    ways = r"as the first argument, with --store URI, with the variable OMNIGRAPH_STORE, or with a profile \(--profile NAME\)"
+    with pytest.raises(InvalidInput, match=f"^no graph addressed: name it {ways}$"):
+        resolve(Flags(), "snapshot", DATA)
+
+
+CONFIG = """
+profiles:
+  local: { store: one.omni }
+  both: { store: one.omni, server: prod }
+  none: { default_graph: x }
+  served: { server: prod }
+defaults: { store: two.omni }
+"""
+
+
+def test_the_nearest_name_of_a_graph_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument or --store, then --profile, then the variables, then the defaults."""
+    (home / "config.yaml").write_text(CONFIG)
+
+    def found(**flags: str) -> str:
+        return resolve(Flags(**flags), "snapshot", DATA).uri  # type: ignore[arg-type]  # the flags that are texts
+
+    assert found() == "two.omni"
+    monkeypatch.setenv(PROFILE_ENVIRONMENT, "local")
+    assert found() == "one.omni"
+    monkeypatch.setenv(STORE_ENVIRONMENT, "three.omni")
+    assert found() == "three.omni"
+    assert found(profile="local") == "one.omni"
+    assert found(profile="local", store="four.omni") == "four.omni"
+    assert resolve(Flags(profile="local"), "snapshot", DATA, uri="five.omni").uri == "five.omni"
+
+
 @pytest.mark.parametrize(
-    ("spelled", "ways"), [("URI", "its URI as an argument, or --store URI"), ("--uri", "--uri URI, or --store URI"), (None, "--store URI")]
+    ("profile", "message"),
+    [
+        ("nope", "unknown profile 'nope'; there is both, local, none, served"),
+        ("both", "profile 'both' names server and store; it needs exactly one"),
+        ("none", "profile 'none' names no graph; it needs exactly one"),
+        ("served", "profile 'served' names a server, and this release reads only `store`"),
+    ],
 )
-def test_no_graph_lists_the_ways(spelled: str | None, ways: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^no graph addressed: give {ways}$"):
-        resolve(Flags(), "snapshot", DATA, spelled=spelled)
+def test_a_profile_that_names_no_graph_says_so(home: Path, profile: str, message: str) -> None:
+    (home / "config.yaml").write_text(CONFIG)
+    with pytest.raises(InvalidInput, match=message):
+        resolve(Flags(profile=profile), "snapshot", DATA)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("defaults: [", "is not YAML"), ("- a", "must hold a mapping"), ("profiles: 3", "profiles must be a mapping")],
+)
+def test_a_configuration_that_cannot_be_read_says_so(home: Path, text: str, message: str) -> None:
+    (home / "config.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        resolve(Flags(profile="x"), "snapshot", DATA)
+
+
+def test_unknown_settings_are_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.yaml").write_text("defaults: {store: g.omni, colour: red}\nservers: {}\n")
+    assert resolve(Flags(), "snapshot", DATA).uri == "g.omni"
+    said = capsys.readouterr().err
+    assert "servers is not known and ignored" in said
+    assert "defaults.colour is not known and ignored" in said
+
+
+# -- one way to name a graph, in every command
+
+
+def graph_commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that works on a graph that exists."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from graph_commands(command, (*path, name))
+        elif (*path, name) not in NO_GRAPH:
+            yield (*path, name), command
+
+
+NO_GRAPH = {("init",), ("copy",), ("embed",), ("version",), ("schema", "check")}
+"""Commands on no graph, on a new one, or on two."""
+WORDS = {"entity": "node"}
+"""The arguments that are not any text."""
+
+
+def words(command: click.Command) -> list[str]:
+    """Something for every argument and option that a command needs, the graph aside."""
+    found = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument) and parameter.required:
+            found.append(WORDS.get(str(parameter.name), f"some-{parameter.name}"))
+        elif isinstance(parameter, click.Option) and parameter.required:
+            choices = getattr(parameter.type, "choices", ["a.file"])
+            found += [parameter.opts[0], choices[0]]
+    return found
+
+
+EVERY = list(graph_commands())
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
+def test_every_command_takes_its_graph_in_every_way(path: tuple[str, ...], command: click.Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the first argument, with --store or --uri, or with the variable; and its other arguments stay what they are."""
+    assert isinstance(command, GraphCommand), "make it one, and give it `graph_argument`"
+    needed = words(command)
+    plain = [word for word in needed if word.startswith("some-")]
+
+    def seen(*arguments: str) -> dict[str, Any]:
+        context = command.make_context(path[-1], [*arguments], obj=Flags())
+        given = {name: value for name, value in context.params.items() if name in named}
+        return {**given, "graph": resolve(context.obj, path[-1], HISTORY, uri=context.params["uri"]).uri}
+
+    named = [str(parameter.name) for parameter in command.params if isinstance(parameter, click.Argument) and parameter.name != "uri"]
+    first = seen("g.omni", *needed)
+    assert first["graph"] == "g.omni"
+    assert [value for value in first.values() if isinstance(value, str) and value.startswith("some-")] == plain
+    for flag in ("--store", "--uri"):
+        assert seen(*needed, flag, "g.omni") == first
+        assert seen(flag, "g.omni", *needed) == first
+    monkeypatch.setenv(STORE_ENVIRONMENT, "g.omni")
+    assert seen(*needed) == first
+    usage = command.get_usage(click.Context(command, info_name=path[-1]))
+    assert f"{path[-1]} [OPTIONS] [GRAPH]" in usage
+
+
+@pytest.mark.parametrize("lost", ["extra", "missing"])
+def test_too_many_and_too_few_arguments_are_wrong_usage(lost: str, graph: str, call: Call) -> None:
+    said = call("branch", "create", *((graph, "a", "b") if lost == "extra" else ()))
+    assert said.code == 2
+    assert "Usage: omnigraph branch create [OPTIONS] [GRAPH] NAME" in said.err
+
+
+def test_a_query_and_its_graph(graph: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only argument of a query is its name, or the graph if it cannot be a name or nothing else is the graph."""
+    text = "query people() { match { $p: Person } return { $p.name as name } }"
+    said = call("query", graph, "-e", text, "--format", "csv")
+    assert (said.code, said.out) == (0, "name\nAda\n")
+    assert call("query", graph, "people", "-e", text, "--format", "csv").out == said.out
+    assert call("query", "people", "-e", text, "--format", "csv", "--store", graph).out == said.out
+    Path("plain").symlink_to(graph)
+    assert call("query", "plain", "-e", text, "--format", "csv").out == said.out
+    assert "query 'plain' not found" in call("query", "plain", "-e", text, "--store", graph).err
+    assert "no graph addressed" in call("query", "people", "-e", text).err
+    monkeypatch.setenv(STORE_ENVIRONMENT, graph)
+    assert call("query", "people", "-e", text, "--format", "csv").out == said.out
+    assert call("branch", "list").out == call("branch", "list", graph).out == "main\n"
+    assert call("mutate", graph, "-e", 'query q() { insert Person { name: "Eve" } }').code == 0
+
+
+@pytest.mark.parametrize("flag", ["--yes", "--quiet"])
+@pytest.mark.parametrize(
+    "command", [("query", "-e", "x"), ("branch", "list"), ("commit", "list"), ("info",), ("schema", "show"), ("version",)]
+)
+def test_a_read_refuses_the_flags_of_a_write(command: tuple[str, ...], flag: str, call: Call) -> None:
+    said = call(*command, flag)
+    assert said.code == 1
+    assert f"{flag} (" in said.err
+    assert "does not apply" in said.err
 
 
 @pytest.mark.parametrize("uri", ["http://host", "https://host/graphs/a", "HTTP://host"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,12 +13,16 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, RecoveryRequired, StorageError, Unsupported
+from omnigraph.exec.history.squash import Fork
 from omnigraph.exec.upkeep.cleanup import Cleanup, CleanupProgress
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
+from omnigraph.ids import MAIN
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, TableRow
+from omnigraph.manifest.registry import all_branches
 from omnigraph.store.reclaim import existing_versions
+from omnigraph.store.refs import native_refs
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Firm { name: String @key }\nedge Knows: Person -> Person"
 NAMES = "match { $p: Person } return { $p.name as name } order { name }"
@@ -274,6 +280,25 @@ class TestNeeds:
         assert names(graph, at=merged.id) == told[merged.id]
         sound(graph)
 
+    def test_what_is_being_read_stays(self, graph: Graph) -> None:
+        """O-17: Cleanup keeps what a running export, or any other read, shows, now or in the past, until it has ended."""
+        made = add_all(graph, "a", "b", "c")
+        reader = og.open(graph.uri, mode="r")
+        past, now = reader.export(at=made[0].id), reader.export()
+        first = [next(past), next(now)]
+        changes = graph.diff(made[1].id, "main")
+        inserted = next(changes)
+        add_all(graph, "d")
+        told = og.open(graph.uri, mode="r").cleanup(keep=1, dry_run=True)
+        assert graph.cleanup(keep=1).tables == told.tables
+        assert readable(graph, made) == [True, True, True]
+        assert len([*first[:1], *past]) == 1
+        assert len([*first[1:], *now]) == 3
+        assert [inserted.id, *(change.id for change in changes)] == ["c"]
+        graph.cleanup(keep=1)
+        assert readable(graph, made) == [False, False, False]
+        sound(graph)
+
     def test_a_dropped_type_goes_when_no_kept_commit_shows_it(self, graph: Graph) -> None:
         """A dropped type can be read at older commits until cleanup, which also removes its directory (S-05)."""
         before = add(graph, "a")
@@ -312,9 +337,7 @@ class TestNeeds:
 
 class TestRefusals:
     def test_a_pending_write_refuses_it(self, graph: Graph) -> None:
-        """O-14: With an interrupted write, a table that another program changed, or a branch that cannot be read, nothing is removed.
-        RT-62: So it is if the write was interrupted just before cleanup took its lock.
-        """
+        """O-14: With an interrupted write, a table that another program changed, or a branch that cannot be read, nothing is removed."""
         made = add_all(graph, "a", "b", "c")
         with pytest.raises(SimulatedCrash), armed(Fault.WRITE_ARMED):
             add(graph, "d")
@@ -401,3 +424,127 @@ class TestGone:
         assert graph.commit(commit.id) == commit
         assert commit.id in {each.id for each in graph.commit_graph().commits}
         assert next(iter(graph.diff("main", "work"))).id == "w"
+
+
+class TestLeftovers:
+    """What nothing shows: forks, tables, private branches, and files that are a week old."""
+
+    def test_the_forks_of_a_branch_that_was_not_deleted_completely(self, graph: Graph) -> None:
+        """O-15: Whatever its policy, cleanup removes forks that nothing shows, such as those of an incomplete deletion (RT-60).
+        B-25: A native branch is unused if no live branch shows it; those that one shows stay.
+        """
+        add(graph, "a")
+        for name in ("gone", "here"):
+            graph.branches.create(name)
+            add(graph, name, name)
+        graph.branches.create("child", from_="here")
+        add(graph, "child", "child")
+        path = row(graph).path
+        with armed(Fault.BRANCH_BEFORE_DROP, failure=StorageError(Kind.STORAGE, "no disk today")):
+            graph.branches.delete("gone")
+        assert {finding.code for finding in graph.verify()} == {"unused_ref"}
+        before = set(native_refs(graph.engine.root, path))
+        done = graph.cleanup(keep=100)
+        assert len(done.forks) == 2
+        assert done.size_bytes > 0
+        assert {name.partition("-")[0] for name in before - set(native_refs(graph.engine.root, path))} == {"gone"}
+        assert names(graph, "child") == ["a", "child", "here"]
+        assert graph.cleanup(keep=100).forks == ()
+        sound(graph)
+
+    def test_children_go_before_their_parents(self, graph: Graph) -> None:
+        """A native branch that another was made from is removed after it (B-28)."""
+        add(graph, "a")
+        graph.branches.create("one")
+        add(graph, "one", "one")
+        graph.branches.create("two", from_="one")
+        add(graph, "two", "two")
+        with armed(Fault.BRANCH_BEFORE_DROP, failure=StorageError(Kind.STORAGE, "no disk today")):
+            graph.branches.delete("two")
+        with armed(Fault.BRANCH_BEFORE_DROP, failure=StorageError(Kind.STORAGE, "no disk today")):
+            graph.branches.delete("one")
+        done = graph.cleanup(keep=100)
+        tables = [Path(fork).name.partition("-")[0] for fork in done.forks if "__manifest" not in fork]
+        assert tables == ["two", "one"]
+        sound(graph)
+
+    def test_a_fork_stays_while_one_that_was_made_from_it_is_shown(self, graph: Graph) -> None:
+        add(graph, "a")
+        graph.branches.create("work")
+        graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"), branch="work")
+        add_all(graph, "w1", "w2", branch="work")
+        add(graph, "b")
+        graph.merge("work")
+        graph.branches.delete("work")
+        add(graph, "c")
+        graph.cleanup(keep=1)
+        assert names(graph) == ["a", "b", "c", "w1", "w2"]
+        sound(graph)
+
+    def test_a_type_that_was_added_on_a_branch_goes_with_it(self, graph: Graph) -> None:
+        """The identity of a table decides: one of a type that was dropped and added again is another table (B-29)."""
+        graph.branches.create("work")
+        small = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+        graph.apply_schema(small, branch="work")
+        graph.apply_schema(SCHEMA, branch="work")
+        graph.load([{"type": "Firm", "data": {"name": "new"}}], branch="work")
+        old, new = row(graph, "node:Firm").path, row(graph, "node:Firm", "work").path
+        graph.cleanup(keep=1)
+        assert (Path(graph.uri, old).exists(), Path(graph.uri, new).exists()) == (True, True)
+        with armed(Fault.BRANCH_BEFORE_DROP, failure=StorageError(Kind.STORAGE, "no disk today")):
+            graph.branches.delete("work")
+        graph.cleanup(keep=1)
+        assert (Path(graph.uri, old).exists(), Path(graph.uri, new).exists()) == (True, False)
+        sound(graph)
+
+    def test_files_of_dead_writers_are_removed_after_a_week(self, graph: Graph) -> None:
+        """Data, deletions, patches of a cluster, and files for a fork that was never made; not before."""
+        add_all(graph, "a", "b")
+        table = Path(graph.uri, row(graph).path)
+        left = [
+            table / "data" / "left.lance",
+            table / "_deletions" / "0-1-5.arrow",
+            table / "patches" / "left.patch",
+            table / "tree" / "never-0123456789abcdef" / "data" / "left.lance",
+        ]
+        for file in left:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"left")
+        assert graph.cleanup(keep=100).size_bytes == 0
+        assert all(file.exists() for file in left)
+        for file in left:
+            os.utime(file, times=(time.time() - 8 * 86_400,) * 2)
+        young = table / "tree" / "never-0123456789abcdef" / "data" / "young.lance"
+        young.write_bytes(b"young")
+        assert graph.cleanup(keep=100, dry_run=True).size_bytes == 12
+        assert graph.cleanup(keep=100).size_bytes == 12
+        assert [file.exists() for file in left] == [False, False, False, True]
+        os.utime(young, times=(time.time() - 8 * 86_400,) * 2)
+        assert graph.cleanup(keep=100).size_bytes == 9
+        assert not (table / "tree" / "never-0123456789abcdef").exists()
+        sound(graph)
+
+    def test_the_transaction_of_a_living_process_stays(self, graph: Graph) -> None:
+        add_all(graph, "a", "b")
+        with graph.transaction() as transaction:
+            transaction.mutate('query q() { insert Person { name: "t1" } }')
+            add(graph, "c")
+            assert og.open(graph.uri).cleanup(keep=1).transactions == ()
+            transaction.mutate('query q() { insert Person { name: "t2" } }')
+        assert names(graph) == ["a", "b", "c", "t1", "t2"]
+        assert list((Path(graph.uri) / "__locks").glob("*.owner")) == []
+        sound(graph)
+
+    def test_a_transaction_without_an_owner_goes(self, graph: Graph) -> None:
+        add_all(graph, "a", "b")
+        fork = Fork(graph.engine, MAIN)
+        add(graph, "t", fork.name)
+        assert graph.cleanup(keep=1, dry_run=True).transactions == ()
+        fork._owned.close()
+        told = graph.cleanup(keep=100, dry_run=True)
+        done = graph.cleanup(keep=100)
+        assert told.transactions == done.transactions == (fork.name,)
+        assert (told.size_bytes, told.forks) == (done.size_bytes, done.forks)
+        assert all_branches(graph.engine.root.objects) == []
+        assert native_refs(graph.engine.root, row(graph).path) == []
+        sound(graph)

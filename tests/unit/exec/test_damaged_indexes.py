@@ -214,6 +214,13 @@ def test_nothing_depends_on_an_index_file_that_goes_while_the_graph_is_open(pair
     assert shown(indexed) == shown(plain)
 
 
+def errors_of(graph: Graph) -> list[str]:
+    """What is wrong now. Earlier commits still show an index that was built anew since; that is a warning."""
+    found = graph.verify()
+    assert {(finding.code, finding.branches) for finding in found if finding.severity == "warning"} <= {("damaged_index", ())}
+    return [finding.code for finding in found if finding.severity == "error"]
+
+
 FOUND_BY_SIZE = [name for name in DAMAGES if "flipped" not in name]
 
 
@@ -223,8 +230,9 @@ def test_a_damaged_index_is_reported_and_built_anew(pair: tuple[Path, Path], dam
     DAMAGES[damage](uri)
     found = og.open(uri).verify()
     assert {(finding.severity.value, finding.code) for finding in found} == {("error", "damaged_index")}
-    assert {finding.where for finding in found} >= {"main:node:Person", "inherits:node:Person", "forked:node:Person"}
-    assert all("ensure_indices" in finding.message for finding in found)
+    assert "main:node:Person" in {finding.where for finding in found}
+    assert {branch for finding in found for branch in finding.branches if "node:Person" in finding.tables} == {"main", "inherits", "forked"}
+    assert all("omnigraph repair" in finding.remedy for finding in found)
 
     graph = og.open(uri)
     question = 'query q() { match { $p: Person { name: "p0042" } } return { $p.born } }'
@@ -245,7 +253,7 @@ def test_a_damaged_index_is_reported_and_built_anew(pair: tuple[Path, Path], dam
         built = og.open(uri).ensure_indices(branch)
         assert built.commit is not None
         assert all(index.damage is not None for index in built.built)
-    assert og.open(uri).verify() == []
+    assert not errors_of(og.open(uri))
     assert "index on" in og.open(uri).explain(question).text
     assert {index.state for index in og.open(uri).ensure_indices().indexes} == {IndexState.PRESENT}
     assert shown(og.open(uri)) == before
@@ -272,7 +280,7 @@ def test_a_damaged_index_on_a_table_that_lost_its_rows_is_replaced(pair: tuple[P
     for branch in graph.branches.list():
         run(graph, "delete Person where born > 0", branch=branch)
         graph.ensure_indices(branch)
-    assert [finding.code for finding in graph.verify()] == []
+    assert not errors_of(graph)
 
 
 def test_the_command_line_answers_on_one_stream_and_warns_on_the_other(pair: tuple[Path, Path]) -> None:

@@ -171,16 +171,66 @@ def test_a_recorded_model_is_checked(tmp_path: Path) -> None:
     assert opened(bare, Recording("m")).ensure_embeddings().embedded == 1
 
 
-def test_a_provider_that_fails_in_the_middle_leaves_nothing(bare: Graph, embedder: Recording) -> None:
-    bare.load({"Doc": pa.table({"slug": [str(n) for n in range(10_000)], "text": [f"t{n}" for n in range(10_000)]})}, "append")
+def test_what_a_provider_made_before_it_failed_is_kept(bare: Graph, embedder: Recording) -> None:
+    """Vectors are expensive: those that were made are committed, the error says how many, and the next call makes only the others."""
+    count = 10_000
+    bare.load({"Doc": pa.table({"slug": [str(n) for n in range(count)], "text": [f"t{n}" for n in range(count)]})}, "append")
     graph = opened(bare, embedder)
 
     def fail() -> None:
         if len(embedder.calls) > 2:
-            raise EmbeddingError(Kind.EMBEDDING_UNAVAILABLE, "down")
+            raise EmbeddingError(Kind.EMBEDDING_UNAVAILABLE, "down", status=503)
 
     embedder.before = fail
-    assert refused(graph).kind is Kind.EMBEDDING_UNAVAILABLE
+    before = len(graph.commits())
+    with pytest.raises(EmbeddingError, match=r"down; [0-9]+ vectors made before are committed; call ensure_embeddings again") as caught:
+        graph.ensure_embeddings()
+    made = {slug for slug, vector in vectors(graph).items() if vector is not None} - {"b"}
+    others = {slug for slug, vector in values(graph, "node:Doc", "other").items() if vector is not None}
+    assert caught.value.kind is Kind.EMBEDDING_UNAVAILABLE
+    assert caught.value.facts == {"status": 503, "embedded": len(made) + len(others)}
+    assert 0 < len(made) < count
+    assert len(graph.commits()) == before + 1
+    assert graph.verify() == []
+    embedder.before, embedder.calls = (lambda: None), []
+    assert graph.ensure_embeddings().embedded == count + 1 - len(made)
+    assert len(embedder.texts) == count + 1 - len(made), "no text is embedded twice"
+    found = vectors(graph)
+    assert all(found[str(n)] == unit(f"t{n}", 4) for n in range(0, count, 97))
+
+
+def test_a_provider_that_fails_at_once_leaves_nothing(bare: Graph, embedder: Recording) -> None:
+    graph = opened(bare, embedder)
+
+    def fail() -> None:
+        raise EmbeddingError(Kind.EMBEDDING_UNAVAILABLE, "down")
+
+    embedder.before = fail
+    assert refused(graph).message == "down"
+
+
+def test_many_vectors_are_committed_in_parts(bare: Graph, embedder: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is a quarter of those before it or more, so their number grows with the logarithm; rows that other writers move meanwhile
+    are found by their ids.
+    """
+    monkeypatch.setattr("omnigraph.exec.upkeep.embeddings.PART_ROWS", 4_000)
+    count = 30_000
+    bare.load({"Doc": pa.table({"slug": [str(n) for n in range(count)], "text": [f"t{n}" for n in range(count)]})}, "append")
+    graph = opened(bare, embedder)
+
+    def meddle() -> None:
+        if len(embedder.calls) == 4:
+            run(bare, 'update Doc set { note: "moved" } where slug in ["0", "29999"]')
+
+    embedder.before = meddle
+    before = len(graph.commits())
+    found = graph.ensure_embeddings()
+    assert (found.embedded, found.pending) == (count + 2, 0)
+    assert found.commit == graph.commits(limit=1)[0]
+    assert len(graph.commits()) - before == 1 + 7
+    stored = vectors(graph)
+    assert all(stored[str(n)] == unit(f"t{n}", 4) for n in (*range(0, count, 97), count - 1))
+    assert graph.verify() == []
 
 
 def test_a_graph_that_is_read_only_is_not_filled(bare: Graph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,20 @@ def test_a_rival_that_built_the_same_indexes_leaves_nothing_to_do(graph: Graph) 
     found = racing(graph, {1: other.ensure_indices})
     assert set(states(graph, "node:Author", found).values()) == {IndexState.PRESENT}
     assert sum(commit.kind is CommitKind.INDEX for commit in graph.commits()) == 1
+
+
+def test_other_threads_use_the_table_while_its_index_is_built(graph: Graph) -> None:
+    """X-07: no write waits for an index, also in the same open graph: a build has a handle of its own."""
+    fill(graph, {"node:Book": books(8_000, vectors="none")})
+    building = threading.Thread(target=graph.ensure_indices)
+    building.start()
+    written = 0
+    while building.is_alive():
+        run(graph, f'insert Book {{ title: "new {written}" }}')
+        assert graph.query('query q() { match { $b: Book { title: "the book 7" } } return { $b.year } }').rows == [{"b.year": 7}]
+        written += 1
+    building.join()
+    assert table(graph, "node:Book").count() == 8_000 + written
 
 
 def test_drift_is_refused(graph: Graph) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -16,6 +17,7 @@ from omnigraph.ids import BranchName
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import run
 from tests.reads import load, text_of
+from tests.samples import is_whole, sample
 
 DIMENSION = 64
 COUNT = 20_000
@@ -214,3 +216,76 @@ def test_an_index_names_the_few_texts_that_are_read(both: tuple[Graph, Graph]) -
         assert (few is None) == (not rows)
         assert few is None or len(few) in rows
         assert many is None
+
+
+# -- samples
+
+
+@pytest.mark.parametrize("seed", range(sample(2, whole=20)))
+def test_random_corpora_are_searched_the_same_with_no_partial_and_full_coverage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Texts of any length over vocabularies of any size, with deletions in some: the same rows, scores and order, ties by id."""
+    monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
+    rng = random.Random(seed)
+    vocabulary = [f"word{at}{rng.choice(('', 's', 'ing', 'ed'))}" for at in range(rng.choice((40, 400, 4_000)))]
+    weights = [1 / (at + 1) ** rng.choice((0, 1)) for at in range(len(vocabulary))]
+
+    def text() -> str | None:
+        return None if rng.random() < 0.05 else " ".join(rng.choices(vocabulary, weights, k=rng.choice((0, 1, 3, 12, 60))))
+
+    def records(first: int, count: int) -> list[dict[str, Any]]:
+        return [{"type": "Doc", "data": {"key": first + at, "part": at % 7, "text": text()}} for at in range(count)]
+
+    plain, indexed = (og.init(tmp_path / name, schema=SCHEMA) for name in ("plain", "indexed"))
+    asked = [" ".join(rng.choices(vocabulary, weights, k=rng.randint(1, 4))) for _ in range(8)]
+    bodies = [
+        HEAD + f'return {{ $d.key as k, bm25($d.text, "{words}") as s }} order {{ s desc }} {limit}'
+        for words in asked
+        for limit in ("", "limit 7")
+    ]
+    first, later = records(0, 6_000), records(6_000, rng.choice((50, 1_000)))
+    for graph in (plain, indexed):
+        load(graph, *first)
+
+    def compared() -> None:
+        for body in bodies:
+            assert found(indexed, [1.0] * DIMENSION, body) == found(plain, [1.0] * DIMENSION, body)
+
+    compared()
+    indexed.ensure_indices()
+    compared()
+    for graph in (plain, indexed):
+        load(graph, *later)
+    compared()
+    indexed.ensure_indices()
+    compared()
+    for graph in (plain, indexed):
+        run(graph, f"delete Doc where part = {seed % 7}")
+    compared()
+
+
+@pytest.mark.skipif(not is_whole(), reason="a hundred thousand vectors: ./test --all")
+def test_an_index_on_many_vectors_finds_nearly_all_of_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """recall@10 is at least 0.95 on 100,000 vectors of 128 numbers, random and clustered, with the default settings."""
+    monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
+    rng = np.random.default_rng(5)
+    count, dimension, queries = 100_000, 128, 50
+    centres = rng.normal(size=(200, dimension))
+    for name, matrix in (
+        ("random", rng.normal(size=(count + queries, dimension))),
+        ("clustered", centres[rng.integers(0, 200, count + queries)] + 0.3 * rng.normal(size=(count + queries, dimension))),
+    ):
+        stored, asked = matrix[:count].astype(np.float32), matrix[count:].astype(np.float32)
+        graph = og.init(tmp_path / name, schema=f"node Doc {{ key: I64 @key  vec: Vector({dimension}) @index }}")
+        column = pa.FixedSizeListArray.from_arrays(pa.array(stored.ravel()), dimension)
+        graph.load({"Doc": pa.table({"key": np.arange(count), "vec": column})}, "append")
+        graph.ensure_indices()
+        text = text_of(f"($v: Vector({dimension})) match {{ $d: Doc }} return {{ $d.key as k }} order {{ nearest($d.vec, $v) }} limit 10")
+        assert "vector index" in graph.explain(text, params={"v": asked[0]}).text
+        cosines = (stored / np.linalg.norm(stored, axis=1, keepdims=True)) @ (asked / np.linalg.norm(asked, axis=1, keepdims=True)).T
+        hits = 0
+        for at, query in enumerate(asked):
+            best = set(np.argpartition(-cosines[:, at], 10)[:10].tolist())
+            hits += len(best & {key for (key,) in graph.query(text, params={"v": query}).tuples()})
+        assert hits >= 0.95 * 10 * queries, name

@@ -91,4 +91,4 @@ def test_a_column_that_holds_another_property_is_found(tmp_path: Path, column: p
     found = [finding for finding in graph.verify() if finding.code == "identity_mismatch"]
     assert [(finding.severity.value, finding.where) for finding in found][:1] == [("error", "main:node:Person")]
     assert says in " ".join(finding.message for finding in found)
-    assert "copy the graph" in found[0].message
+    assert "copy the graph" in found[0].remedy

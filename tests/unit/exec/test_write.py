@@ -206,3 +206,21 @@ def test_a_lineage_only_commit(graph: Manifest) -> None:
     assert written.commit is not None
     assert graph.snapshot().commit == written.commit.id
     note(graph, "next")
+
+
+def test_a_preparation_whose_snapshot_was_removed_is_repeated_under_the_lock(graph: Manifest) -> None:
+    """Others committed, and cleanup removed what was being read: the writer reads what is there now."""
+    tried: list[CommitId] = []
+
+    def prepare(snapshot: BranchSnapshot) -> Prepared:
+        tried.append(snapshot.commit)
+        if len(tried) == 1:
+            note(graph, "meanwhile")
+            raise NotFound(Kind.VERSION_RECLAIMED, "removed")
+        return Prepared({row_of(graph).id: Upsert(people("a"))}, counts={})
+
+    written = write(Engine(graph), Request(CommitKind.MUTATE), prepare)
+    assert written.commit is not None
+    assert written.commit.parents == (tried[1],)
+    assert tried[0] != tried[1]
+    assert ids_in(graph) == {"a"}

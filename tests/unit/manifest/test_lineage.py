@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 
 import msgspec
 import pytest
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import FormatError, NotFound
 from omnigraph.ids import MAIN, CommitId, SchemaHash
-from omnigraph.manifest.lineage import Commits, distances, first_parents, flaws, merge_base, newest_first
+from omnigraph.manifest.lineage import (
+    Commits,
+    all_merge_bases,
+    distances,
+    first_parents,
+    flaws,
+    merge_base,
+    merge_bases,
+    newest_first,
+)
 from omnigraph.manifest.model import Commit, CommitKind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,6 +106,18 @@ def test_a_listing_has_every_ancestor_once_and_children_first(commits: Commits, 
     assert sorted(listed) == sorted(distances(commits, head))
     place = {c: at for at, c in enumerate(listed)}
     assert all(place[child] < place[parent] for child in listed for parent in commits[child].parents)
+
+
+@given(histories(), st.data())
+def test_the_bases_of_all_pairs_are_those_of_each_pair(commits: Commits, data: st.DataObject) -> None:
+    heads = data.draw(st.lists(st.sampled_from(sorted(commits)), max_size=5))
+    hidden = data.draw(st.sets(st.sampled_from(sorted(commits))))
+
+    def readable(found: Commit) -> bool:
+        return found.id not in hidden
+
+    each = {base for one, other in combinations(sorted(set(heads)), 2) for base in merge_bases(commits, one, other, readable=readable)}
+    assert all_merge_bases(commits, heads, readable=readable) == each
 
 
 def test_a_merge_that_reached_far_back_does_not_make_an_old_commit_the_base() -> None:

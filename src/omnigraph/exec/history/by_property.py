@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
+from omnigraph.exec.embedding import embed_targets
 from omnigraph.exec.history.compare import any_differing, differing
 from omnigraph.exec.history.conflicts import Choice
 from omnigraph.exec.history.pairs import ABSENT, PartSize, Side, matched_columns
@@ -108,17 +109,54 @@ def _blend(sides: Sides, entities: ChangedEntities, choices: Choices, size: Part
     conflict, names = np.zeros(len(entities), np.bool_), list[tuple[str, Mask]]()
     columns: list[Column] = []
     known = _known_to(sides.theirs, entity)
-    for name in ours.schema.names:
+    texts = {target.name: target.source for target in embed_targets(entity)}
+
+    def changes(name: str) -> _Changes:
         earlier, incoming, present = base.column(name), theirs.column(name), ours.column(name)
         by_theirs = differing(earlier, incoming) if name in known else np.zeros(len(entities), np.bool_)
-        clash = by_theirs & differing(earlier, present) & differing(incoming, present)
+        return _Changes(by_theirs, differing(earlier, present), differing(incoming, present))
+
+    for name in ours.schema.names:
+        incoming, present = theirs.column(name), ours.column(name)
+        if name in texts:
+            clash, taken = _embedded(changes(texts[name]), changes(name), incoming, present, choices)
+        else:
+            clash, taken = _property(changes(name), choices)
         conflict |= clash
         names.append((name, clash))
-        columns.append(_chosen(by_theirs & (~clash | (choices == Choice.THEIRS)), incoming, present))
+        columns.append(_chosen(taken, incoming, present))
     rows = pa.table(columns, schema=ours.schema)
     merged = ~(conflict & (choices == Choice.FAIL)) & any_differing(zip(rows.columns, ours.columns, strict=True), len(entities))
     clashes = {place: tuple(name for name, clash in names if clash[place]) for place in np.flatnonzero(conflict).tolist()}
     return Blend(rows.filter(pa.array(merged)), merged, conflict, clashes)
+
+
+class _Changes(NamedTuple):
+    """Where a property was changed by each side, and where the two differ now."""
+
+    by_theirs: Mask
+    by_ours: Mask
+    apart: Mask
+
+
+def _property(changes: _Changes, choices: Choices) -> tuple[Mask, Mask]:
+    """Where both sides changed a property differently, and where the value of theirs is taken."""
+    clash = changes.by_theirs & changes.by_ours & changes.apart
+    return clash, changes.by_theirs & (~clash | (choices == Choice.THEIRS))
+
+
+def _embedded(text: _Changes, vector: _Changes, incoming: Column, present: Column, choices: Choices) -> tuple[Mask, Mask]:
+    """The same for a vector that is embedded from a text: it comes from the side whose text is taken, so that both belong together.
+
+    If both sides have the same new text, and one has not embedded it, the vector of the other is taken.
+    """
+    text_clash, text_taken = _property(text, choices)
+    moved = (text.by_theirs ^ text.by_ours) | text_clash
+    clash, taken = _property(vector, choices)
+    there, here = (whole(column).is_valid().to_numpy(zero_copy_only=False) for column in (incoming, present))
+    one_lacks_it = ~moved & text.by_theirs & (there ^ here)
+    taken = np.where(moved, text_taken, np.where(one_lacks_it, there, taken))
+    return clash & ~moved & ~one_lacks_it, taken
 
 
 def _known_to(side: Side, entity: EntityType) -> frozenset[str]:

@@ -84,6 +84,11 @@ class Settlement(msgspec.Struct, frozen=True):
     chosen: Mapping[tuple[str, str], Choice] = {}
     strict: bool = False
 
+    @property
+    def text(self) -> str:
+        """What was asked for, for the digest of a token."""
+        return repr((self.strategy.value, self.otherwise.value, sorted((*key, choice.value) for key, choice in self.chosen.items())))
+
     def of(self, type_name: str, ids: Sequence[str]) -> list[Choice]:
         return [self.chosen.get((type_name, id_), self.otherwise) for id_ in ids]
 

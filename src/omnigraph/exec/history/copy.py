@@ -12,7 +12,7 @@ during a copy leaves files, but no graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import msgspec
@@ -29,12 +29,13 @@ from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, wr
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind, SchemaText, State, TableRow
 from omnigraph.manifest.publish import Publication, publish
-from omnigraph.manifest.read import BranchSnapshot, Manifest
+from omnigraph.manifest.read import PATH, BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch, living_branches, read_branch
 from omnigraph.store import alter, stage
+from omnigraph.store.held import holding
 from omnigraph.store.refs import create_ref, delete_ref, fresh_ref
 from omnigraph.store.root import Root
-from omnigraph.store.tables import Table, Tables, create_table
+from omnigraph.store.tables import Table, TableRef, Tables, create_table
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 """How much of a table is held in memory before it is written as a data file."""
@@ -66,7 +67,9 @@ def copy_graph(
         if branch is None
         else _Line(MAIN, (_Stop(source.snapshot(branch), ()),))
     )
-    with unfinished_copy(target, of=source.root.uri):
+    with ExitStack() as held, unfinished_copy(target, of=source.root.uri):
+        for snapshot in _snapshots(line):  # cleanup keeps them until they are copied
+            held.enter_context(holding(source.root, TableRef(PATH, snapshot.branch.native, snapshot.version)))
         copy = _Copy(engine, target, actor=actor, on_progress=on_progress)
         try:
             made = copy.create(line.stops[0].snapshot)
@@ -90,6 +93,13 @@ class _Line(msgspec.Struct, frozen=True):
 
     name: BranchName
     stops: tuple[_Stop, ...]
+
+
+def _snapshots(line: _Line) -> Iterator[BranchSnapshot]:
+    for stop in line.stops:
+        yield stop.snapshot
+        for child in stop.children:
+            yield from _snapshots(child)
 
 
 def _plan(source: Manifest, branch: Branch, living: Sequence[Branch]) -> _Line:

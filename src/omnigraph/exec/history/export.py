@@ -6,7 +6,7 @@ part is converted to text, the next is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -41,18 +41,32 @@ class ExportRows(NamedTuple):
     rows: pa.Table
 
 
-def export_lines(tables: Tables, snapshot: BranchSnapshot, catalog: Catalog, *, types: Iterable[str] | None = None) -> Iterator[str]:
-    """Every row as a line of NDJSON, without the newline. `types` selects node and edge types by name."""
-    batches = export_batches(tables, snapshot, catalog, types=types)  # not in the generator, so that an unknown type is refused at once
+def export_lines(
+    tables: Tables,
+    snapshot: BranchSnapshot,
+    catalog: Catalog,
+    *,
+    types: Iterable[str] | None = None,
+    kinds: Collection[str] | None = None,
+) -> Iterator[str]:
+    """Every row as a line of NDJSON, without the newline. `types` selects node and edge types by name, `kinds` nodes or edges."""
+    # not in the generator, so that an unknown type is refused at once
+    batches = export_batches(tables, snapshot, catalog, types=types, kinds=kinds)
     return (line for entity, rows in _prefetch(batches) for line in json_lines(entity, rows).to_pylist())
 
 
 def export_batches(
-    tables: Tables, snapshot: BranchSnapshot, catalog: Catalog, *, types: Iterable[str] | None = None
+    tables: Tables,
+    snapshot: BranchSnapshot,
+    catalog: Catalog,
+    *,
+    types: Iterable[str] | None = None,
+    kinds: Collection[str] | None = None,
 ) -> Iterator[ExportRows]:
     """Every row as Arrow, blobs as bytes: all edge types, then all node types, each by name, rows by id."""
     chosen = chosen_types(snapshot, catalog, None if types is None else list(types))
-    return (ExportRows(entity, part) for entity, row in chosen for part in rows_in_order(tables.open(row.ref), entity))
+    wanted = [(entity, row) for entity, row in chosen if kinds is None or entity.kind in kinds]
+    return (ExportRows(entity, part) for entity, row in wanted for part in rows_in_order(tables.open(row.ref), entity))
 
 
 def chosen_types(snapshot: BranchSnapshot, catalog: Catalog, types: list[str] | None) -> list[tuple[EntityType, TableRow]]:

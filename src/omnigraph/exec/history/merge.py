@@ -18,7 +18,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound, OmniGr
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.conflicts import Conflict, Conflicts, Settlement, merge_error
 from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, only_adds, refuse_choices, schema_conflict
-from omnigraph.exec.write.protocol import Prepared, Request, write
+from omnigraph.exec.write.protocol import Prepared, Request, Written, repeated, write
 from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest import lineage
 from omnigraph.manifest.birth import write_schema_copy
@@ -87,11 +87,21 @@ class _Relation(msgspec.Struct, frozen=True):
 
 def merge(engine: Engine, source: BranchName, request: Request, settlement: Settlement) -> MergeResult:
     """Merge a branch into the branch of the request, or raise `MergeConflicts` and write nothing (M-04)."""
+    if (first := repeated(engine.manifest, request)) is not None:  # before the source is looked for, which may be deleted by now
+        return _first_result(engine.manifest, first)
     run = _Merge(engine, source, request.branch, settlement)
     written = write(engine, request, run.prepare)
     if run.schema is not None and request.branch == MAIN:
         write_schema_copy(engine.root, run.schema)
     return MergeResult(run.outcome, written.commit, *_counted(written.counts))
+
+
+def _first_result(manifest: Manifest, first: Written) -> MergeResult:
+    """The result of a merge that was committed earlier."""
+    assert first.commit is not None, "a token belongs to a commit"
+    ours, theirs = first.commit.parents
+    forward = ours in lineage.distances(manifest.history(first.commit.branch), theirs)
+    return MergeResult(MergeOutcome.FAST_FORWARD if forward else MergeOutcome.MERGED, first.commit, *_counted(first.counts))
 
 
 def plan_merge(engine: Engine, source: BranchName, into: BranchName, settlement: Settlement) -> MergeResult:
@@ -106,9 +116,11 @@ def plan_merge(engine: Engine, source: BranchName, into: BranchName, settlement:
 
 
 def delete_merged(engine: Engine, source: BranchName, result: MergeResult) -> MergeResult:
-    """Delete a branch after its merge. A refusal does not undo the merge (M-33)."""
+    """Delete a branch after its merge. A refusal does not undo the merge (M-33). A retry finds no branch to delete."""
     try:
         delete_branch(engine.manifest, source)
+    except NotFound:
+        return msgspec.structs.replace(result, branch_deleted=True)
     except OmniGraphError as error:
         return msgspec.structs.replace(result, branch_deleted=False, branch_delete_error=error.message)
     return msgspec.structs.replace(result, branch_deleted=True)
@@ -200,6 +212,8 @@ def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlem
             Kind.PARENTLESS_COMMIT, f"commit {commit.id} is the first of the graph and cannot be reverted", commit=commit.id
         )
     manifest = engine.manifest
+    if (first := repeated(manifest, request)) is not None:
+        return RevertResult(commit.id, first.commit, *_counted(first.counts))
     base, theirs = (manifest.snapshot(request.branch, at=at) for at in (commit.id, commit.parents[0]))
     if base.state.head.schema != theirs.state.head.schema:
         raise ConflictError(

@@ -136,10 +136,10 @@ def paired(before: StoredRows, after: StoredRows) -> RowPairs:
     return RowPairs(ids, *places)
 
 
-def changed_parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
-    """The pairs whose rows differ, with the rows, in order."""
+def changed_parts(before: Side, after: Side, pairs: RowPairs, *, first_rows: int | None = None) -> Iterator[PartOfRows]:
+    """The pairs whose rows differ, with the rows, in order. `first_rows` is as in `parts`."""
     columns = matched_columns(before, after)
-    for part in parts(before, after, pairs):
+    for part in parts(before, after, pairs, first_rows=first_rows):
         both = (part.pairs.before != ABSENT) & (part.pairs.after != ABSENT)
         kept = ~both | any_differing(((old(part.before), new(part.after)) for old, new in columns), len(part.pairs))
         if kept.all():
@@ -167,12 +167,15 @@ def differing_rows(before: Side, after: Side, pairs: RowPairs) -> Mask:
     return np.concatenate([np.empty(0, np.bool_), *found])
 
 
-def parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
-    """All pairs with their rows, in parts. If a side has no such type, its rows are nulls of the other's type."""
+def parts(before: Side, after: Side, pairs: RowPairs, *, first_rows: int | None = None) -> Iterator[PartOfRows]:
+    """All pairs with their rows, in parts. If a side has no such type, its rows are nulls of the other's type.
+
+    A caller that may need no more than a few rows bounds the first part by `first_rows`.
+    """
     known = before.entity or after.entity
     assert known is not None
     old, new = Side(before.entity or known, before.table), Side(after.entity or known, after.table)
-    size, at = PartSize(old, new), 0
+    size, at = PartSize(old, new, first_rows=first_rows), 0
     while at < len(pairs):
         some = pairs.slice(at, at + size.rows)
         at += len(some)
@@ -184,9 +187,10 @@ def parts(before: Side, after: Side, pairs: RowPairs) -> Iterator[PartOfRows]:
 class PartSize:
     """How many rows are read at once: few at first, until their size is known."""
 
-    def __init__(self, *sides: Side) -> None:
+    def __init__(self, *sides: Side, first_rows: int | None = None) -> None:
         self._with_blobs = any(side.entity is not None and blob_properties(side.entity) for side in sides)
-        self.rows = BLOB_ROWS if self._with_blobs else FIRST_ROWS
+        usual = BLOB_ROWS if self._with_blobs else FIRST_ROWS
+        self.rows = usual if first_rows is None else min(usual, first_rows)
 
     def learn(self, *tables: pa.Table) -> None:
         """Choose the next size by rows that were read."""

@@ -9,6 +9,7 @@ same values: of two transactions that raise a number from 5 to 6, one would be l
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import Final
 
 from omnigraph.errors import ConflictError, Kind, OmniGraphError
@@ -17,7 +18,8 @@ from omnigraph.exec.history.conflicts import Settlement, merge_error
 from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing
 from omnigraph.exec.write.protocol import Prepared, Request, Written, write
 from omnigraph.ids import BranchName
-from omnigraph.manifest.branches import create_private_branch, delete_branch
+from omnigraph.manifest.branches import create_private_branch, delete_branch, new_private_name
+from omnigraph.manifest.locks import Locks
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.manifest.registry import PrivateName
 
@@ -30,10 +32,17 @@ class Fork:
     """A private branch of a target, as it was created."""
 
     def __init__(self, engine: Engine, target: BranchName) -> None:
-        branch = create_private_branch(engine.manifest, from_=target)
+        name = new_private_name()
         self._engine: Final = engine
-        self._base: Final = engine.manifest.snapshot(branch.name)
-        self.name: Final = PrivateName(branch.name)
+        self._owned: Final = ExitStack()
+        self._owned.enter_context(Locks.of(engine.root.objects).own(name))
+        try:
+            create_private_branch(engine.manifest, name, from_=target)
+            self._base: Final = engine.manifest.snapshot(name)
+        except BaseException:
+            self._owned.close()
+            raise
+        self.name: Final = PrivateName(name)
 
     @property
     def begun_at(self) -> str:
@@ -76,3 +85,4 @@ class Fork:
         except OmniGraphError as error:
             log.info("the private branch %s of a transaction was not removed; it costs space only: %s", self.name, error)
         self._engine.manifest.forget(BranchName(self.name))
+        self._owned.close()

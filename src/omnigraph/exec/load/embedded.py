@@ -13,9 +13,27 @@ from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.embed import Embedder
 from omnigraph.exec.embedding import EmbedTarget, embed_targets, has_text, vector_array, vectors_of
 from omnigraph.exec.load.batches import Batch
+from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.pieces import left_out
 from omnigraph.exec.problems import EMBED_REMEDY, Problem, ProblemCode, Report
 from omnigraph.store.arrays import Mask, whole
+
+
+def load_embedding(catalog: Catalog, embedder: Embedder | None, mode: LoadMode, *, write: bool) -> LoadEmbedding | None:
+    """What fills the vectors of a load; None if there is nothing to fill."""
+    if not embeds(catalog) or (embedder is None and not mode.keeps):
+        return None
+    return LoadEmbedding(catalog, embedder, keeps=mode.keeps, write=write)
+
+
+def embeds(catalog: Catalog) -> bool:
+    """Whether any property is embedded from another."""
+    return any(map(embed_targets, catalog.nodes))
+
+
+def readable_catalog(catalog: Catalog) -> Catalog:
+    """The catalog to read records by if there is an embedder: a vector that is embedded later may be missing."""
+    return msgspec.structs.replace(catalog, nodes=tuple(map(_readable, catalog.nodes))) if embeds(catalog) else catalog
 
 
 class LoadEmbedding:
@@ -30,11 +48,14 @@ class LoadEmbedding:
         self._embedder: Final = embedder
         self._keeps: Final = keeps
         self._write: Final = write
-        self.readable: Final = catalog if embedder is None else msgspec.structs.replace(catalog, nodes=tuple(map(_readable, catalog.nodes)))
-        """The catalog to read the records by: a vector that is embedded later may be missing."""
+        self.readable: Final = catalog if embedder is None else readable_catalog(catalog)
+        """The catalog to read the records by."""
 
     def filled(self, batch: Batch, report: Report) -> Batch:
-        """The batch with all vectors, of the type in the catalog. A required vector without a text is a problem."""
+        """The batch with all vectors, of the type in the catalog. A required vector without a text is a problem.
+
+        Once there is a problem, no text is sent to the provider.
+        """
         entity = self._catalog.by_id(batch.entity.id)
         assert entity is not None
         rows = batch.rows

@@ -20,11 +20,10 @@ from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.embed import Embedder
 from omnigraph.errors import ConflictError, Kind, OmniGraphError
-from omnigraph.exec.embedding import embed_targets
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.external_blobs import BlobPolicy, ExternalBlobs
 from omnigraph.exec.load.batches import Data, RowCheck, read_batches, rereadable
-from omnigraph.exec.load.embedded import LoadEmbedding
+from omnigraph.exec.load.embedded import embeds, load_embedding
 from omnigraph.exec.load.mode import LoadMode
 from omnigraph.exec.load.patches import Patched
 from omnigraph.exec.load.staging import KEY_BYTES, Origin, StagedType, Staging, StagingTarget, target_of
@@ -108,25 +107,18 @@ class LocalIntake:
 
     def fill(self, staging: Staging, catalog: Catalog, report: Report, advance: Advance) -> None:
         mode = staging.mode
-        embedding = self._embedding(catalog, mode)
+        embedder = self._embedder() if embeds(catalog) else None
+        self._embeds = embedder is not None
+        embedding = load_embedding(catalog, embedder, mode, write=self._write)
         readable = catalog if embedding is None else embedding.readable
         external = ExternalBlobs(self._policy)
         check = row_check(mode)
         for batch in read_batches(self._data, readable, report, mode=mode, check=check, progress=advance, external=external.read):
-            if report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
-                continue
             filled = batch if embedding is None else embedding.filled(batch, report)
-            if not report.problems:
+            if not report.problems:  # after the first problem nothing will be committed: the rest is read only for its problems
                 staging.add(filled)
         self._external = external.used
         staging.finish()
-
-    def _embedding(self, catalog: Catalog, mode: LoadMode) -> LoadEmbedding | None:
-        if not any(map(embed_targets, catalog.nodes)):
-            return None
-        embedder = self._embedder()
-        self._embeds = embedder is not None
-        return LoadEmbedding(catalog, embedder, keeps=mode.keeps, write=self._write) if embedder is not None or mode.keeps else None
 
 
 def row_check(mode: LoadMode) -> RowCheck:

@@ -22,7 +22,7 @@ from omnigraph.exec.load.pieces import together
 from omnigraph.ids import TypeId
 from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.store.data_files import Shelf
+from omnigraph.store.data_files import PATCHES, Shelf
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Tables
 
@@ -30,8 +30,6 @@ FLUSH_BYTES: Final = 64 << 20
 """How many bytes of one type are buffered before they are written as one file."""
 HELD_BYTES: Final = 192 << 20
 """How many bytes of all types are buffered at once."""
-PATCHES: Final = "patches"
-"""The directory of patches beside a table, where tasks of a cluster put them. They are removed when the load ends."""
 KEY_BYTES: Final = 512 << 20
 """How many bytes of key columns stay in memory. Beyond it they are read back from the files."""
 

@@ -160,8 +160,12 @@ def _open_csv(part: TablePart) -> OpenTable:
     parse = pv.ParseOptions(newlines_in_values=True)
     with pv.open_csv(_csv_text(part), parse_options=parse) as first:
         names = first.schema.names
-    # An empty cell is null, quoted or not: CSV has no other form of null.
-    convert = pv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""])
+    convert = pv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        strings_can_be_null=True,
+        null_values=[""],
+        quoted_strings_can_be_null=False,  # `""` is an empty text, and an empty cell is null
+    )
     reader = pv.open_csv(_csv_text(part), parse_options=parse, convert_options=convert)
     return OpenTable(part.name, reader.schema, _guarded(part, iter(reader)), text=True)
 

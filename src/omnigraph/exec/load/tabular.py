@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, is_key
@@ -42,6 +43,7 @@ TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Arrow
 _ENDS: Final = {FROM: SOURCE, TO: TARGET}
 _NodesAtEnds: TypeAlias = Mapping[str, NodeType]
 _PANDAS: Final = b"pandas"
+_TEXT: Final = Plain(Scalar.STRING)
 _INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 
 
@@ -175,6 +177,8 @@ def _slice(
             continue
         values = columns.get(field.name, pa.nulls(batch.num_rows, pa.string() if opened.text else field.type))
         property_ = entity.property(field.name)
+        if opened.text and (property_ is None or property_.type != _TEXT):
+            values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)  # only a String can be an empty text
         converted = _identity(ends, field.name, values) if property_ is None else convert(property_, values, external)
         done.append(converted.values)
         good[[row for row, _ in converted.refused]] = False

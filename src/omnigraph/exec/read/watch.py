@@ -35,6 +35,10 @@ class Cancellation:
     def cancelled(self) -> bool:
         return self._requested.is_set()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for the call of `cancel`, as long as `seconds`. Returns whether it came."""
+        return self._requested.wait(seconds)
+
 
 class Watch:
     """The limits of one run. `check` is cheap and raises if the run must stop."""

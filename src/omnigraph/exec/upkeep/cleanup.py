@@ -17,9 +17,9 @@ interrupted is finished by the next cleanup.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -27,14 +27,18 @@ import msgspec
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError
 from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
+from omnigraph.ids import BranchName
+from omnigraph.manifest.branches import abandon_private_branch
 from omnigraph.manifest.locks import Grant, Locks
+from omnigraph.manifest.model import now
 from omnigraph.manifest.publish import LOCK_SECONDS, fence_off_publishes
 from omnigraph.manifest.read import PATH
+from omnigraph.manifest.registry import all_branches, is_private
 from omnigraph.manifest.retention import BranchLine, Needs, Policy, needs, refuse_pending, still_shown
 from omnigraph.manifest.tags import withdraw_all
 from omnigraph.store.bases import home
 from omnigraph.store.floor import raise_floor
-from omnigraph.store.reclaim import Removal, existing_versions, spent_versions, sweep
+from omnigraph.store.reclaim import Removal, existing_versions, leftovers, remove_leftovers, spent_versions, sweep
 from omnigraph.store.refs import delete_ref, native_refs, parent_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, table_at_head
@@ -106,22 +110,22 @@ def _policy(keep: int | None, older_than: timedelta | None) -> Policy:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"keep must be one or more, not {keep!r}: the newest commit is always kept", keep=keep)
     if older_than is not None and (not isinstance(older_than, timedelta) or older_than < timedelta(0)):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"older_than must be a timedelta of zero or more, not {older_than!r}")
-    return Policy(keep, None if older_than is None else datetime.now(UTC) - older_than)
+    return Policy(keep, None if older_than is None else now() - older_than)
 
 
-class _LinePlan(msgspec.Struct, frozen=True):
+class _LineSweep(msgspec.Struct, frozen=True):
     """One native branch of a table, and its versions that nothing needs."""
 
     native: str | None
     spent: tuple[int, ...]
 
 
-class _TablePlan(msgspec.Struct, frozen=True):
+class _TableSweep(msgspec.Struct, frozen=True):
     """One table. `unused` are native branches that nothing shows, children before parents. Without `lines` nothing shows the table."""
 
     path: str
     name: str
-    lines: tuple[_LinePlan, ...]
+    lines: tuple[_LineSweep, ...]
     unused: tuple[str, ...]
 
 
@@ -136,8 +140,11 @@ class _Preview:
         self._root: Final = engine.root
 
     def clean(self, policy: Policy, on_progress: OnCleanupProgress) -> Cleanup:
+        abandoned = self._abandoned()
         with self._gate() as grant:
-            needed = needs(self._manifest, policy)
+            for name in abandoned:
+                self._abandon(name, grant)
+            needed = needs(self._manifest, policy, without=abandoned)
             _refuse_drift(self._root, needed.lines)
             plans = list(_plans(self._root, needed))
             unused = _unused(self._root, PATH, {str(line.branch.native) for line in needed.lines if line.branch.native is not None})
@@ -160,7 +167,7 @@ class _Preview:
         names = {PATH: PATH, **{plan.path: plan.name for plan in plans}}
         rows = (TableCleanup(names[path], removed.versions, removed.size_bytes, errors.get(path)) for path, removed in done.items())
         forks = [home(path, fork) for path, forks in ((PATH, unused), *((plan.path, plan.unused) for plan in plans)) for fork in forks]
-        return Cleanup(self.dry_run, tuple(sorted(rows, key=lambda row: row.table)), tuple(forks))
+        return Cleanup(self.dry_run, tuple(sorted(rows, key=lambda row: row.table)), tuple(forks), tuple(abandoned))
 
     @contextmanager
     def _gate(self) -> Iterator[Grant]:
@@ -168,6 +175,14 @@ class _Preview:
         yield Grant()
 
     # -- the steps
+
+    def _abandoned(self) -> list[BranchName]:
+        """The private branches of transactions whose processes have ended. That does not change any more, so it needs no lock."""
+        private = [name for name in all_branches(self._root.objects) if is_private(name)]
+        return Locks.of(self._root.objects).ownerless(private) if private else []
+
+    def _abandon(self, name: BranchName, grant: Grant) -> None:
+        """Give up a private branch. The following steps remove its files."""
 
     def _forget_commits(self, line: BranchLine, needed: Needs, unused: Collection[str], grant: Grant) -> Removal:
         native = line.branch.native
@@ -178,7 +193,7 @@ class _Preview:
     def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
         return sweep(line.ledger.as_table(), spent, preview=True)
 
-    def _remove_unused(self, plan: _TablePlan, grant: Grant) -> Removal:
+    def _remove_unused(self, plan: _TableSweep, grant: Grant) -> Removal:
         """Remove the native branches of a table that nothing shows, or the table."""
         if not plan.lines:
             return self._remove_table(plan.path, grant)
@@ -193,11 +208,14 @@ class _Preview:
     def _remove_table(self, path: str, grant: Grant) -> Removal:
         return Removal(len(existing_versions(self._root, path, branch=None)), self._size(path))
 
-    def _remove_versions(self, plan: _TablePlan, grant: Grant) -> Removal:
+    def _remove_versions(self, plan: _TableSweep, grant: Grant) -> Removal:
         removed = Removal()
         for line in plan.lines:
             removed = removed.plus(sweep(table_at_head(self._root, plan.path, branch=line.native), line.spent, preview=True))
-        return removed
+        return removed.plus(self._remove_leftovers(plan.path, leftovers(self._root, plan.path, at=now()), grant))
+
+    def _remove_leftovers(self, path: str, found: Mapping[str, int], grant: Grant) -> Removal:
+        return Removal(0, sum(found.values()))
 
     def _size(self, directory: str) -> int:
         return sum(self._root.objects.sizes(directory).values())
@@ -215,10 +233,16 @@ class _Removal(_Preview):
     @contextmanager
     def _gate(self) -> Iterator[Grant]:
         objects = self._root.objects
+        reach(Fault.CLEANUP_BEFORE_LOCK)
         with Locks.of(objects).exclusive(timeout_seconds=self._timeout_seconds) as grant:
             withdraw_all(objects)  # a creator of a branch or a tag may be paused, with a state in hand that is about to go
             refuse_pending(self._manifest)
             yield grant
+
+    def _abandon(self, name: BranchName, grant: Grant) -> None:
+        reach(Fault.CLEANUP_BEFORE_TRANSACTION)
+        abandon_private_branch(self._manifest, name, grant)
+        reach(Fault.CLEANUP_AFTER_TRANSACTION)
 
     def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
         branch = line.branch
@@ -250,7 +274,7 @@ class _Removal(_Preview):
         reach(Fault.CLEANUP_AFTER_FORK)
         return removed
 
-    def _remove_versions(self, plan: _TablePlan, grant: Grant) -> Removal:
+    def _remove_versions(self, plan: _TableSweep, grant: Grant) -> Removal:
         shown = still_shown(self._manifest)
         removed = Removal()
         for line in plan.lines:
@@ -260,7 +284,12 @@ class _Removal(_Preview):
             removed = removed.plus(sweep(table_at_head(self._root, plan.path, branch=line.native), spent, preview=False))
             self._engine.tables.forget(TableRef(plan.path, line.native, version) for version in spent)
             reach(Fault.CLEANUP_AFTER_TABLE)
-        return removed
+        return removed.plus(self._remove_leftovers(plan.path, leftovers(self._root, plan.path, at=now()), grant))
+
+    def _remove_leftovers(self, path: str, found: Mapping[str, int], grant: Grant) -> Removal:
+        grant.check()
+        remove_leftovers(self._root, path, found)
+        return super()._remove_leftovers(path, found, grant)
 
 
 # -- planning
@@ -284,24 +313,24 @@ def _refuse_drift(root: Root, lines: Iterable[BranchLine]) -> None:
                 )
 
 
-def _plans(root: Root, needed: Needs) -> Iterator[_TablePlan]:
+def _plans(root: Root, needed: Needs) -> Iterator[_TableSweep]:
     names = {row.path: row.alias for line in reversed(needed.lines) for row in line.state.tables.values()}
     shown: dict[str, set[str | None]] = {}
     for ref in needed.tables:
         shown.setdefault(ref.path, set()).add(ref.branch)
     for path in sorted(entry.rstrip("/") for kind in _TABLES for entry in root.objects.list(kind)):
         if path not in shown:
-            yield _TablePlan(path, names.get(path, path), (), ())
+            yield _TableSweep(path, names.get(path, path), (), ())
             continue
         unused = _unused(root, path, {native for native in shown[path] if native is not None})
         natives = [None, *(native for native in native_refs(root, path) if native not in unused)]
         lines = (_line_plan(root, path, native, needed, unused) for native in natives)
-        yield _TablePlan(path, names.get(path, path), tuple(lines), unused)
+        yield _TableSweep(path, names.get(path, path), tuple(lines), unused)
 
 
-def _line_plan(root: Root, path: str, native: str | None, needed: Needs, unused: Collection[str]) -> _LinePlan:
+def _line_plan(root: Root, path: str, native: str | None, needed: Needs, unused: Collection[str]) -> _LineSweep:
     table = table_at_head(root, path, branch=native)
-    return _LinePlan(native, tuple(spent_versions(table, needed.versions_of(path, native), without=unused)))
+    return _LineSweep(native, tuple(spent_versions(table, needed.versions_of(path, native), without=unused)))
 
 
 def _unused(root: Root, path: str, used: set[str]) -> tuple[str, ...]:

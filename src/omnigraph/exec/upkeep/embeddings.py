@@ -1,4 +1,4 @@
-"""A branch and its catalog -> one commit with the vectors that its `@embed` properties lack.
+"""A branch and its catalog -> commits with the vectors that its `@embed` properties lack: one, or several if they are many.
 
 The texts are embedded before the branch's lock is taken, and their vectors are kept in a temporary file. Rows are read again when the write
 is prepared. A vector is used only for the text it was made from: a text that another writer changed meanwhile stays without one.
@@ -7,19 +7,18 @@ is prepared. A vector is used only for the text it was made from: a text that an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from tempfile import TemporaryFile
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, NodeType
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import EmbeddingError, InvalidInput, Kind
 from omnigraph.exec.blobs import charge_carried
-from omnigraph.exec.embedding import EmbedTarget, embed_targets, has_text, vector_array, vectors_of
+from omnigraph.exec.embedding import CALL_TEXTS, EmbedTarget, embed_targets, has_text, vector_array, vectors_of
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.predicate import column as quoted
 from omnigraph.exec.write.image import Image
@@ -29,11 +28,14 @@ from omnigraph.manifest.model import Commit, CommitKind
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import Mask, Places, whole
 from omnigraph.store.fingerprints import Hashes, fingerprints
-from omnigraph.store.tables import ADDRESS, Table
+from omnigraph.store.tables import Table
 
 EMBEDDED: Final = "embedded"
 MESSAGE: Final = "ensure_embeddings"
 """The message of a commit without one."""
+PART_ROWS: Final = 50_000
+PART_SHARE: Final = 4
+"""Vectors are committed once there are this many, and a quarter as many as before: every commit reads all rows that lack one."""
 
 
 class EmbeddedProperty(msgspec.Struct, frozen=True):
@@ -49,7 +51,7 @@ class EmbeddedProperty(msgspec.Struct, frozen=True):
 
 
 class Embeddings(msgspec.Struct, frozen=True):
-    """The result of `ensure_embeddings`. `commit` is None if no vector was missing."""
+    """The result of `ensure_embeddings`. `commit` is the last one; None if no vector was missing."""
 
     branch: str
     properties: tuple[EmbeddedProperty, ...]
@@ -92,64 +94,133 @@ def ensure_embeddings(
     message: str | None = None,
     on_progress: OnEmbeddingProgress | None = None,
 ) -> Embeddings:
-    """Embed every text whose vector is missing, as one commit. A second call has nothing to do."""
+    """Embed every text whose vector is missing. A second call has nothing to do.
+
+    Vectors are expensive, so those of a long call are committed in parts, and if the provider fails, those that it made are committed too.
+    """
     before = engine.snapshot(branch)
-    images: list[Image] = []
-    with ExitStack() as files:
-        made = {
-            _Key(node.id, target.name, target.dimension): files.enter_context(_Spool(target.dimension))
-            for node, target in _properties(engine.catalog(before))
-        }
-        for node, target in _properties(engine.catalog(before)):
-            _embed_property(engine, before, node, target, made[_Key(node.id, target.name, target.dimension)], on_progress)
-
-        def prepare(snapshot: BranchSnapshot) -> Prepared:
-            for image in images:  # the branch moved: nothing will name the files of the first attempt
-                image.discard()
-            images.clear()
-            for spool in made.values():
-                spool.used = 0
-            try:
-                changes = dict(_changes(engine, snapshot, made, images))
-            except BaseException:
-                for image in images:
-                    image.discard()
+    catalog = engine.catalog(before)
+    request = Request(CommitKind.MUTATE, branch=branch, actor=actor, message=message or MESSAGE)
+    with _Filling(engine, request, catalog) as filling:
+        try:
+            for node, target in _properties(catalog):
+                _embed_property(engine, before, node, target, filling, on_progress)
+        except EmbeddingError as error:
+            filling.commit()
+            if filling.commit_ is None:
                 raise
-            return Prepared(changes, counts={EMBEDDED: sum(spool.used for spool in made.values())})
-
-        if not any(spool.rows for spool in made.values()):
-            return Embeddings(branch, tuple(_results(engine.catalog(before), made, engine)), None)
-        written = write(engine, Request(CommitKind.MUTATE, branch=branch, actor=actor, message=message or MESSAGE), prepare)
-        return Embeddings(branch, tuple(_results(engine.catalog(before), made, engine)), written.commit)
+            done = sum(each.used for each in filling.done.values())
+            kept = f"{done} vectors made before are committed; call ensure_embeddings again for the rest"
+            raise EmbeddingError(error.kind, f"{error.message}; {kept}", **{**error.facts, "embedded": done}) from error
+        filling.commit()
+        return Embeddings(branch, tuple(filling.results()), filling.commit_)
 
 
 def _properties(catalog: Catalog) -> Iterator[tuple[NodeType, EmbedTarget]]:
     return ((node, target) for node in catalog.nodes for target in embed_targets(node) if not target.required)
 
 
-def _results(catalog: Catalog, made: Mapping[_Key, _Spool], engine: Engine) -> Iterator[EmbeddedProperty]:
-    for node, target in _properties(catalog):
-        spool = made[_Key(node.id, target.name, target.dimension)]
-        model = engine.embedder.model if spool.rows and engine.embedder is not None else None
-        yield EmbeddedProperty(node.alias, target.name, model, spool.used, spool.without_text, spool.rows - spool.used)
+class _Done(msgspec.Struct):
+    """What was done for one property."""
+
+    made: int = 0
+    used: int = 0
+    without_text: int = 0
+
+
+class _Filling:
+    """The vectors that were made and not committed yet, and what was done so far."""
+
+    def __init__(self, engine: Engine, request: Request, catalog: Catalog) -> None:
+        self._engine: Final = engine
+        self._request: Final = request
+        self._catalog: Final = catalog
+        self._made: dict[_Key, _Spool] = {}
+        self.done: Final = {_key(node, target): _Done() for node, target in _properties(catalog)}
+        self.commit_: Commit | None = None
+        """The newest commit."""
+
+    def __enter__(self) -> _Filling:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def add(self, key: _Key, ids: pa.Array, texts: pa.Array, vectors: pa.Array) -> None:
+        """Keep some vectors. Once they are many beside those that are committed, they are committed."""
+        if key not in self._made:
+            self._made[key] = _Spool(key.dimension)
+        self._made[key].add(ids, texts, vectors)
+        self.done[key].made += len(texts)
+        waiting = sum(spool.rows for spool in self._made.values())
+        if waiting >= max(PART_ROWS, (sum(each.made for each in self.done.values()) - waiting) // PART_SHARE):
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit the vectors that were made, if there are any."""
+        if not self._made:
+            return
+        images: list[Image] = []
+
+        def prepare(snapshot: BranchSnapshot) -> Prepared:
+            _discard(images)  # the branch moved: nothing will name the files of the first attempt
+            for spool in self._made.values():
+                spool.used = 0
+            try:
+                changes = dict(_changes(self._engine, snapshot, self._made, images))
+            except BaseException:
+                _discard(images)
+                raise
+            return Prepared(changes, counts={EMBEDDED: sum(spool.used for spool in self._made.values())})
+
+        self.commit_ = write(self._engine, self._request, prepare).commit or self.commit_
+        for key, spool in self._made.items():
+            self.done[key].used += spool.used
+        self._clear()
+
+    def results(self) -> Iterator[EmbeddedProperty]:
+        for node, target in _properties(self._catalog):
+            done, embedder = self.done[_key(node, target)], self._engine.embedder
+            model = embedder.model if done.made and embedder is not None else None
+            yield EmbeddedProperty(node.alias, target.name, model, done.used, done.without_text, done.made - done.used)
+
+    def _clear(self) -> None:
+        for spool in self._made.values():
+            spool.close()
+        self._made = {}
+
+
+def _discard(images: list[Image]) -> None:
+    for image in images:
+        image.discard()
+    images.clear()
+
+
+def _key(node: NodeType, target: EmbedTarget) -> _Key:
+    return _Key(node.id, target.name, target.dimension)
 
 
 # -- embedding, before the lock
 
 
 def _embed_property(
-    engine: Engine, snapshot: BranchSnapshot, node: NodeType, target: EmbedTarget, spool: _Spool, on_progress: OnEmbeddingProgress | None
+    engine: Engine,
+    snapshot: BranchSnapshot,
+    node: NodeType,
+    target: EmbedTarget,
+    filling: _Filling,
+    on_progress: OnEmbeddingProgress | None,
 ) -> None:
     table = engine.tables.open(snapshot.table_of(node.id, name=node.name).ref)
-    where = f"{quoted(target.name)} IS NULL"
+    key, where = _key(node, target), f"{quoted(target.name)} IS NULL"
     of, read = table.count(where) if on_progress is not None else 0, 0
-    for batch in table.scan([target.source], where=where, addresses=True):
+    for batch in table.scan([ID, target.source], where=where, batch_rows=CALL_TEXTS):
         texts = batch.column(target.source)
         wanted = has_text(texts)
-        addresses, texts = batch.column(ADDRESS).filter(wanted), texts.filter(wanted)
+        ids, texts = batch.column(ID).filter(wanted), texts.filter(wanted)
         if len(texts):
-            spool.add(addresses.to_numpy(), texts, _vectors(engine, target, texts))
-        spool.without_text += batch.num_rows - len(texts)
+            filling.add(key, ids, texts, _vectors(engine, target, texts))
+        filling.done[key].without_text += batch.num_rows - len(texts)
         read += batch.num_rows
         if on_progress is not None:
             on_progress(EmbeddingProgress(node.alias, target.name, read, of))
@@ -168,42 +239,36 @@ def _vectors(engine: Engine, target: EmbedTarget, texts: pa.Array) -> pa.Array:
 
 
 class _Spool:
-    """The vectors of one property in a temporary file, found by the address of their row and its text. In memory are 16 bytes a row.
-
-    A table that was overwritten uses addresses again, and a row that was updated has another one; so both must fit.
-    """
+    """The vectors of one property in a temporary file, found by the id of their row and its text. In memory are 16 bytes a row."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension: Final = dimension
-        self._file: Final = TemporaryFile()  # noqa: SIM115  # `__exit__` closes it; without a name, it vanishes with the process
-        self._addresses: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._file: Final = TemporaryFile()  # noqa: SIM115  # `close` closes it; without a name, it vanishes with the process
+        self._ids: Hashes = np.zeros(0, np.uint64)
         self._texts: Hashes = np.zeros(0, np.uint64)
         self._order: Places = np.zeros(0, np.int64)
-        """The vectors in the order of their addresses."""
-        self._parts: list[tuple[npt.NDArray[np.uint64], Hashes]] = []
+        """The vectors in the order of their ids."""
+        self._parts: list[tuple[Hashes, Hashes]] = []
         self.rows = 0
         self.used = 0
-        self.without_text = 0
 
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
-    def add(self, addresses: npt.NDArray[np.uint64], texts: pa.Array, vectors: pa.Array) -> None:
-        self._parts.append((addresses, fingerprints(texts)))
+    def add(self, ids: pa.Array, texts: pa.Array, vectors: pa.Array) -> None:
+        self._parts.append((fingerprints(ids), fingerprints(texts)))
         self._file.write(vectors.flatten().to_numpy().astype("<f4").tobytes())
         self.rows += len(texts)
 
-    def find(self, addresses: npt.NDArray[np.uint64], texts: pa.Array) -> Places:
+    def find(self, ids: pa.Array, texts: pa.Array) -> Places:
         """For each row the number of its vector, or -1."""
         self._join()
         if not self.rows:
             return np.full(len(texts), -1)
-        at = np.minimum(np.searchsorted(self._addresses, addresses, sorter=self._order), self.rows - 1)
+        wanted = fingerprints(ids)
+        at = np.minimum(np.searchsorted(self._ids, wanted, sorter=self._order), self.rows - 1)
         places: Places = self._order[at]
-        fits = (self._addresses[places] == addresses) & (self._texts[places] == fingerprints(texts)) & _valid(texts)
+        fits = (self._ids[places] == wanted) & (self._texts[places] == fingerprints(texts)) & _valid(texts)
         return np.where(fits, places, -1)
 
     def read(self, places: Places) -> pa.Array:
@@ -214,9 +279,9 @@ class _Spool:
     def _join(self) -> None:
         if self._parts:
             self._file.flush()
-            self._addresses = np.concatenate([self._addresses, *(addresses for addresses, _ in self._parts)])
+            self._ids = np.concatenate([self._ids, *(ids for ids, _ in self._parts)])
             self._texts = np.concatenate([self._texts, *(texts for _, texts in self._parts)])
-            self._order = np.argsort(self._addresses, kind="stable")
+            self._order = np.argsort(self._ids, kind="stable")
             self._parts.clear()
 
 
@@ -243,13 +308,12 @@ def _filled(table: Table, image: Image, spools: Mapping[EmbedTarget, _Spool]) ->
     """The rows that get a vector, whole."""
     where = " OR ".join(f"{quoted(target.name)} IS NULL" for target in spools)
     charge_carried(table, image.blobs, [where])
-    for batch in table.scan(image.schema.names, where=where, addresses=True):
-        addresses = batch.column(ADDRESS).to_numpy()
+    for batch in table.scan(image.schema.names, where=where):
         rows = pa.Table.from_batches([batch]).select(image.schema.names)
         changed = np.zeros(len(rows), bool)
         for target, spool in spools.items():
             given = whole(rows.column(target.name))
-            places = spool.find(addresses, whole(rows.column(target.source)))
+            places = spool.find(whole(rows.column(ID)), whole(rows.column(target.source)))
             places[_valid(given)] = -1
             if not (new := places >= 0).any():
                 continue

@@ -27,7 +27,7 @@ from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.planner import FLAT_NUMBERS
 from omnigraph.store.index import IndexSpec, LanceIndexKind, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
-from omnigraph.store.tables import Table, Tables
+from omnigraph.store.tables import Table, Tables, own_handle
 from omnigraph.store.words import ANALYSER
 
 FEWEST_VECTORS: Final = 1_000
@@ -158,7 +158,7 @@ def _plan(snapshot: BranchSnapshot, catalog: Catalog, tables: Tables, ahead: Wri
     for entity in catalog.entities:
         row = shown[entity.id]
         states = list(_states(entity, row, tables.open(row.ref), ahead or {}))
-        missing = (_spec(intent) for intent, index in states if index.state is IndexState.BUILT)
+        missing = (spec_of(intent) for intent, index in states if index.state is IndexState.BUILT)
         yield _TablePlan(row, tuple(index for _, index in states), tuple(missing))
 
 
@@ -167,24 +167,24 @@ def _states(entity: EntityType, row: TableRow, table: Table, ahead: Written) -> 
     has = {(index.column, index.kind): index for index in existing(table)}
     damages = {damage.index.name: damage.reason for damage in damaged_indexes(table, anew=True)}
     for intent in index_intents(entity):
-        current = has.get((intent.column, _lance_kind(intent.kind)))
+        current = has.get((intent.column, lance_kind(intent.kind)))
         damage = damages.get(current.name) if current is not None else None
-        if current is not None and damage is None and covers_nearly_all(current, few_rows=_flat_rows(entity, intent)):
+        if current is not None and damage is None and covers_nearly_all(current, few_rows=flat_rows(entity, intent)):
             yield intent, ColumnIndex(row.alias, intent.column, intent.kind, IndexState.PRESENT, uncovered_rows=current.uncovered_rows)
             continue
         # A damaged index is replaced even where a new one would not pay yet: until then it is in the way.
         replaced = damage is not None and intent.kind is not IndexKind.VECTOR
-        reason = None if replaced else _obstacle(entity, intent, row, table, ahead)
+        reason = None if replaced else obstacle(entity, intent, row, table, ahead)
         state = IndexState.BUILT if reason is None else IndexState.PENDING
         yield intent, ColumnIndex(row.alias, intent.column, intent.kind, state, reason, damage=damage)
 
 
-def _flat_rows(entity: EntityType, intent: IndexIntent) -> int:
+def flat_rows(entity: EntityType, intent: IndexIntent) -> int:
     """A scan of this many rows is as fast as an index lookup."""
     return FLAT_NUMBERS // _dimension(entity, intent) if intent.kind is IndexKind.VECTOR else FEW_ROWS
 
 
-def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Table, ahead: Written) -> Pending | None:
+def obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Table, ahead: Written) -> Pending | None:
     if not row.rows:
         return Pending.NO_ROWS
     if intent.kind is not IndexKind.VECTOR:
@@ -192,7 +192,7 @@ def _obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Tab
     key = row.id, _name(intent)
     if key in ahead:
         return None if ahead[key] is not None else Pending.FEW_VECTORS
-    return _too_few(table, intent.column, _dimension(entity, intent), needed=max(FEWEST_VECTORS, _flat_rows(entity, intent)))
+    return _too_few(table, intent.column, _dimension(entity, intent), needed=max(FEWEST_VECTORS, flat_rows(entity, intent)))
 
 
 def _too_few(table: Table, name: str, dimension: int, *, needed: int) -> Pending | None:
@@ -213,8 +213,8 @@ def _dimension(entity: EntityType, intent: IndexIntent) -> int:
     return property_.type.dimension
 
 
-def _spec(intent: IndexIntent) -> IndexSpec:
-    return IndexSpec(intent.column, _lance_kind(intent.kind), _name(intent), _options(intent.kind))
+def spec_of(intent: IndexIntent) -> IndexSpec:
+    return IndexSpec(intent.column, lance_kind(intent.kind), _name(intent), _options(intent.kind))
 
 
 def _name(intent: IndexIntent) -> str:
@@ -222,7 +222,7 @@ def _name(intent: IndexIntent) -> str:
     return f"{intent.kind}_{intent.property or intent.column}"
 
 
-def _lance_kind(kind: IndexKind) -> LanceIndexKind:
+def lance_kind(kind: IndexKind) -> LanceIndexKind:
     match kind:
         case IndexKind.BTREE:
             return LanceIndexKind.BTREE
@@ -263,7 +263,7 @@ def _write_ahead(
             columns = tuple(dict.fromkeys(spec.column for spec in plan.specs))
             on_progress(IndexProgress(plan.row.alias, columns, plan.row.rows, at, len(to_do)))
         if plan.row.owner == snapshot.branch.native:
-            table = tables.open(plan.row.ref)
+            table = own_handle(tables.open(plan.row.ref))
             yield from (((plan.row.id, spec.name), write_index(table, spec)) for spec in plan.specs)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from enum import StrEnum
-from itertools import count
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -14,45 +13,58 @@ import pyarrow as pa
 
 from omnigraph.catalog.layout import ID, PROPERTY_MARK, SOURCE, TARGET, table_schema
 from omnigraph.catalog.model import EdgeType, EntityType
-from omnigraph.errors import Kind, OmniGraphError
+from omnigraph.errors import Kind, NotFound, OmniGraphError
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.table_statistics import live_tables
-from omnigraph.exec.upkeep.file_damage import Damage, GraphFiles
+from omnigraph.exec.upkeep.file_damage import DAMAGED_INDEX, RESTORE, Damage, GraphFiles, recorded_checksums
+from omnigraph.exec.upkeep.kept_versions import KeptVersions, Shown, is_current, survey, survey_files
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
-from omnigraph.manifest.model import COMMIT, TableRow, read_commits
-from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import Branch, all_branches, list_branches, read_branch
+from omnigraph.manifest.model import COMMIT, TableRow, check_rows, read_commits
+from omnigraph.manifest.read import PATH, BranchSnapshot, Manifest
+from omnigraph.manifest.registry import Branch, all_branches, list_branches, object_of, read_branch
 from omnigraph.manifest.tagging import tagged_states
-from omnigraph.manifest.tags import list_tags, read_tag
+from omnigraph.manifest.tags import list_tags, read_tag, tag_object
 from omnigraph.store.arrays import joined
 from omnigraph.store.bases import home
+from omnigraph.store.durable import version_file
 from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import KeySet, others, repeated
-from omnigraph.store.refs import native_refs, parent_ref
+from omnigraph.store.refs import is_referenced, native_refs, parent_ref, ref_file
 from omnigraph.store.root import Root
-from omnigraph.store.tables import Table, Tables
+from omnigraph.store.tables import Table, TableRef, Tables, require_version
+
+_CONTENT: Final = "`omnigraph verify --deep` finds a changed file, if one is the cause; else correct the rows, or restore a backup"
+_LEFT: Final = "none is needed: a dead writer left it, and `omnigraph cleanup` removes it"
 
 
 class Severity(StrEnum):
-    """An error is damage. A warning is something harmless that is left over, such as an unused file."""
+    """An error is damage. A warning is harmless: an unused file, or an index that only earlier commits show."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One problem of a graph."""
+    """One problem of a graph.
+
+    `path` is the damaged file, if it is one. `branches` show it now; `commits` show it, the newest among them or not; `tables` have it.
+    """
 
     severity: Severity
     code: str
     message: str
     where: str
+    remedy: str = ""
+    path: str = ""
+    tables: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
 
 
 class VerifyProgress(msgspec.Struct, frozen=True):
-    """One table of one branch is about to be checked: number `at` of `of`."""
+    """One version of one table is about to be checked: number `at` of `of`."""
 
     where: str
     at: int
@@ -67,41 +79,167 @@ class _Check(msgspec.Struct, frozen=True):
 
     engine: Engine
     files: GraphFiles
-    begin: Callable[[str], None]
+    kept: KeptVersions
+    unreadable: set[TableRef]
 
 
 def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
-    """Check every branch and every table. The list is empty if the graph is sound. `deep` reads every byte that a branch shows."""
+    """Check every branch, every commit that is kept and every table. The list is empty if the graph is sound. `deep` reads every byte."""
+    while True:
+        findings, kept = _verify(engine, deep=deep, on_progress=on_progress)
+        if not findings or is_current(engine.manifest, kept):
+            return findings  # else a cleanup removed versions meanwhile, which are no damage
+
+
+def _verify(engine: Engine, *, deep: bool, on_progress: OnVerifyProgress | None) -> tuple[list[Finding], KeptVersions]:
     manifest = engine.manifest
     findings = list(_intents(manifest))
-    branches = [Branch.main()]
+    branches, wrongs = _live_branches(manifest)
+    findings += wrongs
+    readable = [branch for branch in branches if _is_readable(manifest, branch)]
+    commits, _ = manifest.histories(branch.name for branch in readable)
+    check = _Check(engine, GraphFiles(manifest.root, deep=deep, checksums=recorded_checksums(commits.values())), KeptVersions(), set())
+    for branch in branches:
+        if branch in readable:
+            survey(manifest, branch, commits, check.files, check.kept)
+        else:
+            survey_files(manifest, branch, check.files, check.kept)
+    findings += _manifest_damages(check.kept)
+    findings += _version_damages(check, on_progress)
+    findings += _file_damages(check)
+    for branch in branches:
+        findings += _branch(check, branch)
+    findings = [finding for finding in findings if not _is_deleted(manifest, finding, branches)]
+    findings += _references(manifest, check.kept, readable)
+    findings += _tags(manifest)
+    findings += _unused(manifest)
+    return findings, check.kept
+
+
+def _live_branches(manifest: Manifest) -> tuple[list[Branch], list[Finding]]:
+    branches, findings = [Branch.main()], []
     for name in list_branches(manifest.root.objects):
         try:
             if (branch := read_branch(manifest.root.objects, name)) is not None:
                 branches.append(branch)
         except OmniGraphError as error:
-            findings.append(Finding(Severity.ERROR, error.kind.value, error.message, name))
-    check = _Check(engine, GraphFiles(manifest.root, deep=deep), _counting(manifest, branches, on_progress))
-    for branch in branches:
-        found = list(_branch(check, branch))
-        if found and branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch:
-            continue  # the branch and its files were deleted meanwhile
-        findings += found
-    findings += _tags(manifest)
-    findings += _unused(manifest)
-    return findings
+            findings.append(Finding(Severity.ERROR, error.kind.value, error.message, name, RESTORE, object_of(name), branches=(name,)))
+    return branches, findings
 
 
-def _counting(manifest: Manifest, branches: list[Branch], on_progress: OnVerifyProgress | None) -> Callable[[str], None]:
-    """A function that reports progress, to be called before each table."""
-    if on_progress is None:
-        return lambda _: None
-    of = 0
-    for branch in branches:
-        with suppress(OmniGraphError):  # an unreadable branch is reported when it is checked
-            of += len(live_tables(manifest.snapshot(branch.name).state))
-    at = count(1)
-    return lambda where: on_progress(VerifyProgress(where, next(at), of))
+def _is_readable(manifest: Manifest, branch: Branch) -> bool:
+    try:
+        manifest.histories([branch.name])
+    except OmniGraphError:
+        return False  # `_branch` reports it
+    return True
+
+
+def _is_deleted(manifest: Manifest, finding: Finding, branches: list[Branch]) -> bool:
+    """Whether the finding is about one branch, which was deleted meanwhile with its files."""
+    (branch,) = [branch for branch in branches if finding.where.partition(":")[0] == branch.name] or [Branch.main()]
+    return branch.name != MAIN and read_branch(manifest.root.objects, branch.name) != branch
+
+
+# -- files
+
+
+def _manifest_damages(kept: KeptVersions) -> Iterator[Finding]:
+    """Damage of `__manifest`, one finding a file."""
+    hidden: dict[Damage, tuple[set[str], set[str]]] = {}
+    for damage, branch, commits in kept.damages:
+        names, ids = hidden.setdefault(damage, (set(), set()))
+        names.add(branch)
+        ids.update(commits)
+    for damage, (names, ids) in hidden.items():
+        where = sorted(names, key=lambda name: (name != MAIN, name))[0]
+        yield _finding(damage, where, branches=names, commits=ids)
+
+
+def _version_damages(check: _Check, on_progress: OnVerifyProgress | None) -> Iterator[Finding]:
+    """Open every kept version of every table, and check its files. A version that cannot be opened is a finding."""
+    refs = sorted(check.kept.tables, key=lambda ref: (not check.kept.tables[ref].tips, ref.path, ref.branch or "", -ref.version))
+    for at, ref in enumerate(refs, start=1):
+        shown = check.kept.tables[ref]
+        if on_progress is not None:
+            on_progress(VerifyProgress(_where(shown), at, len(refs)))
+        path = f"{ref.home}/{version_file(ref.version)}"
+        try:
+            require_version(check.engine.root, ref)  # a handle in memory would still read
+            check.files.check(check.engine.tables.open(ref))
+            continue
+        except NotFound as error:
+            if not shown.tips and check.kept.is_given_up(ref):
+                continue
+            damage = Damage("missing_file", f"{path} is missing" if error.kind is Kind.VERSION_RECLAIMED else error.message, RESTORE, path)
+        except OmniGraphError as error:
+            damage = Damage("unreadable_version", f"{path} cannot be read: {error.message}", RESTORE, path)
+        check.unreadable.add(ref)
+        yield _finding(damage, _where(shown), tables=[shown.alias], branches=shown.tips, commits=shown.commits)
+
+
+def _file_damages(check: _Check) -> Iterator[Finding]:
+    """The damaged files of tables, each with everything that shows it."""
+    if not any(damage for path, damage in check.files.damages.items() if not path.startswith(f"{PATH}/")):
+        return
+    showing: dict[str, list[Shown]] = {}
+    whole: dict[str, str] = {}  # table -> the newest commit that shows it undamaged
+    for ref, shown in check.kept.tables.items():
+        if ref in check.unreadable or check.kept.is_given_up(ref):
+            continue
+        harmed = check.files.harmed(check.engine.tables.open(ref))
+        for damage in harmed:
+            showing.setdefault(damage.path, []).append(shown)
+        if all(damage.code == DAMAGED_INDEX for damage in harmed):
+            whole[shown.alias] = max(whole.get(shown.alias, ""), *shown.commits)
+    for path, found in showing.items():
+        damage, tips = check.files.damages[path], {name for shown in found for name in shown.tips}
+        if damage.code == DAMAGED_INDEX and not tips:
+            damage = damage._replace(remedy="none is needed: reads of these commits scan instead")
+        elif damage.code != DAMAGED_INDEX and (newest := whole.get(found[0].alias)) is not None:
+            damage = damage._replace(remedy=f"{damage.remedy}. Commit {newest} shows {found[0].alias} undamaged")
+        first = min(found, key=lambda shown: (not shown.tips, MAIN not in shown.branches))
+        yield _finding(
+            damage,
+            _where(first),
+            tables={shown.alias for shown in found},
+            branches=tips,
+            commits={commit for shown in found for commit in shown.commits},
+            severity=Severity.WARNING if damage.code == DAMAGED_INDEX and not tips else Severity.ERROR,
+        )
+
+
+def _where(shown: Shown) -> str:
+    name = min(shown.tips or shown.branches, key=lambda name: (name != MAIN, name))
+    return f"{name}:{shown.alias}"
+
+
+def _finding(
+    damage: Damage,
+    where: str,
+    *,
+    tables: Iterable[str] = (),
+    branches: Iterable[str] = (),
+    commits: Iterable[str] = (),
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    told = (tuple(sorted(names)) for names in (tables, branches, commits))
+    return Finding(severity, damage.code, damage.message, where, damage.remedy, damage.path, *told)
+
+
+def _references(manifest: Manifest, kept: KeptVersions, branches: list[Branch]) -> Iterator[Finding]:
+    """Native branches in use whose reference is missing or unreadable. Reads do not need it; what removes old versions does."""
+    used = {(ref.path, ref.branch): _where(shown) for ref, shown in kept.tables.items() if ref.branch is not None}
+    used |= {(PATH, branch.native): branch.name for branch in branches if branch.native is not None}
+    for (path, native), where in sorted(used.items()):
+        if not is_referenced(manifest.root, path, str(native)):
+            file = f"{path}/{ref_file(str(native))}"
+            wrong = f"{file} is missing or cannot be decoded; a cleanup could remove files that the branch inherits"
+            remedy = "restore it from a backup, or continue with `omnigraph copy`, which makes a sound graph"
+            yield Finding(Severity.ERROR, "missing_reference", wrong, where, remedy, file, branches=(where.partition(":")[0],))
+
+
+# -- intents, branches, history
 
 
 def _intents(manifest: Manifest) -> Iterator[Finding]:
@@ -111,26 +249,32 @@ def _intents(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 "pending_intent",
-                f"a write to {intent.branch.name!r} is not resolved; the next write to the branch resolves it",
+                f"a write to {intent.branch.name!r} is not resolved",
                 where,
+                "the next write to the branch resolves it",
+                where,
+                branches=(intent.branch.name,),
             )
     except OmniGraphError as error:
-        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.DIRECTORY)
+        path = str(error.facts.get("path", "")).removeprefix(f"{manifest.root.uri}/")
+        remedy = "restore the file; without a copy remove it, and `omnigraph repair` shows what its write had done"
+        yield Finding(Severity.ERROR, error.kind.value, error.message, intents.DIRECTORY, remedy, path)
 
 
 def _branch(check: _Check, branch: Branch) -> Iterator[Finding]:
+    """What the tables of a branch hold now."""
     name = branch.name
     try:
         snapshot = check.engine.manifest.snapshot(name)
         catalog = check.engine.catalog(snapshot)
     except OmniGraphError as error:
-        yield Finding(Severity.ERROR, error.kind.value, error.message, name)
+        yield Finding(Severity.ERROR, error.kind.value, error.message, name, RESTORE, branches=(name,))
         return
     yield from _guarded(name, _history(check, name))
     ids: dict[str, KeySet] = {}
     for type_id, row in live_tables(snapshot.state).items():
-        check.begin(f"{name}:{row.alias}")
-        yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
+        if row.ref not in check.unreadable:
+            yield from _guarded(f"{name}:{row.alias}", _table(check, snapshot, row, catalog.by_id(type_id), ids))
     for edge in catalog.edges:
         yield from _guarded(f"{name}:{edge.alias}", _edges(check.engine.tables, snapshot, edge, ids))
 
@@ -144,7 +288,7 @@ def _history(check: _Check, name: BranchName) -> Iterator[Damage]:
             yield Damage("broken_history", f"there are {times} commits {id_}")
     for flaw in flaws({commit.id: commit for commit in commits}, state.head.commit):
         yield Damage("broken_history", flaw)
-    yield from check.files.damages(ledger.as_table())
+    check_rows(ledger.facts(""))
 
 
 def _tags(manifest: Manifest) -> Iterator[Finding]:
@@ -155,7 +299,7 @@ def _tags(manifest: Manifest) -> Iterator[Finding]:
                 manifest.past(tag.branch, tag.commit_id)
         except OmniGraphError as error:
             if name in list_tags(manifest.root.objects):  # else it was deleted meanwhile
-                yield Finding(Severity.ERROR, error.kind.value, error.message, f"tag {name}")
+                yield Finding(Severity.ERROR, error.kind.value, error.message, f"tag {name}", RESTORE, tag_object(name))
 
 
 def _unused(manifest: Manifest) -> Iterator[Finding]:
@@ -175,14 +319,14 @@ def _unused(manifest: Manifest) -> Iterator[Finding]:
     for directory in ("nodes", "edges"):
         for path in (entry.rstrip("/") for entry in objects.list(directory)):
             if path not in used:
-                yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path)
+                yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path, _LEFT, path)
                 continue
             refs = native_refs(manifest.root, path)
             unused = {ref for ref in refs if home(path, ref) not in homes}
             if unused:  # a merge can leave a branch with a fork of the fork of a branch that was deleted since
                 unused -= _ancestors(manifest.root, path, [ref for ref in refs if ref not in unused])
             for ref in sorted(unused):
-                yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path)
+                yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path, _LEFT, home(path, ref))
 
 
 def _ancestors(root: Root, path: str, refs: Iterable[str]) -> set[str]:
@@ -198,26 +342,22 @@ def _ancestors(root: Root, path: str, refs: Iterable[str]) -> set[str]:
 
 def _guarded(where: str, wrongs: Iterator[Damage]) -> Iterator[Finding]:
     """The findings about one table. If it cannot be read, that is a finding too."""
+    branch, _, table = where.partition(":")
+    tables = (table,) if table else ()
     try:
         for wrong in wrongs:
-            yield Finding(Severity.ERROR, wrong.code, wrong.message, where)
+            yield Finding(Severity.ERROR, wrong.code, wrong.message, where, wrong.remedy or _CONTENT, tables=tables, branches=(branch,))
     except OmniGraphError as error:
-        yield Finding(Severity.ERROR, error.kind.value, error.message, where)
+        yield Finding(Severity.ERROR, error.kind.value, error.message, where, RESTORE, tables=tables, branches=(branch,))
 
 
 def _table(check: _Check, snapshot: BranchSnapshot, row: TableRow, entity: EntityType | None, ids: dict[str, KeySet]) -> Iterator[Damage]:
     table = check.engine.tables.open(row.ref)
     if (head := table.head()) != row.version and _uncovered(check.engine.manifest, snapshot, row, head):
-        yield Damage(Kind.DRIFT.value, f"HEAD is version {head}, but the graph shows version {row.version}")
-    if entity is not None:
-        yield from _identities(table, entity)
-    whole = True
-    for wrong in check.files.damages(table):
-        yield wrong
-        whole = False
-    if not whole:
+        yield Damage(Kind.DRIFT.value, f"HEAD is version {head}, but the graph shows version {row.version}", "`omnigraph repair` shows why")
+    yield from column_mismatches(table, entity)
+    if any(damage.code != DAMAGED_INDEX for damage in check.files.harmed(table)):
         return  # rows of damaged files cannot be read
-    yield from check.files.damaged_index_files(table)
     ids[row.alias] = KeySet()
     numbers = [np.empty(0, np.uint64)]
     for batch in table.scan([ID]):
@@ -232,8 +372,10 @@ def _table(check: _Check, snapshot: BranchSnapshot, row: TableRow, entity: Entit
         yield Damage("duplicate_id", f"{len(again)} rows repeat an id")
 
 
-def _identities(table: Table, entity: EntityType) -> Iterator[Damage]:
+def column_mismatches(table: Table, entity: EntityType | None) -> Iterator[Damage]:
     """Check that each column holds the property of the schema, by property id: another property may have the same name."""
+    if entity is None:
+        return
     wanted, here = ({field.name: field for field in schema} for schema in (table_schema(entity), table.schema))
     for name in sorted(wanted.keys() | here.keys()):
         if name not in here:
@@ -247,7 +389,7 @@ def _identities(table: Table, entity: EntityType) -> Iterator[Damage]:
         else:
             continue
         remedy = "copy the graph before the next schema change: a copy rewrites every column"
-        yield Damage("identity_mismatch", f"column {name!r} {wrong}; {remedy}")
+        yield Damage("identity_mismatch", f"column {name!r} {wrong}", remedy)
 
 
 def _type_text(field: pa.Field) -> str:

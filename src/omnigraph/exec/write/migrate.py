@@ -17,7 +17,8 @@ from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
 from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
 from omnigraph.exec.engine import Engine
-from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, write
+from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, repeated, write
+from omnigraph.exec.write.tokens import digest_of
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, TableId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
@@ -73,8 +74,21 @@ class AppliedSchema(msgspec.Struct, frozen=True):
     manifest_version: int
 
 
-def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None, message: str | None = None) -> AppliedSchema:
+def apply(
+    engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None, message: str | None = None, token: str | None = None
+) -> AppliedSchema:
     """Make the wanted schema the accepted schema of a branch and change its tables to match, in one commit."""
+    digest = digest_of(wanted.source.text, str(wanted.allow_data_loss)) if token is not None else None
+    request = Request(CommitKind.SCHEMA, branch=branch, actor=actor, message=message, token=token, digest=digest)
+    if (first := repeated(engine.manifest, request)) is not None and first.commit is not None:
+        before = engine.catalog(engine.manifest.snapshot(branch, at=first.commit.parents[0]))
+        return AppliedSchema(
+            supported=True,
+            applied=True,
+            steps=evolve(wanted, before).plan.steps,
+            commit=first.commit,
+            manifest_version=first.commit.manifest_version,
+        )
     steps: tuple[Step, ...] = ()
 
     def prepare(snapshot: BranchSnapshot) -> Prepared:
@@ -86,7 +100,7 @@ def apply(engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | No
         return prepare_migration(wanted, accepted, evolution, snapshot)
 
     manifest = engine.manifest
-    commit = write(engine, Request(CommitKind.SCHEMA, branch=branch, actor=actor, message=message), prepare).commit
+    commit = write(engine, request, prepare).commit
     snapshot = manifest.snapshot(branch)
     if branch == MAIN:
         write_schema_copy(manifest.root, manifest.schema(snapshot.state.head.schema))

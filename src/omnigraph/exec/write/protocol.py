@@ -7,7 +7,7 @@
      5 recheck    if the authority changed or an intent appeared: heal and prepare again, holding the lock
      6 arm        check and flush every new file; then write and flush the sidecar
      7 commit     each table, fenced, on the handle it was staged on; a first touch creates its native branch; version files are flushed
-     8 confirm    (chains of commits only; a plain write is proven by its uuids)
+     8 confirm    (not needed: the commits of a table are proven by their uuids)
      9 publish    one swap of `__manifest`
     10 disarm     remove the sidecar
 
@@ -29,7 +29,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
+from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, PreconditionFailed, RecoveryRequired, StorageError
 from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, TableId, new_commit_id, new_ulid
@@ -41,7 +41,7 @@ from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, Sch
 from omnigraph.manifest.publish import LOCK_SECONDS, Drafted, draft, hold, publish, published_before
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
-from omnigraph.store import alter, index, stage
+from omnigraph.store import alter, compact, index, stage
 from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
@@ -127,7 +127,18 @@ class BuildIndexes(msgspec.Struct, frozen=True):
     ready: tuple[index.Segment, ...] = ()
 
 
-Change = Append | Upsert | DeleteKeys | Overwrite | Files | Patch | Alter | GiveUp | BuildIndexes
+class Tidy(msgspec.Struct, frozen=True):
+    """Swap fragments for others with the same rows, then add segments to the indexes of the table and remove those they replace.
+
+    All files are written. Both parts are one commit of the table each; either may be empty.
+    """
+
+    rewrites: tuple[compact.Rewrite, ...]
+    segments: tuple[index.Segment, ...] = ()
+    replaced: tuple[index.IndexPart, ...] = ()
+
+
+Change = Append | Upsert | DeleteKeys | Overwrite | Files | Patch | Alter | GiveUp | BuildIndexes | Tidy
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -202,6 +213,13 @@ class _TableStage(msgspec.Struct, frozen=True):
     native: str | None
     shown: int | None = None
     """The version that the branch shows, if `before` is the table of another branch."""
+    then: Staged | None = None
+    """The second commit of the table, on the version that the first one makes."""
+
+    @property
+    def parts(self) -> tuple[Staged, ...]:
+        """The staged commits of the table, in order."""
+        return tuple(part for part in (self.staged, self.then) if part is not None)
 
 
 def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: ReadAhead | None = None) -> Written:
@@ -213,7 +231,7 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
     early: _Staged | None = None
     kept = manifest.locks.keeps(branch)  # then others wait for us, and nothing runs beside our preparation
     if not kept and not manifest.locks.busy(branch):  # a busy branch will have moved when we get the lock: prepare then
-        early = _prepare(engine, request, prepare)  # 2, 3
+        early = _prepare_early(engine, request, prepare)  # 2, 3
         reach(Fault.WRITE_PREPARED)
     elif not kept and read_ahead is not None and (known := manifest.last_read(branch)) is not None:
         with suppress(OmniGraphError):  # it may fail on this snapshot and succeed on the one that the write will be prepared on
@@ -228,7 +246,10 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
         if not ready.tables and ready.prepared.is_empty:
             return Written(None, ready.prepared.counts)
         _refuse_drift(tables, ready)
-        return _land(engine, request, ready, grant)
+        written = _land(engine, request, ready, grant)
+    if engine.after_write is not None and written.commit is not None:
+        engine.after_write(engine, written.commit)
+    return written
 
 
 # -- 2, 3 and 5
@@ -242,6 +263,16 @@ def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
     return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
 
 
+def _prepare_early(engine: Engine, request: Request, prepare: Prepare) -> _Staged | None:
+    """Prepare before the lock is held. Returns None if others committed meanwhile and cleanup removed the snapshot."""
+    try:
+        return _prepare(engine, request, prepare)
+    except NotFound as error:
+        if error.kind is not Kind.VERSION_RECLAIMED:
+            raise
+        return None
+
+
 def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Change) -> _TableStage | None:
     before = snapshot.state.tables[table]
     if isinstance(change, Patch) and change.of is not None:
@@ -250,8 +281,16 @@ def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Cha
     if before.owner != snapshot.branch.native:
         written_for = change.native if isinstance(change, Files | Patch) else None
         return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
-    staged = _apply(tables.open(before.ref), change, uuid=str(uuid4()))
-    return None if staged is None else _TableStage(before, change, staged, before.native)
+    opened = tables.open(before.ref)
+    staged = _apply(opened, change, uuid=str(uuid4()))
+    return None if staged is None else _TableStage(before, change, staged, before.native, then=_following(opened, change))
+
+
+def _following(table: Table, change: Change) -> Staged | None:
+    """The second commit of a change that needs two: indexes can name the rewritten fragments only when a version has them."""
+    if not isinstance(change, Tidy) or not change.rewrites or not change.segments:
+        return None
+    return index.stage_segments(table, change.segments, change.replaced, version=table.ref.version + 1, uuid=str(uuid4()))
 
 
 def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
@@ -274,6 +313,10 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return alter.rewrite(table, schema, uuid=uuid)
         case BuildIndexes(specs, ready):
             return index.build(table, specs, ready=ready, uuid=uuid)
+        case Tidy(rewrites, segments, replaced):
+            if rewrites:
+                return compact.stage_rewrites(table, rewrites, uuid=uuid)
+            return index.stage_segments(table, segments, replaced, version=table.ref.version, uuid=uuid) if segments else None
         case _:
             assert_never(change)
 
@@ -302,7 +345,7 @@ def _refuse_drift(tables: Tables, ready: _Staged) -> None:
             raise StorageError(
                 Kind.DRIFT,
                 f"{entry.before.alias} is at version {head}, but the graph shows version {entry.before.version}: another program "
-                f"committed to {entry.before.path} directly. Nothing was written. Check the graph with `omnigraph verify`; "
+                f"committed to {entry.before.path} directly. Nothing was written. `omnigraph repair` says what it did and can publish it; "
                 "`omnigraph copy` makes a sound graph of what this one shows",
                 table=entry.before.path,
                 expected=entry.before.version,
@@ -346,11 +389,11 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
     try:
         reach(Fault.WRITE_ARMED)
         rows = list(_create_tables(manifest, intent, ready))  # 7
-        for row, staged in _stages(tables, intent, ready):
+        for row, staged, then in _stages(tables, intent, ready):
             rows.append(row)
             if row.id == intent.tables[-1].before.id:  # now all rows are known: write them beside the last commit
                 drafted = draft(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch)
-            tables.keep(stage.advance(staged))
+            tables.keep(_advance(staged, then))
         _keep(manifest.root, rows, drafted)
         reach(Fault.WRITE_COMMITTED)
         grant.check()
@@ -366,15 +409,16 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
 
 def _settle(root: Root, ready: _Staged, grant: Grant, flush_intent: Callable[[], None]) -> None:
     """Check and flush every file that was written so far, and the bytes of the intent, which is not visible yet."""
-    stage.settle_files(root, [entry.staged for entry in ready.tables if entry.staged is not None], beside=flush_intent)
+    stage.settle_files(root, [part for entry in ready.tables for part in entry.parts], beside=flush_intent)
     grant.check()
     reach(Fault.WRITE_BEFORE_ARM)
 
 
 def _settled(ready: _Staged) -> _Staged:
-    entries = (
-        msgspec.structs.replace(entry, staged=stage.settled(entry.staged)) if entry.staged is not None else entry for entry in ready.tables
-    )
+    def settled(part: Staged | None) -> Staged | None:
+        return stage.settled(part) if part is not None else None
+
+    entries = (msgspec.structs.replace(entry, staged=settled(entry.staged), then=settled(entry.then)) for entry in ready.tables)
     return msgspec.structs.replace(ready, tables=tuple(entries))
 
 
@@ -405,6 +449,7 @@ def _intent(request: Request, ready: _Staged) -> Intent:
                 drops=entry.before.id in ready.prepared.drops,
                 gives_up=isinstance(entry.change, GiveUp),
                 shown=entry.shown,
+                then=None if entry.then is None else entry.then.uuid,
             )
             for entry in ready.tables
         ),
@@ -466,13 +511,22 @@ def _create_tables(manifest: Manifest, intent: Intent, ready: _Staged) -> Iterat
         yield birth.row
 
 
-def _stages(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[tuple[TableRow, Staged]]:
-    """The row of each table after its commit, and the change. The caller commits it before it asks for the next."""
+def _stages(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[tuple[TableRow, Staged, Staged | None]]:
+    """The row of each table after its commits, and the changes. The caller commits them before it asks for the next."""
     for at, (table, entry) in enumerate(zip(intent.tables, ready.tables, strict=True)):
         if at:
             reach(Fault.WRITE_BETWEEN_TABLES)
         staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
-        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted), staged
+        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted), staged, entry.then
+
+
+def _advance(staged: Staged, then: Staged | None) -> Table:
+    """Commit the change of a table, and the one that follows it. Recovery must find the version between them after a power cut."""
+    if then is None:
+        return stage.advance(staged)
+    moved = stage.commit(staged)
+    reach(Fault.WRITE_BETWEEN_COMMITS)
+    return stage.advance(msgspec.structs.replace(then, table=moved))
 
 
 def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:
@@ -483,7 +537,8 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
     staged = _apply(forked, entry.change, uuid=intent.uuid)
     if staged is None:
         raise StorageError(Kind.STORAGE, f"the change of {entry.before.alias} found no rows to change on the fork of the table")
-    return staged
+    stage.settle_files(staged.table.root, [staged])  # before the publication is drafted, which records their checksums
+    return stage.settled(staged)
 
 
 def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:

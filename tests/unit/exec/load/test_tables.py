@@ -215,6 +215,14 @@ def test_csv_is_read_by_the_types_of_the_schema(tmp_path: Path) -> None:
     assert {value for name, value in empty.items() if name not in ("id", "key")} == {None}
 
 
+def test_in_csv_an_empty_cell_is_null_and_quotes_around_nothing_are_an_empty_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('key,text,small,kind,texts\n"k","","","",""\nl,,,,\n')
+    quoted, empty = rows({"Every": tmp_path / "a.csv"}, all_types())["Every"]
+    assert (quoted["text"], empty["text"]) == ("", None)
+    for name in ("small", "kind", "texts"):  # only a String can be an empty text
+        assert (quoted[name], empty[name]) == (None, None)
+
+
 def test_csv_cells_that_do_not_read_as_their_type_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(
         "key,small,flag,real,day,vec,texts\nk,1x,yes,1.,1979-5-25,[1,]\nl,007,True,nan,x,1,{\n".replace("[1,]", '"[1,]",[]')

@@ -1,0 +1,1 @@
+"""An incident knowledge graph: agents fill it on branches, a person reviews and merges."""

@@ -1,0 +1,1 @@
+"""A graph of papers, their authors and topics, searched by words, by meaning, and along citations."""

@@ -1,0 +1,118 @@
+"""The branches of a graph -> every version of every table that a kept commit shows, with the branches and commits that show it.
+
+A branch keeps the versions of its line of `__manifest` from its retention floor on. What `cleanup` removed below the floor, and what a hard
+drop gave up, is not damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.exec.upkeep.file_damage import RESTORE, Damage, GraphFiles
+from omnigraph.ids import BranchName, CommitId
+from omnigraph.manifest.model import Commit, State, TableRow, read_state
+from omnigraph.manifest.read import PATH, Manifest, newest_ledger
+from omnigraph.manifest.registry import Branch
+from omnigraph.manifest.tags import list_tags, read_tag
+from omnigraph.store.durable import is_torn, version_file
+from omnigraph.store.floor import read_floor
+from omnigraph.store.ledger import Ledger
+from omnigraph.store.root import Root
+from omnigraph.store.tables import TableRef
+
+
+class Shown(msgspec.Struct):
+    """Who shows one version of a table."""
+
+    alias: str
+    tips: set[BranchName] = msgspec.field(default_factory=set)
+    branches: set[BranchName] = msgspec.field(default_factory=set)
+    commits: set[CommitId] = msgspec.field(default_factory=set)
+
+
+class KeptVersions(msgspec.Struct):
+    """The versions that kept commits show, and damage of `__manifest` itself with the branch it is on and the commits it hides."""
+
+    retained: dict[Branch, int] = msgspec.field(default_factory=dict)
+    """The retention floor of each branch: older versions of `__manifest` may be removed."""
+    tables: dict[TableRef, Shown] = msgspec.field(default_factory=dict)
+    floors: dict[str, int] = msgspec.field(default_factory=dict)
+    """The directory of a native branch of a table -> the version below which a hard drop gave up its versions."""
+    damages: list[tuple[Damage, BranchName, tuple[CommitId, ...]]] = msgspec.field(default_factory=list)
+
+    def is_given_up(self, ref: TableRef) -> bool:
+        return ref.version < self.floors.get(ref.home, 0)
+
+
+def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], files: GraphFiles, kept: KeptVersions) -> None:
+    """Add what a branch shows now and in its past."""
+    _, newest, state = manifest.look(branch.name)
+    made = {commit.manifest_version: commit.id for commit in commits.values() if commit.native == branch.native}
+    tags = set(_tagged(manifest))
+    tagged = {at for at, commit in made.items() if commit in tags}
+    floor = kept.retained[branch] = read_floor(manifest.root.objects, newest.ref.path, branch=branch.native)
+    for row in state.tables.values():
+        kept.floors[row.ref.home] = max(row.floor, kept.floors.get(row.ref.home, 0))
+    wanted = sorted({*range(max(1, branch.forked_at, floor), newest.version + 1), *tagged}, reverse=True)
+    for version, found in _versions(manifest.root, newest, wanted, files):
+        if isinstance(found, Damage):
+            kept.damages.append((found, branch.name, tuple(commit for at, commit in made.items() if at == version)))
+            continue
+        for row in (row for row in found.tables.values() if not row.dropped):
+            _add(kept, row, branch.name, found.head.commit, is_tip=version == newest.version)
+
+
+def _tagged(manifest: Manifest) -> Iterator[CommitId]:
+    for name in list_tags(manifest.root.objects):
+        with suppress(OmniGraphError):  # a tag that cannot be decoded is a finding of its own
+            if (tag := read_tag(manifest.root.objects, name)) is not None:
+                yield tag.commit_id
+
+
+def survey_files(manifest: Manifest, branch: Branch, files: GraphFiles, kept: KeptVersions) -> None:
+    """Add the damaged files of the newest version of a branch that cannot be read."""
+    with suppress(OmniGraphError):  # the version file itself cannot be read, which the error of the branch says
+        newest = newest_ledger(manifest.root, branch).as_table()
+        files.check(newest)
+        kept.damages += ((damage, branch.name, ()) for damage in files.harmed(newest))
+
+
+def is_current(manifest: Manifest, kept: KeptVersions) -> bool:
+    """Whether no cleanup removed versions since the survey."""
+    return all(read_floor(manifest.root.objects, PATH, branch=branch.native) == floor for branch, floor in kept.retained.items())
+
+
+def _add(kept: KeptVersions, row: TableRow, branch: BranchName, commit: CommitId, *, is_tip: bool) -> None:
+    shown = kept.tables.setdefault(row.ref, Shown(row.alias))
+    shown.branches.add(branch)
+    shown.commits.add(commit)
+    if is_tip:
+        shown.tips.add(branch)
+        shown.alias = row.alias
+
+
+def _versions(root: Root, newest: Ledger, wanted: list[int], files: GraphFiles) -> Iterator[tuple[int, State | Damage]]:
+    """These versions of a branch's line, each with its state or its damage."""
+    home = newest.ref.home
+    listed = {name.rpartition("/")[2] for name in root.objects.list(f"{home}/_versions")}
+    for version in wanted:
+        path = f"{home}/{version_file(version)}"
+        if path.rpartition("/")[2] not in listed:
+            yield version, Damage("missing_file", f"{path} is missing", RESTORE, path)
+            continue
+        try:
+            if is_torn(root, path):
+                yield version, Damage("unreadable_version", f"{path} is incomplete", RESTORE, path)
+                continue
+            ledger = newest.at(version)
+            files.check(ledger.as_table())
+            if harmed := files.harmed(ledger.as_table()):
+                yield from ((version, damage) for damage in harmed)
+                continue
+            yield version, read_state(ledger.state())
+        except OmniGraphError as error:
+            yield version, Damage("unreadable_version", f"{path} cannot be read: {error.message}", RESTORE, path)

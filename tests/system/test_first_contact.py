@@ -1,0 +1,236 @@
+"""What a new user types first, right and wrong: a table of commands and of Python -> exit code, output and message. No traceback in any."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import omnigraph as og
+from omnigraph.cli import main
+from omnigraph.errors import OmniGraphError
+
+SCHEMA = """node Person {
+  name: String @key
+  born: I32?
+}
+node City { name: String @key }
+edge Knows: Person -> Person { since: Date? }
+"""
+PEOPLE = """{"type": "Person", "data": {"name": "Ada", "born": 1815}}
+{"type": "Person", "data": {"name": "Zoé"}}
+{"edge": "Knows", "from": "Ada", "to": "Zoé"}
+"""
+READ = "match { $p: Person } return { $p.name as name } order { name }"
+
+
+class Case(NamedTuple):
+    """A command line, the code it exits with, and parts of what it prints on stdout and on stderr."""
+
+    command: str
+    code: int = 0
+    out: str = ""
+    err: str = ""
+
+
+CASES = (
+    # a graph, named in every way
+    Case(f"query g.omni -e '{READ}'", out="2 rows from branch main\nname"),
+    Case(f"query --store g.omni -e '{READ}'", out="Zoé"),
+    Case(f"query --uri g.omni -e '{READ}'", out="Zoé"),
+    Case(f"--store g.omni query -e '{READ}'", out="Zoé"),
+    Case("query g.omni names --query q.gq", out="2 rows from branch main via names"),
+    Case("query names --query q.gq --store g.omni", out="via names"),
+    Case(f"query -e '{READ}'", 1, err="no graph addressed: name it as the first argument, with --store URI"),
+    Case(f"query g.omni --store g.omni -e '{READ}'", 1, err="mutually exclusive"),
+    Case(f"query http://host/g -e '{READ}'", 1, err="is the address of a server"),
+    Case("info nothing.omni", 1, err="nothing.omni"),
+    Case("info s.pg", 1, err="is a file; a graph needs a directory"),
+    Case("branch list g.omni", out="main\nwork\n"),
+    Case("branch list --store g.omni", out="main\n"),
+    Case("branch list", 1, err="no graph addressed"),
+    Case("branch list g.omni extra", 2, err="unexpected extra argument"),
+    Case("tag list g.omni", out="v1 "),
+    Case("commit list g.omni", out="load     2 Person, 1 Knows"),
+    Case("commit list --store g.omni --limit 1", out="(main"),
+    Case("commit list g.omni --type Knows --json", out='"kind": "load"'),
+    Case("commit list g.omni --type Knowz", 1, err="did you mean `Knows`?"),
+    Case("commit list g.omni --since yesterday", 1, err="since takes a time such as 2026-01-31T12:00:00Z"),
+    Case("commit show g.omni v1", out="table node:Person: version 1 -> version 2"),
+    Case("commit graph g.omni", out="* "),
+    Case("commit diff g.omni v1 main"),
+    Case("log g.omni Person Ada", out="insert node Person Ada"),
+    Case("snapshot g.omni", out="node type 'Person'"),
+    Case("schema show g.omni", out="node Person {"),
+    Case("export g.omni --type City"),
+    Case("verify g.omni", out="0 errors"),
+    Case("recovery list g.omni", out="(no interrupted writes)"),
+    Case("ensure-indices g.omni --quiet", out="indexes of g.omni"),
+    Case("ensure-embeddings g.omni --quiet", out="0 embedded"),
+    # flags that mean nothing
+    Case(f"query g.omni -e '{READ}' --yes", 1, err="--yes (consent to a destructive write) does not apply to `query`"),
+    Case(f"query g.omni -e '{READ}' --quiet", 1, err="--quiet"),
+    Case("branch list g.omni --quiet", 1, err="does not apply"),
+    Case("info g.omni --as me", 1, err="--as (the actor of a write) does not apply"),
+    Case("version --store g.omni", 1, err="does not address a graph"),
+    Case("schema check s.pg --yes", 1, err="does not apply"),
+    # wrong usage
+    Case("", 2, err="Usage: omnigraph"),
+    Case("nope", 2, err="No such command 'nope'"),
+    Case("query g.omni --nope", 2, err="No such option"),
+    Case("query g.omni", 1, err="give the query with --query FILE or -e GQ"),
+    Case("load g.omni --data p.jsonl", 2, err="Missing option '--mode'"),
+    Case("load g.omni --data p.jsonl --mode sideways", 2, err="'sideways' is not one of"),
+    Case(f"query g.omni -e '{READ}' --query q.gq", 2, err="mutually exclusive"),
+    Case(f"query g.omni -e '{READ}' --format xml", 2, err="'xml' is not one of"),
+    Case("branch create g.omni", 1, err="no graph addressed"),
+    Case("branch create", 2, err="Missing argument 'NAME'"),
+    Case("load g.omni --data p.jsonl --mode merge --engine local --master local[2]", 2, err="leave out one of them"),
+    # texts
+    Case("query g.omni --query q.gq", 1, err="q.gq: the text has 2 queries: names, add; name one of them (NAME, the command's argument)"),
+    Case("query g.omni nope --query q.gq", 1, err="query 'nope' not found; the text has 2 queries: names, add"),
+    Case("query g.omni add --query q.gq", 1, err="query 'add' is a mutation, and this is a read; run it with `mutate`"),
+    Case("mutate g.omni names --query q.gq", 1, err="query 'names' is a read, and this is a mutation; run it with `query`"),
+    Case("query g.omni -e 'match { $p: Persn } return { $p }'", 1, err="did you mean `Person`?"),
+    Case("query g.omni -e 'match { $p: Person'", 1, err="--query-string:1:"),
+    Case("query g.omni -e ''", 1, err="--query-string must not be empty"),
+    Case("query g.omni names --query q.gq --params '{\"n\": 1}'", 1, err="unknown parameter 'n'"),
+    Case("query g.omni names --query q.gq --params '{'", 1, err="--params:1:2: invalid JSON"),
+    Case("query g.omni --query missing.gq", 1, err="cannot read query file 'missing.gq': no such file"),
+    Case(f"query g.omni -e '{READ}' --at 2001-01-31", 1, err="2001-01-31"),
+    Case(f"query g.omni -e '{READ}' --at 2999-01-31T12:00:00Z", out="Zoé"),
+    Case(f"query g.omni -e '{READ}' --at 2026-13-45", 1, err="such as 2026-01-31T12:00:00Z"),
+    Case(f"query g.omni -e '{READ}' --branch nope", 1, err="nope"),
+    # formats
+    Case(f"query g.omni -e '{READ}' --format csv", out="name\nAda\nZoé\n"),
+    Case(f"query g.omni -e '{READ}' --format jsonl", out='{"name":"Ada"}\n{"name":"Zoé"}\n'),
+    Case(f"query g.omni -e '{READ}' --json", out='"name": "Zoé"'),
+    Case(
+        "query g.omni -e 'match { $p: Person { name: $n } } return { $p.born as born }' --params '{\"n\": \"Ada\"}'",
+        out="1 row from branch main",
+    ),
+    Case(f"query g.omni -e '{READ}' --explain", out="scan  of: $p: Person"),
+    # loads
+    Case("load g.omni --data people.csv --mode merge --dry-run", 1, err="TYPE=people.csv on the command line"),
+    Case("load g.omni --data Person=people.csv --mode merge --dry-run", out="would load"),
+    Case("load g.omni --data Persn=people.csv --mode merge --dry-run", 1, err="did you mean `Person`?"),
+    Case("load g.omni --data missing.jsonl --mode merge --dry-run", 1, err="there is no file 'missing.jsonl'"),
+    Case(
+        "load g.omni --data flat.jsonl --mode merge --dry-run", 1, err="unknown member 'name': a record with 'type' has 'type' and 'data'"
+    ),
+    Case("load g.omni --data wrong.jsonl --mode merge --dry-run --json", 1, err='"problems": [{"code": "type"'),
+    Case("load g.omni --data p.jsonl --mode merge --branch nope --dry-run", 1, err="nope"),
+    # schemas and lint
+    Case("schema check s.pg", out="OK    schema s.pg"),
+    Case("schema plan g.omni --schema wider.pg", out="supported: yes"),
+    Case("schema plan g.omni --schema other.pg", 1, out="supported: no"),
+    Case("lint g.omni --query q.gq", out="OK    query `names` (read)"),
+    Case("lint --schema s.pg --query q.gq", out="Lint complete: 2 queries"),
+    Case("lint --schema s.pg --query q.gq --query bad.gq", 1, out="FILE  bad.gq"),
+    Case("lint --schema s.pg --query bad.gq --query q.gq", 1, out="FILE  q.gq"),
+    Case("lint --query q.gq", 1, err="name its file with --schema FILE, or a graph"),
+    Case("init --schema s.pg g.omni", 1, err="g.omni"),
+    Case("init --schema missing.pg new.omni", 1, err="cannot read schema file 'missing.pg'"),
+    # names that are not there
+    Case("branch delete g.omni nope", 1, err="nope"),
+    Case("branch merge g.omni nope", 1, err="nope"),
+    Case("branch merge g.omni main", 1, err="cannot be merged into itself"),
+    Case("commit show g.omni nope", 1, err="nope"),
+    Case("tag delete g.omni nope", 1, err="nope"),
+    Case("log g.omni Persn Ada", 1, err="Persn"),
+    Case("export g.omni --type Persn", 1, err="unknown export type 'Persn'"),
+    Case("blob get g.omni node Person Ada photo", 1, err="has no Blob property 'photo'"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files and a small graph. The cases read, or fail, so that all share it."""
+    place = tmp_path_factory.mktemp("contact")
+    files = {
+        "s.pg": SCHEMA,
+        "wider.pg": SCHEMA.replace("born: I32?", "born: I32?  email: String?"),
+        "other.pg": SCHEMA.replace("born: I32?", "born: Date?"),
+        "q.gq": f"query names() {{ {READ} }}\nquery add($n: String) {{ insert Person {{ name: $n }} }}\n",
+        "bad.gq": "query bad() { match { $p: Person } return { $q.name } }\n",
+        "p.jsonl": PEOPLE,
+        "flat.jsonl": '{"type": "Person", "name": "Ada"}\n',
+        "wrong.jsonl": '{"type": "Person", "data": {"name": "Bo", "born": "x"}}\n',
+        "people.csv": "name,born\nBo,1900\n",
+    }
+    for name, text in files.items():
+        (place / name).write_text(text)
+    graph = og.init(place / "g.omni", schema=SCHEMA)
+    graph.load(place / "p.jsonl", message="the first")
+    graph.tags.create("v1")
+    graph.branches.create("work")
+    return place
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.command for case in CASES])
+def test_a_command(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("OMNIGRAPH_HOME", str(folder))
+    monkeypatch.delenv("OMNIGRAPH_STORE", raising=False)
+    code = main.run(shlex.split(case.command))
+    said = capsys.readouterr()
+    assert (code, case.out in said.out, case.err in said.err) == (case.code, True, True), f"{code}\n{said.out}\n{said.err}"
+    assert "Traceback" not in said.err
+    assert "unexpected" not in said.err or "unexpected extra argument" in said.err
+    assert code == 0 or case.out or not said.out, "an error prints no result"
+
+
+PYTHON = (
+    ("g.query(READ)[0]", "{'name': 'Ada'}"),
+    ("len(g.query(READ)[:1])", "1"),
+    ("g.query('query q($n: I32) { match { $p: Person { born: $n } } return { $p.name as n } }', {'n': 1815}).rows", "[{'n': 'Ada'}]"),
+    ("g.query(READ, at='2999-01-31T12:00:00Z').row_count", "2"),
+    ("len(list(g.export(types='Person')))", "2"),
+    ("g.branches.list()", "['main', 'work']"),
+    ("og.open('g.omni').close()", "None"),
+    ("g.query(READ, 3)", "InvalidInput: the name of a query is text, not int; parameters are given as `params={...}`"),
+    ("g.query(READ, None, [1])", "InvalidInput: params takes a mapping of names to values, not list"),
+    ("g.query(b'x')", "InvalidInput: query.gq must be passed as text, not as bytes"),
+    ("g.query('insert Person { name: \"x\" }')", "InvalidInput: the text is a mutation, and this is a read; run it with `mutate`"),
+    ("g.mutate(READ)", "InvalidInput: the text is a read, and this is a mutation; run it with `query`"),
+    (
+        "g.query(READ, at='2026-13-45')",
+        "InvalidInput: '2026-13-45' is no commit id, tag, manifest version or time such as 2026-01-31T12:00:00Z",
+    ),
+    ("g.query(READ, at=1.5)", "InvalidInput: `at` takes a commit id, a manifest version or a time, not 1.5"),
+    ("g.query(READ, timeout=-1)", "InvalidInput: timeout must be a number of seconds above zero, not -1"),
+    ("g.query(READ)['name']", "InvalidInput: a row of a result has a number, not 'name'; a column is `result.to_arrow()[name]`"),
+    ("g.load('people.csv')", "InvalidInput: 'people.csv' is a CSV file, which has the rows of one type; name the type: "),
+    ("g.load(3)", "InvalidInput: cannot load from int; give a path, bytes, a file, lines, records or tables"),
+    ("g.load([], mode='sideways')", "InvalidInput: mode must be one of "),
+    ("g.export(types='Persn')", "InvalidInput: unknown export type 'Persn'"),
+    ("g.commits(types='Persn')", "InvalidInput: unknown type 'Persn'; did you mean `Person`?"),
+    ("g.commits(limit=-1)", "InvalidInput: limit must be zero or more, not -1"),
+    ("og.open(':memory:')", "InvalidInput: a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)`"),
+    ("og.open('nothing.omni')", "NotFound: "),
+    ("og.open('g.omni', mode='w')", "InvalidInput: mode must be 'r' or 'rw', not 'w'"),
+    ("og.open('g.omni', mode='r').mutate('insert City { name: \"x\" }')", "Unsupported: "),
+    ("g.merge('nope')", "NotFound: there is no branch 'nope'; branches: 'main', 'work'"),
+    ("g.branches.create('b' * 5000)", "InvalidInput: "),
+    ("g.transaction().load", "<bound method Transaction.load"),
+    ("g.transaction().merge", "Unsupported: a transaction has no 'merge', only query, explain, mutate and load"),
+)
+
+
+@pytest.mark.parametrize(("code", "shown"), PYTHON, ids=[code for code, _ in PYTHON])
+def test_an_expression(code: str, shown: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value begins like this, or an error of ours has this class and this message; and no message is long."""
+    monkeypatch.chdir(folder)
+    with og.open("g.omni") as graph:
+        try:
+            found = repr(eval(code, {"og": og, "g": graph, "READ": READ}))
+        except OmniGraphError as error:
+            found = f"{type(error).__name__}: {error.message}"
+    assert found.startswith(shown), found
+    assert len(found) < 500
+
+
+def test_the_table_is_long() -> None:
+    assert len(CASES) + len(PYTHON) >= 120

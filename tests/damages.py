@@ -360,6 +360,19 @@ class Cell(NamedTuple):
     repair: frozenset[str]
 
 
+def _expected() -> dict[tuple[str, When, Harm], Cell]:
+    """`damages.txt`: key | time | harm | reads | verify | verify --deep | repair, several words apart by `; `, none as `-`."""
+    found = {}
+    for line in (Path(__file__).with_name("damages.txt")).read_text().splitlines():
+        key, when, harm, *words = (part.strip() for part in line.split(" | "))
+        cells = [frozenset(text.split("; ")) - {"-"} for text in words]
+        found[key, When(when), Harm(harm)] = Cell(*cells)
+    return found
+
+
+EXPECTED = _expected()
+
+
 def examine(
     world: World, sound: dict[When, dict[str, object]], item: Item, when: When, harm: Harm, folder: Path, *, flips: int
 ) -> list[Cell]:
@@ -370,7 +383,7 @@ def examine(
         uri = copy(world, folder / f"{harm}-{turn}")
         if item.intent:
             pending_write(uri)
-        damage(item.pick(Place(uri, world.past), when), harm, part=turn / max(1, flips - 1))
+        damage(item.pick(Place(uri, world.past), when), harm, part=(turn + 0.5) / flips)
         cells.append(
             Cell(
                 answers(uri, at, sound[when]),

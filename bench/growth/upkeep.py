@@ -26,6 +26,11 @@ def _verify(place: Place, *, deep: bool) -> None:
         raise SystemExit(f"verify found {found[:3]}")
 
 
+def _repair(place: Place) -> None:
+    if not (found := place.graph.repair()).is_sound:
+        raise SystemExit(f"repair found {found}")
+
+
 def _apply(name: str, text: str, *, kind: Kind = Kind.FLAT, hard: bool = False) -> Operation:
     return Operation(
         name=name,
@@ -115,6 +120,12 @@ OPERATIONS = (
         covers=("Graph.verify", "omnigraph verify"),
         needs=(worlds.indexed_social,),
         run=lambda place: _verify(place, deep=True),
+    ),
+    Operation(
+        name="repair, nothing wrong",
+        covers=("Graph.repair", "omnigraph repair"),
+        needs=(worlds.indexed_social,),
+        run=_repair,
     ),
     _apply("schema: add a property", ADDED),
     _apply("schema: rename a property", RENAMED),

@@ -32,7 +32,7 @@ SCHEMA = "node Person { name: String @key  age: I32? @index }\nedge Knows: Perso
 QUERIES = {
     "by key": 'query q() { match { $p: Person { name: "base7" } } return { $p.age } }',
     "by value": "query q() { match { $p: Person { age: 7 } } return { $p.name } }",
-    "by link": 'query q() { match { $p: Person { name: "base7" } $x knows $p } return { $x.name } }',
+    "by link": 'query q() { match { $p: Person { name: "p7" } $p knows $x } return { $x.name } }',
 }
 
 

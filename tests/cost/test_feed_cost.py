@@ -110,6 +110,25 @@ def test_a_page_of_one_change_reads_what_changed(tmp_path: Path) -> None:
         assert large[2] <= 2, "the tables that did not change are not opened"
 
 
+def test_a_compaction_is_not_read(tmp_path: Path) -> None:
+    """The page of a commit that moves rows is empty, and costs the same for any number of rows (D-11)."""
+    graph = graph_of(tmp_path / "g", rows=20_000)
+    for at in range(5):
+        run(graph, f'insert Person {{ name: "new-{at}" }}')
+    cursor = graph.changes.poll().cursor
+    graph.optimize()
+    reader = og.open(graph.uri, mode="r")
+    dataset = reader.engine.manifest.look()[1].as_table().dataset
+    dataset.io_stats_incremental()
+    blocks = reader.changes.poll(cursor).blocks
+    assert [block.cause.kind for block in blocks][-1] == "optimize"
+    assert [block.changes for block in blocks] == [()] * len(blocks)
+    assert dataset.io_stats_incremental().read_bytes <= 100_000
+    run(graph, 'update Person set { age: 3 } where name = "new-3"')
+    (change,) = reader.changes.poll(reader.changes.poll(cursor, max_commits=len(blocks)).cursor).blocks[0].changes
+    assert change.id == "new-3"
+
+
 def test_the_pages_of_a_large_commit_do_not_read_all_of_it_each(tmp_path: Path) -> None:
     """A handle that goes on inside a commit reads the ids of its changes once, and the rows of each page."""
     rows = 50_000

@@ -28,7 +28,7 @@ SLACK = 4
 QUERIES = (
     'query key() { match { $p: Person { name: "base7" } } return { $p.age } }',
     "query value() { match { $p: Person { age: 7 } } return { $p.name } }",
-    'query link() { match { $p: Person { name: "base7" } $x knows $p } return { $x.name } }',
+    'query link() { match { $p: Person { name: "p7" } $p knows $x } return { $x.name } }',
 )
 
 

@@ -87,7 +87,7 @@ def write(graph: Graph, chance: random.Random, at: int) -> None:
         case 5:
             graph.load(list(graph.export(branch)) or [{"type": "Film", "data": {"slug": name}}], mode="overwrite", branch=branch)
         case 6:
-            graph.ensure_indices(branch)
+            graph.optimize(branch)
         case _:
             try:
                 graph.merge(other, branch, on_conflict="theirs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance import LanceDataset, LanceOperation
+from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.lance import _Session as Session
 from lance.optimize import Compaction, RewriteResult
@@ -49,6 +50,39 @@ def test_a_compaction_with_nothing_to_do_moves_nothing(tmp_path: Path) -> None:
     table = born(tmp_path / "t", "a")
     table.optimize.compact_files()
     assert table.latest_version == 1
+
+
+def test_an_index_built_on_a_detached_version_fits_the_swap_that_follows(tmp_path: Path) -> None:
+    """The expensive work is done before the lock, on a version that nobody sees."""
+    table = born(tmp_path / "t", *"abcd", fragments=4)
+    new = dataclasses.replace(part(table, *"abcd"), id=1_000)
+    change = swap(table, out=[0, 1, 2, 3], parts=[new])
+    ahead = LanceDataset.commit(table, change, detached=True)
+    built = ahead.create_index_uncommitted("id", "BTREE", name="by_id", fragment_ids=[1_000])
+    assert (table.latest_version, ids(lance.dataset(table.uri))) == (1, ["a", "b", "c", "d"])
+    commit(table, append(table, "z"))  # meanwhile
+    head = lance.dataset(table.uri)
+    moved = commit(head, dataclasses.replace(change, read_version=head.version))
+    assert {fragment.fragment_id for fragment in moved.get_fragments()} == {4, 1_000}
+    indexed = commit(moved, Transaction(moved.version, LanceOperation.CreateIndex([dataclasses.replace(built, dataset_version=3)], [])))
+    assert (indexed.version, [index.num_rows_indexed for index in indexed.describe_indices()]) == (4, [4])
+    assert [indexed.count_rows(f"id = '{id_}'") for id_ in "acz"] == [1, 1, 1]
+    later = commit(indexed, append(indexed, "y"))
+    assert max(fragment.fragment_id for fragment in later.get_fragments()) == 1_001
+
+
+def test_overlapping_segments_of_a_text_index_are_not_committed(tmp_path: Path) -> None:
+    """Two that extend one index at once must notice each other."""
+    table = born(tmp_path / "t", *"ab", fragments=2)
+    for _ in range(2):
+        segment = table.create_index_uncommitted("id", "INVERTED", name="words", fragment_ids=[0, 1], replace=True)
+        segment = table.merge_existing_index_segments([segment])
+        change = Transaction(table.version, LanceOperation.CreateIndex([segment], []))
+        if table.version == 1:
+            table = commit(table, change)
+    with pytest.raises(BaseException, match="not implemented"):  # a panic of Rust is no Exception
+        commit(table, change)
+    assert lance.dataset(table.uri).version == 2
 
 
 def test_a_compaction_lands_over_a_concurrent_append(tmp_path: Path) -> None:

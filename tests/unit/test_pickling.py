@@ -28,7 +28,7 @@ ROWS: list[dict[str, object]] = [
 ]
 NAMES = "match { $p: Person } return { $p.name as name, $p.born as born } order { $p.name }"
 
-HANDLES = {"Graph", "Transaction", "Cancellation"}
+HANDLES = {"Graph", "Transaction", "Cancellation", "Baseline", "Keeper"}
 """Public types that are no values: a graph is opened again, the others belong to their process."""
 
 
@@ -54,7 +54,13 @@ def answers(graph: Graph) -> dict[str, Any]:
         graph.tags.create("v1"),
         next(graph.commit_changes(graph.commits()[0].id)),
         next(graph.log("Person", "Cy")),
+        (page := graph.changes.poll(start="beginning")),
+        page.blocks[0],
+        graph.changes.commit(graph.commits()[0].id),
         graph.ensure_indices(),
+        graph.optimize(),
+        graph.cleanup(keep=100, dry_run=True),
+        graph.repair(),
         graph.ensure_embeddings(),
         graph.plan_schema(SCHEMA + "node City { name: String @key }"),
         graph.apply_schema(SCHEMA + "node City { name: String @key }"),
@@ -140,7 +146,7 @@ def test_a_graph_is_opened_again(graph: Graph, values: dict[str, Any], again: st
 @pytest.mark.parametrize("again", AGAIN)
 def test_what_belongs_to_its_process_says_so(graph: Graph, values: dict[str, Any], again: str) -> None:
     blob = graph.blob("node", "Person", "Ada", "photo")
-    for bound in (graph.transaction(), og.Cancellation(), blob):
+    for bound in (graph.transaction(), og.Cancellation(), blob, graph.changes.baseline(), graph.keep_tidy()):
         with pytest.raises(Unsupported):
             AGAIN[again](bound)
 

@@ -48,6 +48,7 @@ from omnigraph.manifest.model import (
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch
 from omnigraph.store.checksums import Checksums
+from omnigraph.store.durable import version_file
 from omnigraph.store.ledger import Draft, Ledger, SwapLost
 from omnigraph.store.root import Root
 
@@ -135,7 +136,7 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
         if drafted is None or drafted.rows.base is not ledger:
             drafted = _draft(manifest.root, publication, commit_id, found, ledger, state)
         try:
-            moved = drafted.rows.swap(uuid=str(uuid4()))
+            moved = drafted.rows.swap(uuid=str(uuid4()), versions=_version_checksums(manifest.root, publication))
             manifest.remember(found, moved, drafted.state)
             manifest.root.checksums.forget(drafted.commit.checksums)
             return PublishResult(drafted.commit, BranchSnapshot(found, moved.version, drafted.state))
@@ -239,6 +240,10 @@ def _head_intent(branch: Branch, head: Head) -> Intent:
 
 
 # -- one attempt
+
+
+def _version_checksums(root: Root, publication: Publication) -> dict[str, int]:
+    return root.checksums.take_versions(f"{row.ref.home}/{version_file(row.version)}" for row in publication.tables)
 
 
 def _draft(root: Root, publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Drafted:

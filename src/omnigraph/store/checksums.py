@@ -22,6 +22,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 _RECORDED: Final = re.compile(r"((?!__).+?)/((?:data|_deletions|_indices)/.+)")
 """Files of `__manifest` have no recorded checksum: each of its rows has one of its own."""
 _SEAL: Final = b',"crc":'
+_VERSION: Final = re.compile(r"(?!__).+/_versions/\d+\.manifest")
 
 
 def sealed(body: bytes, *, of: str = "") -> bytes:
@@ -40,15 +41,27 @@ class NewChecksums:
 
     def __init__(self) -> None:
         self._held: dict[str, dict[str, int]] = {}
+        self._versions: dict[str, int] = {}
 
     def put(self, path: str, checksum: int) -> None:
-        """Keeps the checksum of a data, deletion, index or blob file. Ignores other files."""
-        if (parts := _RECORDED.fullmatch(path)) is not None:
+        """Keeps the checksum of a data, deletion, index, blob or version file. Ignores other files."""
+        if _VERSION.fullmatch(path):
+            self._versions[path] = checksum
+        elif (parts := _RECORDED.fullmatch(path)) is not None:
             self._held.setdefault(parts[1], {})[parts[2]] = checksum
 
     def of(self, homes: Iterable[str]) -> Checksums:
         """The checksums of the files below these directories of native branches."""
         return {home: dict(held) for home in homes if (held := self._held.get(home))}
+
+    def take_versions(self, paths: Iterable[str]) -> dict[str, int]:
+        """The checksums of these version files. Forgets them, and those of versions before them, which were never published."""
+        wanted = list(paths)
+        known = {path: self._versions[path] for path in wanted if path in self._versions}
+        homes = {path.rpartition("/")[0] for path in wanted}
+        for path in [path for path in self._versions if path.rpartition("/")[0] in homes]:
+            del self._versions[path]
+        return known
 
     def forget(self, recorded: Checksums) -> None:
         """Drops checksums that a commit has recorded."""
@@ -61,7 +74,7 @@ class NewChecksums:
 
 def is_recorded(path: str) -> bool:
     """Whether commits record the checksum of this file."""
-    return _RECORDED.fullmatch(path) is not None
+    return _RECORDED.fullmatch(path) is not None or _VERSION.fullmatch(path) is not None
 
 
 def checksum(descriptor: int) -> int:

@@ -51,6 +51,15 @@ class Flaw(NamedTuple):
 
 def named_files(table: Table) -> dict[int, list[NamedFile]]:
     """The data and deletion files of an open version, by fragment id. Includes files inherited from other native branches."""
+    try:
+        return _named_files(table)
+    except (KeyError, TypeError) as error:  # a number in the version file changed
+        raise table.failed(error, doing="list the files of") from error
+    except raised_by_lance() as error:
+        raise table.failed(error, doing="list the files of") from error
+
+
+def _named_files(table: Table) -> dict[int, list[NamedFile]]:
     bases = table.dataset.base_paths()
 
     def directory(base: int | None) -> str:

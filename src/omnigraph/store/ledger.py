@@ -7,7 +7,7 @@ one base exactly one succeeds, as version base + 1. The manifest package defines
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Final
@@ -59,12 +59,15 @@ class Ledger:
     @property
     def metadata(self) -> dict[bytes, bytes]:
         """The metadata written at creation."""
-        return dict(self._dataset.schema.metadata or {})
+        try:
+            return dict(self._dataset.schema.metadata or {})
+        except raised_by_lance() as error:
+            raise self.as_table().failed(error, doing="read the stamps of") from error
 
     def state(self) -> pa.Table:
         """The mutable rows: all of the newest fragment, from which no row is ever deleted."""
-        newest = self._dataset.get_fragments()[-1]
         try:
+            newest = self._fragments()[-1]
             return newest.take(list(range(newest.physical_rows)), columns=ROWS.names)  # a scan would be planned, for twice the time
         except raised_by_lance() as error:
             raise self.as_table().failed(error, doing="read") from error
@@ -77,6 +80,14 @@ class Ledger:
         """All facts whose id starts with `prefix` and that were written at version `since` or later, up to version `until`."""
         upto = "" if until is None else f" AND born <= {until}"
         return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}{upto}")
+
+    def noted_versions(self) -> dict[str, int]:
+        """The checksums of version files of tables that the swap to this version noted."""
+        try:
+            properties = self._dataset.read_transaction(self.version).transaction_properties or {}
+        except raised_by_lance() as error:
+            raise self.as_table().failed(error, doing="read") from error
+        return {path: int(value) for path, value in properties.items() if value.isdigit()}
 
     def newest_version(self) -> int:
         """The newest version on this branch, by any writer. Costs one probe."""
@@ -99,7 +110,17 @@ class Ledger:
         return Table(self._root, self.ref, self._dataset)
 
     def _facts(self, where: str) -> pa.Table:
-        return self._read(self._dataset.get_fragments()[:-1], where)
+        return self._read(self._fragments()[:-1], where)
+
+    def _fragments(self) -> list[Any]:
+        """The fragments of the version, of which there is at least one."""
+        try:
+            found = list(self._dataset.get_fragments())
+        except raised_by_lance() as error:
+            raise self.as_table().failed(error, doing="read") from error
+        if not found:
+            raise StorageError(Kind.CORRUPT, f"{self.ref.home} has no state at version {self.version}; restore it from a backup")
+        return found
 
     def _read(self, fragments: Sequence[Any], where: str | None = None) -> pa.Table:
         if not fragments:
@@ -143,10 +164,10 @@ class Ledger:
             self._root.memory.keep_rows(written[0], rows, fields=())
         return written
 
-    def _swap(self, written: Sequence[Any], *, removed: list[int], uuid: str) -> Ledger:
+    def _swap(self, written: Sequence[Any], *, removed: list[int], uuid: str, versions: Mapping[str, int]) -> Ledger:
         change = LanceOperation.Update(removed_fragment_ids=removed, updated_fragments=[], new_fragments=list(written))
         reach(Fault.PUBLISH_BEFORE_COMMIT)
-        moved = self._commit(lance.Transaction(self.version, change, uuid=uuid), written)
+        moved = self._commit(lance.Transaction(self.version, change, uuid=uuid, transaction_properties=_noted(versions)), written)
         reach(Fault.PUBLISH_AFTER_COMMIT)
         settle_visible(self._root, [f"{self.ref.home}/{version_file(moved.version)}"])
         self._refuse_removed_number(moved.version, written)
@@ -223,8 +244,11 @@ class Draft:
         settle_visible(self.base._root, visible, beside=_new_files(self.base.ref.home, self._written()))
         self._are_settled = True
 
-    def swap(self, *, uuid: str) -> Ledger:
-        """Commits the files as version base + 1. Raises SwapLost if another swap came first."""
+    def swap(self, *, uuid: str, versions: Mapping[str, int] | None = None) -> Ledger:
+        """Commits the files as version base + 1. Raises SwapLost if another swap came first.
+
+        `versions` are the checksums of version files of tables. They are noted in the commit itself: its rows are written before them.
+        """
         written = self._written()
         if not self._are_settled:
             try:
@@ -233,7 +257,7 @@ class Draft:
                 self.discard()
                 raise
         self._is_ended = True  # from here on a version may name the files
-        return self.base._swap(written, removed=self._removed, uuid=uuid)
+        return self.base._swap(written, removed=self._removed, uuid=uuid, versions=versions or {})
 
     def discard(self) -> None:
         """Removes the files, unless `swap` was called: it removes them itself, if it is certain that no version names them."""
@@ -320,6 +344,10 @@ def _discard(root: Root, home: str, written: Sequence[Any]) -> None:
 
 def _new_files(home: str, fragments: Sequence[Any]) -> list[NewFile]:
     return [NewFile(f"{home}/data/{file.path}", file.file_size_bytes) for fragment in fragments for file in fragment.files]
+
+
+def _noted(versions: Mapping[str, int]) -> dict[str, str] | None:
+    return {path: str(value) for path, value in versions.items()} or None
 
 
 def _quoted(text: str) -> str:

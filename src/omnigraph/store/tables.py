@@ -133,6 +133,8 @@ class Table:
         """The files of its indexes, from the version file."""
         try:
             return index_files(self.dataset, path=self.ref.path, branch=self.ref.branch)
+        except KeyError as error:  # a number in the version file changed
+            raise self.failed(error, doing="list the indexes of") from error
         except raised_by_lance() as error:
             raise self.failed(error, doing="list the indexes of") from error
 

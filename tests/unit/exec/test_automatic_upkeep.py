@@ -111,6 +111,22 @@ def test_small_commits_are_tidied_time_and_again(tmp_path: Path) -> None:
     assert len(fragments(table(graph, "node:Note"))) < 6
 
 
+def test_a_chain_of_conditional_writes_does_not_notice_it(tmp_path: Path) -> None:
+    """C-18: a write that expects the commit of the write before succeeds, although upkeep has made another since."""
+    graph = og.init(tmp_path / "g", schema=SCHEMA)
+    last: str | None = None
+    for n in range(MOST_FRAGMENTS + 4):
+        receipt = run(graph, f'insert Note {{ text: "{n}" }}', if_commit=last)
+        assert receipt.commit is not None
+        last = receipt.commit.id
+    assert len(upkeep(graph)) == 1
+    graph.optimize()
+    first = graph.commits()[-2].id
+    with pytest.raises(og.PreconditionFailed):
+        run(graph, 'insert Note { text: "late" }', if_commit=first)
+    run(graph, 'insert Note { text: "next" }', if_commit=last)
+
+
 def test_it_can_be_turned_off(crowded: Graph) -> None:
     graph = og.open(crowded.uri, auto_upkeep=False)
     for handle in (graph, pickle.loads(pickle.dumps(graph))):

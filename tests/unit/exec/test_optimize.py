@@ -151,6 +151,7 @@ def test_segments_stay_few_however_often_a_table_grows(graph: Graph) -> None:
     assert len(fragments(grown)) <= 4
     assert sorted(rows(graph, "node:Book")) == sorted([f"b{n}" for n in range(500)] + [f"n{p}-{n}" for p in range(20) for n in range(5)])
     assert grown.count("title = 'the book 3'") == 21
+    assert graph.verify(deep=True) == []
 
 
 def test_an_index_of_a_renamed_property_is_kept_and_one_that_is_missing_is_built(graph: Graph) -> None:
@@ -181,6 +182,21 @@ def test_deleted_rows_go_and_older_commits_keep_theirs(graph: Graph) -> None:
     assert all(path.exists() for path in files)
     count = "query q() { match { $b: Book { year: 7 } } return { $b.title } }"
     assert (graph.query(count, at=old).rows, graph.query(count).rows) == ([{"b.title": "the book 7"}], [])
+    assert graph.verify(deep=True) == []
+
+
+def test_cleanup_and_optimize_in_any_order(graph: Graph) -> None:
+    """O-16: after a cleanup the tables are optimized and written to as before, and after that cleaned up again."""
+    authors(graph, "Ada", "Bob")
+    graph.optimize()
+    authors(graph, "Cy", "Dora")
+    graph.cleanup(keep=1)
+    assert graph.optimize().commit is not None
+    graph.cleanup(keep=1)
+    authors(graph, "Eve")
+    assert sorted(rows(graph, "node:Author")) == ["Ada", "Bob", "Cy", "Dora", "Eve"]
+    assert table(graph, "node:Author").count("born = 3") == 3
+    assert graph.optimize().commit is not None
     assert graph.verify(deep=True) == []
 
 

@@ -57,7 +57,10 @@ def test_a_sound_graph_needs_no_repair(graph: Graph) -> None:
 
 
 def test_maintenance_by_another_program_is_published_as_it_is(graph: Graph) -> None:
-    """O-11: preview by default; a compaction and an index are verified and healed by one publish, which rewrites nothing."""
+    """O-11: A repair is a preview by default; maintenance by another program is verified and published, other changes only by force.
+
+    Nothing is rewritten.
+    """
     before, commits = list(graph.export()), len(graph.commits())
     by_hand(graph, lambda dataset: dataset.optimize.compact_files())
     by_hand(graph, lambda dataset: dataset.create_scalar_index("gone", "BTREE"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Never
 
-from omnigraph.errors import InvalidInput, Kind
+from omnigraph.errors import InvalidInput, Kind, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.feed.poll import baseline_cursor
 from omnigraph.exec.history.diff import ChangeFilter, check_types
@@ -32,6 +32,9 @@ class Baseline:
                 yield from rows
 
         self._lines: Final = waited_for_steps(lines())
+
+    def __reduce__(self) -> Never:
+        raise Unsupported(Kind.UNSUPPORTED, "a baseline is read once, by the process that asked for it; send the graph")
 
     def __iter__(self) -> Iterator[str]:
         """Yield the rows as `Graph.export` does."""

@@ -205,10 +205,7 @@ class Poll:
     def _parts(
         self, commit: Commit, before: BranchSnapshot, after: BranchSnapshot, space: PageSpace, place: ChangePlace | None
     ) -> Iterator[tuple[list[EntityChange], bool]]:
-        check_boundary(self._engine, commit, before, after, self._wanted)
-        first_rows, pairing = self._limits.changes + 1, self._resumed.pairing(place)
-        changes = changes_between(self._engine, before, after, self._wanted, place=place, first_rows=first_rows, pairing=pairing)
-        return packed(changes, space)
+        return packed(_changes(self._engine, commit, before, after, self._wanted, self._limits, place, self._resumed), space)
 
     def _schema(self, before: BranchSnapshot, after: BranchSnapshot) -> str | None:
         schema = after.state.head.schema
@@ -266,14 +263,30 @@ def commit_page(
         after = manifest.snapshot_of(commit)
         before = parent_of(engine, commit, after)
         check_types(wanted, engine.catalog(before), engine.catalog(after))
-        check_boundary(engine, commit, before, after, wanted)
-        pairing = resumed.pairing(place)
-        changes = changes_between(engine, before, after, wanted, place=place, first_rows=limits.changes + 1, pairing=pairing)
+        changes = _changes(engine, commit, before, after, wanted, limits, place, resumed)
         part, whole = next(packed(changes, PageSpace(limits)))
     except NotFound as error:
         raise _gap(commit, None) if error.kind in _REMOVED else error from error
     more = None if whole else encode(CommitPageToken(manifest.graph_id, scope, commit.id, ChangePlace.after(part[-1])))
     return CommitPage(commit, tuple(part), more)
+
+
+def _changes(
+    engine: Engine,
+    commit: Commit,
+    before: BranchSnapshot,
+    after: BranchSnapshot,
+    wanted: ChangeFilter,
+    limits: PageLimits,
+    place: ChangePlace | None,
+    resumed: ResumedPairs,
+) -> Iterator[EntityChange]:
+    """The changes of a commit after a place. Raises at once if they cannot be shown."""
+    if commit.kind.moves_rows_only:  # a compaction rewrites every row: that they are the same need not be read (D-11)
+        return iter(())
+    check_boundary(engine, commit, before, after, wanted)
+    pairing = resumed.pairing(place)
+    return changes_between(engine, before, after, wanted, place=place, first_rows=limits.changes + 1, pairing=pairing)
 
 
 def _gap(commit: Commit, cursor: str | None) -> ChangeFeedGap:

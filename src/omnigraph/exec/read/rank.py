@@ -329,10 +329,13 @@ class _Relevance:
     def _by_index(self, words: Mapping[str, str]) -> Relevance | None:
         """Return the scores by an index: from the counts that it gives away, else from the texts that it names. None if it cannot."""
         entities, column = self._entities, self._ranking.field.column
-        if not self._may_use_index or not isinstance(entities, Entities) or entities.held_words(column):
-            return None  # words in memory are faster
-        if (postings := entities.postings(column, check=self._check)) is not None:
-            asked = [word for word in words if not postings.kept(word)]
+        if not self._may_use_index or not isinstance(entities, Entities):
+            return None
+        postings = entities.postings(column, check=self._check)
+        asked = [word for word in words if postings is None or not postings.kept(word)]
+        if asked and entities.held_words(column):
+            return None  # words in memory are faster than a call of the index
+        if postings is not None:
             if asked and entities.spend_words(column, rows=0, calls=len(asked)):
                 return None
             hits = [found for word, spelled in words.items() if (found := postings.of(word, spelled)) is not None]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import FormatError, Kind, OmniGraphError
 from omnigraph.manifest.model import Commit
 from omnigraph.store.blobs import blob_names
 from omnigraph.store.checksums import checksum_of
@@ -148,6 +148,11 @@ class GraphFiles:
         name = file.text if file is not None and file.path == path else path
         return Damage("wrong_checksum", f"{name} has the checksum {found:08x}, but {recorded:08x} was recorded", RESTORE, path)
 
+    def check_version(self, path: str, noted: int | None) -> None:
+        """Compare a version file with its checksum, if it was noted and every byte is read. Raises if it differs."""
+        if self._deep and noted is not None and (found := checksum_of(self._root.of(path))) not in (noted, None):
+            raise FormatError(Kind.CORRUPT, f"it has the checksum {found:08x}, but {noted:08x} was recorded", path=path)
+
     # -- indexes
 
     def check_indexes(self, table: Table) -> None:
@@ -155,8 +160,10 @@ class GraphFiles:
 
         An index whose files have no recorded checksums is compared with the rows. With them, rows that disagree are no proof against it.
         """
-        compared = self._deep and not self._is_damaged([*chain.from_iterable(named_files(table).values())])
         fresh = [index for index in table.indexes if index.directory not in self._checked]
+        if not fresh:
+            return
+        compared = self._deep and not self._is_damaged([*chain.from_iterable(named_files(table).values())])
         damages = {damage.index.uuid: damage for damage in damaged_indexes(table, among=fresh, anew=True)}
         for index in fresh:
             self._checked.add(index.directory)

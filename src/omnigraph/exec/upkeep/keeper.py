@@ -11,9 +11,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Self
+from typing import Final, Never, Self
 
-from omnigraph.errors import InvalidInput, Kind, LimitError, NotFound, OmniGraphError
+from omnigraph.errors import InvalidInput, Kind, LimitError, NotFound, OmniGraphError, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.automatic import UPKEEP_ACTOR
 from omnigraph.exec.upkeep.optimize import Bounds, Optimized, OptimizeProgress, optimize
@@ -57,6 +57,9 @@ class Keeper:
 
     def __repr__(self) -> str:
         return f"Keeper({'running' if self.running else 'stopped'}, {len(self.optimized)} commits)"
+
+    def __reduce__(self) -> Never:
+        raise Unsupported(Kind.UNSUPPORTED, "a keeper is a thread of its process; send the graph, and let the other process have its own")
 
     @property
     def running(self) -> bool:

@@ -42,6 +42,8 @@ class KeptVersions(msgspec.Struct):
     tables: dict[TableRef, Shown] = msgspec.field(default_factory=dict)
     floors: dict[str, int] = msgspec.field(default_factory=dict)
     """The directory of a native branch of a table -> the version below which a hard drop gave up its versions."""
+    noted: dict[str, int] = msgspec.field(default_factory=dict)
+    """Version files of tables -> their checksums."""
     damages: list[tuple[Damage, BranchName, tuple[CommitId, ...]]] = msgspec.field(default_factory=list)
 
     def is_given_up(self, ref: TableRef) -> bool:
@@ -58,7 +60,7 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
     for row in state.tables.values():
         kept.floors[row.ref.home] = max(row.floor, kept.floors.get(row.ref.home, 0))
     wanted = sorted({*range(max(1, branch.forked_at, floor), newest.version + 1), *tagged}, reverse=True)
-    for version, found in _versions(manifest.root, newest, wanted, files):
+    for version, found in _versions(manifest.root, newest, wanted, files, kept.noted):
         if isinstance(found, Damage):
             kept.damages.append((found, branch.name, tuple(commit for at, commit in made.items() if at == version)))
             continue
@@ -95,7 +97,9 @@ def _add(kept: KeptVersions, row: TableRow, branch: BranchName, commit: CommitId
         shown.alias = row.alias
 
 
-def _versions(root: Root, newest: Ledger, wanted: list[int], files: GraphFiles) -> Iterator[tuple[int, State | Damage]]:
+def _versions(
+    root: Root, newest: Ledger, wanted: list[int], files: GraphFiles, noted: dict[str, int]
+) -> Iterator[tuple[int, State | Damage]]:
     """These versions of a branch's line, each with its state or its damage."""
     home = newest.ref.home
     listed = {name.rpartition("/")[2] for name in root.objects.list(f"{home}/_versions")}
@@ -113,6 +117,7 @@ def _versions(root: Root, newest: Ledger, wanted: list[int], files: GraphFiles) 
             if harmed := files.harmed(ledger.as_table()):
                 yield from ((version, damage) for damage in harmed)
                 continue
+            noted.update(ledger.noted_versions())
             yield version, read_state(ledger.state())
         except OmniGraphError as error:
             yield version, Damage("unreadable_version", f"{path} cannot be read: {error.message}", RESTORE, path)

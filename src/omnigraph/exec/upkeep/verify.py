@@ -166,6 +166,7 @@ def _version_damages(check: _Check, on_progress: OnVerifyProgress | None) -> Ite
         path = f"{ref.home}/{version_file(ref.version)}"
         try:
             require_version(check.engine.root, ref)  # a handle in memory would still read
+            check.files.check_version(path, check.kept.noted.get(path))
             check.files.check(check.engine.tables.open(ref))
             continue
         except NotFound as error:

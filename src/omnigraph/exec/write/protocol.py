@@ -242,7 +242,7 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
             return first
         still = early is not None and _same_authority(manifest, early.snapshot)
         ready = early if early is not None and still else _prepare(engine, request, prepare)
-        _check_condition(request, ready.snapshot)
+        _check_condition(engine, request, ready.snapshot)
         if not ready.tables and ready.prepared.is_empty:
             return Written(None, ready.prepared.counts)
         _refuse_drift(tables, ready)
@@ -257,7 +257,7 @@ def write(engine: Engine, request: Request, prepare: Prepare, *, read_ahead: Rea
 
 def _prepare(engine: Engine, request: Request, prepare: Prepare) -> _Staged:
     snapshot = engine.manifest.snapshot(request.branch)
-    _check_condition(request, snapshot)
+    _check_condition(engine, request, snapshot)
     prepared = prepare(snapshot)
     staged = (_stage(engine.tables, snapshot, table, change) for table, change in sorted(prepared.changes.items()))
     return _Staged(snapshot, prepared, tuple(entry for entry in staged if entry is not None))
@@ -327,8 +327,8 @@ def _same_authority(manifest: Manifest, snapshot: BranchSnapshot) -> bool:
     return now_.branch == snapshot.branch and (was.commit, was.schema) == (is_.commit, is_.schema)
 
 
-def _check_condition(request: Request, snapshot: BranchSnapshot) -> None:
-    if request.if_commit is not None and request.if_commit != snapshot.commit:
+def _check_condition(engine: Engine, request: Request, snapshot: BranchSnapshot) -> None:
+    if request.if_commit is not None and request.if_commit != snapshot.commit and request.if_commit not in _the_same_rows(engine, snapshot):
         raise PreconditionFailed(
             Kind.PRECONDITION_FAILED,
             f"branch {request.branch!r} is at commit {snapshot.commit}, not at {request.if_commit}; nothing was written",
@@ -336,6 +336,17 @@ def _check_condition(request: Request, snapshot: BranchSnapshot) -> None:
             expected=request.if_commit,
             actual=snapshot.commit,
         )
+
+
+def _the_same_rows(engine: Engine, snapshot: BranchSnapshot) -> Iterator[CommitId]:
+    """The commits before the head that show the same entities: only upkeep came after them, perhaps by the caller's own last write."""
+    at = snapshot.commit
+    for commit in engine.manifest.commits(snapshot.branch.name):
+        if commit.id == at:
+            if not commit.kind.moves_rows_only:
+                return
+            at = commit.parents[0]
+            yield at
 
 
 def _refuse_drift(tables: Tables, ready: _Staged) -> None:

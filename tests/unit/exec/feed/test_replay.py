@@ -25,7 +25,7 @@ STEP = st.one_of(
     st.tuples(st.just("delete"), BRANCH, NAMES, st.just(0)),
     st.tuples(st.just("overwrite"), BRANCH, NAMES, st.integers(0, 3)),
     st.tuples(st.just("bulk"), BRANCH, NAMES, st.integers(1, 40)),
-    st.tuples(st.just("index"), BRANCH, NAMES, st.just(0)),
+    st.tuples(st.sampled_from(["index", "optimize"]), BRANCH, NAMES, st.just(0)),
     st.tuples(st.just("property"), BRANCH, NAMES, st.integers(0, 3)),
     st.tuples(st.just("merge"), BRANCH, NAMES, st.just(0)),
     st.tuples(st.just("poll"), BRANCH, NAMES, st.integers(1, 5)),
@@ -71,6 +71,8 @@ def take(graph: Graph, copies: dict[str, Copy], step: tuple[str, str, str, int])
             graph.load([{"type": "Film", "data": {"slug": f"film-{name}-{at}"}} for at in range(number)], branch=branch)
         case "index":
             graph.ensure_indices(branch)
+        case "optimize":
+            graph.optimize(branch)
         case "property":
             wanted = SCHEMA.replace("age: I32?", " ".join(["age: I32?", *(f"more{at}: I32?" for at in range(number))]))
             with suppress(og.Unsupported):
@@ -88,8 +90,8 @@ def take(graph: Graph, copies: dict[str, Copy], step: tuple[str, str, str, int])
 @settings(max_examples=sample(10, whole=300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEP, min_size=2, max_size=12))
 def test_baseline_and_replay_are_the_head(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, int]]) -> None:
-    """Through loads, deletes, cascades, overwrites, index builds, schema changes and merges in both directions; pages of any size;
-    pages that are applied twice."""
+    """Through loads, deletes, cascades, overwrites, index builds, compactions, schema changes and merges in both directions; pages of
+    any size; pages that are applied twice."""
     graph = og.init(tmp_path_factory.mktemp("r") / "g", schema=SCHEMA)
     graph.load([{"type": "Person", "data": {"name": "a", "age": 1}}])
     graph.branches.create("work")

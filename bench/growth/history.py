@@ -185,13 +185,6 @@ OPERATIONS = (
         base=COMMITS,
         changes=True,
     ),
-    Operation(
-        name="preview of a cleanup beside n branches",
-        covers=("Graph.cleanup", "omnigraph cleanup"),
-        needs=(worlds.branched,),
-        run=lambda place: place.graph.cleanup(keep=1, dry_run=True),
-        base=BRANCHES,
-    ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
     _listing(
         "recoveries in n commits",

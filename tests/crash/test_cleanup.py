@@ -40,11 +40,11 @@ ARRIVALS = {
     Fault.CLEANUP_AFTER_HISTORY: 2,
     Fault.CLEANUP_BEFORE_FORK: 4,
     Fault.CLEANUP_AFTER_FORK: 4,
-    Fault.CLEANUP_BEFORE_TABLE: 4,
-    Fault.CLEANUP_AFTER_TABLE: 4,
+    Fault.CLEANUP_BEFORE_TABLE: 3,
+    Fault.CLEANUP_AFTER_TABLE: 3,
     Fault.OBJECT_AFTER_LINK: 3,
 }
-"""How often the cleanup of `make` passes each point: a dead transaction, two branches with old commits, four unused forks, three tables
+"""How often the cleanup of `make` passes each point: a dead transaction, two branches with old commits, four unused forks, two tables
 and a fork.
 """
 

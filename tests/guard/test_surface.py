@@ -75,6 +75,8 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.tables", "committed_uuid"): reviewed(
         ".read_transaction", ".list_transactions", reason="whose version is it: the proof that recovery rests on"
     ),
+    ("store.tables", "operation_of"): reviewed(".list_transactions", reason="what another program did to a table, for `repair`"),
+    ("store.ledger", "Ledger.noted_versions"): reviewed(".read_transaction", reason="checksums in the properties of a swap, for `verify`"),
     ("store.tables", "_in_memory"): reviewed(".write_dataset", reason="pending rows in memory, to be filtered and read by the same engine"),
     ("store.stage", "_merge"): reviewed(".merge_insert", ".execute_uncommitted", reason="an upsert, staged: files and no commit"),
     ("store.stage", "advance"): reviewed("LanceDataset.commit", reason="the one commit of staged changes: fenced, no retries"),

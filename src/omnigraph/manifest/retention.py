@@ -66,10 +66,6 @@ class Needs(msgspec.Struct, frozen=True):
     tables: frozenset[TableRef]
     manifests: Mapping[Native, frozenset[int]]
 
-    def versions_of(self, path: str, native: Native) -> set[int]:
-        """The versions of one native branch of a table that are needed."""
-        return {ref.version for ref in self.tables if ref.path == path and ref.branch == native}
-
 
 def refuse_pending(manifest: Manifest) -> None:
     """Raise if a write is not resolved: which files it needs is not decided yet (O-14)."""

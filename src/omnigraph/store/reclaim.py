@@ -45,14 +45,13 @@ def versions_below(table: Table, floor: int) -> list[int]:
     return [version for version in existing_versions(table.root, table.ref.path, branch=table.ref.branch) if version < floor]
 
 
-def spent_versions(table: Table, needed: Collection[int], *, below: int | None = None, without: Collection[str] = ()) -> list[int]:
-    """The versions that can be removed: older than `below`, or than the handle; not needed; and not the origin of a native branch.
+def spent_versions(root: Root, path: str, *, branch: str | None, below: int | None, needed: Collection[int]) -> list[int]:
+    """The versions of a native branch that can be removed: not needed, not the newest, and older than `below`, if it is given.
 
-    `without` are native branches that will be removed before.
+    `needed` includes the versions that native branches were made from.
     """
-    found = versions_below(table, table.ref.version if below is None else min(below, table.ref.version))
-    keep = {*needed, *fork_points(table, without=without)} if found else set()
-    return [version for version in found if version not in keep]
+    *older, _ = existing_versions(root, path, branch=branch) or [0]
+    return [version for version in older if version not in needed and (below is None or version < below)]
 
 
 def remove_versions(table: Table, versions: Sequence[int]) -> Removal:
@@ -90,6 +89,12 @@ def leftovers(root: Root, path: str, *, at: datetime) -> dict[str, int]:
     spent = [name for names in groups.values() if max(written[name] for name in names) < old for name in names]
     sizes = root.objects.sizes(path) if spent else {}
     return {name: sizes.get(name, 0) for name in spent}
+
+
+def aged_lines(root: Root, path: str, *, at: datetime) -> set[str | None]:
+    """The native branches of a table that have files a week old, among which may be some that no version names."""
+    old = [name.removeprefix(f"{path}/").split("/") for name, written in root.objects.written(path).items() if written < at - AGE]
+    return {parts[1] if parts[0] == _TREE else None for parts in old}
 
 
 def remove_leftovers(root: Root, path: str, names: Iterable[str]) -> None:

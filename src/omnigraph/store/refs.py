@@ -100,10 +100,18 @@ class _Reference(msgspec.Struct, rename="camel"):
     parent_version: int = 0
 
 
-def fork_points(table: Table, *, without: Collection[str] = ()) -> frozenset[int]:
+def origins(root: Root, path: str, *, without: Collection[str] = ()) -> dict[str | None, set[int]]:
+    """The versions from which the native branches of a table were made, by their lines. Reads each reference once."""
+    found: dict[str | None, set[int]] = {}
+    for name in native_refs(root, path):
+        if name not in without and (ref := _reference(root, path, name)) is not None:
+            found.setdefault(ref.parent_branch, set()).add(ref.parent_version)
+    return found
+
+
+def fork_points(table: Table) -> frozenset[int]:
     """The versions of this line from which native branches were made. Each names all files that those branches inherit from it."""
-    names = (name for name in native_refs(table.root, table.ref.path) if name not in without)
-    found = (_reference(table.root, table.ref.path, name) for name in names)
+    found = (_reference(table.root, table.ref.path, name) for name in native_refs(table.root, table.ref.path))
     return frozenset(ref.parent_version for ref in found if ref is not None and ref.parent_branch == table.ref.branch)
 
 

@@ -17,7 +17,7 @@ interrupted is finished by the next cleanup.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -38,8 +38,8 @@ from omnigraph.manifest.retention import BranchLine, Needs, Policy, needs, refus
 from omnigraph.manifest.tags import withdraw_all
 from omnigraph.store.bases import home
 from omnigraph.store.floor import raise_floor
-from omnigraph.store.reclaim import Removal, existing_versions, leftovers, remove_leftovers, spent_versions, sweep
-from omnigraph.store.refs import delete_ref, native_refs, parent_ref
+from omnigraph.store.reclaim import Removal, aged_lines, existing_versions, leftovers, remove_leftovers, spent_versions, sweep
+from omnigraph.store.refs import delete_ref, native_refs, origins, parent_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, table_at_head
 
@@ -151,8 +151,9 @@ class _Preview:
             done = {PATH: Removal()}
             for fork in unused:
                 done[PATH] = done[PATH].plus(self._remove_fork(PATH, fork, grant))
+            made_from = origins(self._root, PATH, without=unused)
             for line in needed.lines:
-                done[PATH] = done[PATH].plus(self._forget_commits(line, needed, unused, grant))
+                done[PATH] = done[PATH].plus(self._forget_commits(line, needed, made_from, grant))
             for plan in plans:
                 done[plan.path] = self._remove_unused(plan, grant)
         errors: dict[str, str] = {}
@@ -184,10 +185,10 @@ class _Preview:
     def _abandon(self, name: BranchName, grant: Grant) -> None:
         """Give up a private branch. The following steps remove its files."""
 
-    def _forget_commits(self, line: BranchLine, needed: Needs, unused: Collection[str], grant: Grant) -> Removal:
+    def _forget_commits(self, line: BranchLine, needed: Needs, forks: Mapping[str | None, set[int]], grant: Grant) -> Removal:
         native = line.branch.native
-        pinned = needed.manifests.get(native, frozenset())
-        spent = spent_versions(line.ledger.as_table(), pinned, below=line.floor, without=unused)
+        pinned = needed.manifests.get(native, frozenset()) | forks.get(native, set())
+        spent = spent_versions(self._root, PATH, branch=native, below=line.floor, needed=pinned)
         return self._remove_history(line, spent, grant) if spent else Removal()
 
     def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
@@ -210,9 +211,14 @@ class _Preview:
 
     def _remove_versions(self, plan: _TableSweep, grant: Grant) -> Removal:
         removed = Removal()
-        for line in plan.lines:
+        for line in self._with_work(plan):
             removed = removed.plus(sweep(table_at_head(self._root, plan.path, branch=line.native), line.spent, preview=True))
         return removed.plus(self._remove_leftovers(plan.path, leftovers(self._root, plan.path, at=now()), grant))
+
+    def _with_work(self, plan: _TableSweep) -> list[_LineSweep]:
+        """The lines with spent versions, or with old files, among which may be some that no version names."""
+        aged = aged_lines(self._root, plan.path, at=now())
+        return [line for line in plan.lines if line.spent or line.native in aged]
 
     def _remove_leftovers(self, path: str, found: Mapping[str, int], grant: Grant) -> Removal:
         return Removal(0, sum(found.values()))
@@ -275,9 +281,10 @@ class _Removal(_Preview):
         return removed
 
     def _remove_versions(self, plan: _TableSweep, grant: Grant) -> Removal:
-        shown = still_shown(self._manifest)
+        lines = self._with_work(plan)
+        shown = still_shown(self._manifest) if lines else frozenset()
         removed = Removal()
-        for line in plan.lines:
+        for line in lines:
             spent = [version for version in line.spent if TableRef(plan.path, line.native, version) not in shown]
             reach(Fault.CLEANUP_BEFORE_TABLE)
             grant.check()
@@ -315,22 +322,20 @@ def _refuse_drift(root: Root, lines: Iterable[BranchLine]) -> None:
 
 def _plans(root: Root, needed: Needs) -> Iterator[_TableSweep]:
     names = {row.path: row.alias for line in reversed(needed.lines) for row in line.state.tables.values()}
-    shown: dict[str, set[str | None]] = {}
+    needed_of: dict[str, list[TableRef]] = {}
     for ref in needed.tables:
-        shown.setdefault(ref.path, set()).add(ref.branch)
+        needed_of.setdefault(ref.path, []).append(ref)
     for path in sorted(entry.rstrip("/") for kind in _TABLES for entry in root.objects.list(kind)):
-        if path not in shown:
+        if path not in needed_of:
             yield _TableSweep(path, names.get(path, path), (), ())
             continue
-        unused = _unused(root, path, {native for native in shown[path] if native is not None})
+        unused = _unused(root, path, {ref.branch for ref in needed_of[path] if ref.branch is not None})
         natives = [None, *(native for native in native_refs(root, path) if native not in unused)]
-        lines = (_line_plan(root, path, native, needed, unused) for native in natives)
-        yield _TableSweep(path, names.get(path, path), tuple(lines), unused)
-
-
-def _line_plan(root: Root, path: str, native: str | None, needed: Needs, unused: Collection[str]) -> _LineSweep:
-    table = table_at_head(root, path, branch=native)
-    return _LineSweep(native, tuple(spent_versions(table, needed.versions_of(path, native), without=unused)))
+        keep = origins(root, path, without=unused)
+        for ref in needed_of[path]:
+            keep.setdefault(ref.branch, set()).add(ref.version)
+        spent = ((native, spent_versions(root, path, branch=native, below=None, needed=keep.get(native, set()))) for native in natives)
+        yield _TableSweep(path, names.get(path, path), tuple(_LineSweep(native, tuple(versions)) for native, versions in spent), unused)
 
 
 def _unused(root: Root, path: str, used: set[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("indexes", "parse", "publish", "write")
+NAMES = ("cli", "indexes", "parse", "publish", "write")
 
 
 def main() -> None:

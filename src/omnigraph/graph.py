@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.copy import OnCopyProgress
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import RevertResult
     from omnigraph.exec.upkeep.cleanup import Cleanup, OnCleanupProgress
@@ -324,13 +325,20 @@ class Graph(Handle):
 
         return waited_for_steps(read())
 
-    def copy_to(self, uri: str | os.PathLike[str], *, branch: str | None = None, storage_options: Mapping[str, str] | None = None) -> Graph:
+    def copy_to(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        branch: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        on_progress: OnCopyProgress | None = None,
+    ) -> Graph:
         """Copy the graph with all branches to an empty location; with `branch`, copy only that branch, as main of the new graph."""
         from omnigraph.exec.history.copy import copy_graph
 
         target = open_root(uri, storage_options=storage_options)
         name = given_name(branch) if branch is not None else None
-        made = copy_graph(self.engine, target, branch=name, actor=self.actor)
+        made = copy_graph(self.engine, target, branch=name, actor=self.actor, on_progress=on_progress)
         engine = _engine(self.engine.embedding, self.engine.external_bases, auto_upkeep=self.engine.after_write is not None)
         return Graph(engine(made), mode="rw", actor=self.actor)
 

@@ -9,7 +9,9 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.history import commit
+from omnigraph.cli.progress import until_first
 from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.screen import Style
 from omnigraph.cli.shapes import cause_document, change_document
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def commit_changes(
         else:
             page = graph.changes.commit(commit_id, page=page_token, limit=limit, kinds=kinds or None, types=types or None, ops=ops or None)
             cause, changes, more = page.cause, iter(page.changes), page.next_page
+        changes = until_first(changes, "changes", quiet=flags.quiet)
         if as_json:
             token = {"next_page_token": more} if more is not None else {}
             output.document({"cause": cause_document(cause), "changes": map(change_document, changes), **token})
@@ -79,6 +82,7 @@ def commit_diff(
     """Print the changes that lead from A to B. Each is a branch, a commit, or a time, which stands for main at that time."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         changes = graph.diff(a, b, kinds=kinds or None, types=types or None, ops=ops or None)
+        changes = until_first(changes, "diff", quiet=flags.quiet)
         if as_json:
             output.document({"from": a, "to": b, "changes": map(change_document, changes)})
         else:
@@ -95,7 +99,7 @@ def commit_diff(
 def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
     """Print the history of one entity: who changed it, when, from what to what. Newest first."""
     with open_graph(resolve(flags, "log", HISTORY, uri=uri), mode="r") as graph:
-        entries = graph.log(type_name, entity_id, branch, kind=kind)
+        entries = until_first(graph.log(type_name, entity_id, branch, kind=kind), "log", quiet=flags.quiet)
         if as_json:
             output.document(
                 {"entries": ({"cause": cause_document(entry.commit), "change": change_document(entry.change)} for entry in entries)}
@@ -105,8 +109,7 @@ def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str 
             made = entry.commit
             said = f" {made.message}" if made.message else ""
             output.line(f"{made.id} {made.created_at.isoformat()} {made.branch} {made.actor or '-'}{said}")
-            for line in change_lines(entry.change):
-                output.line(f"  {line}")
+            print_changes([entry.change], indent="  ")
 
 
 def print_cause(commit: Commit) -> None:
@@ -115,10 +118,14 @@ def print_cause(commit: Commit) -> None:
     output.fields({names.get(name, name): value for name, value in cause_document(commit).items()})
 
 
-def print_changes(changes: Iterable[EntityChange]) -> None:
+_STYLES: Final = {"insert": Style.GREEN, "update": Style.YELLOW, "delete": Style.RED}
+
+
+def print_changes(changes: Iterable[EntityChange], *, indent: str = "") -> None:
+    """Print changes. On a terminal the first line of each has the colour of its operation, and long values are cut."""
     for change in changes:
-        for line in change_lines(change):
-            output.line(line)
+        for at, line in enumerate(change_lines(change)):
+            output.cut_line(f"{indent}{line}", None if at else _STYLES[change.op])
 
 
 def change_lines(change: EntityChange) -> Iterator[str]:

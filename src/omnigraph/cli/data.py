@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file
-from omnigraph.cli.progress import Line
+from omnigraph.cli.progress import Line, until_first
 from omnigraph.cli.scope import (
     COPY,
     EXPORT,
@@ -52,16 +53,18 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
     target = resolve(flags, "export", EXPORT, uri=uri)
     with open_graph(target, mode="r") as graph:
         lines = graph.export(branch, at=at, types=types or None)
-        if path is None:
-            for data, _ in line_blocks(lines):
+        if path is None and output.is_terminal():
+            for data, _ in line_blocks(until_first(lines, "export", quiet=flags.quiet)):
                 output.raw(data)
             return
-        rows = 0
-        with atomic_file(path) as file, Line(quiet=flags.quiet) as line:
+        rows, size = 0, 0
+        with nullcontext() if path is None else atomic_file(path) as file, Line("export", quiet=flags.quiet) as line:
             for data, count in line_blocks(lines):
-                file.write(data)
-                rows += count
-                line.draw(f"export: {rows:,} records, {file.tell() / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
+                output.raw(data) if file is None else file.write(data)
+                rows, size = rows + count, size + len(data)
+                line.draw(f"export: {rows:,} records, {size / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
+    if path is None:
+        return
     output.note(f"exported {rows} records to {path}")
 
 
@@ -81,8 +84,13 @@ def copy(flags: Flags, *, source: str, target: str, branch: str | None, as_json:
     there = resolve(flags, "copy", COPY, uri=source, spelled="SOURCE")
     place = resolve(flags, "copy", COPY, uri=target, spelled="TARGET")
     echo_write(GraphTarget(place.uri, flags), "copy")
-    with open_graph(there, mode="r") as graph:
-        made = graph.copy_to(place.uri, branch=branch, storage_options=flags.storage_options)
+    with open_graph(there, mode="r") as graph, Line("copy", quiet=flags.quiet) as line:
+        made = graph.copy_to(
+            place.uri,
+            branch=branch,
+            storage_options=flags.storage_options,
+            on_progress=lambda progress: line.draw(f"copy: {progress.where}, {progress.rows:,} rows"),
+        )
     info = made.info()
     if as_json:
         output.document({"uri": place.uri, "source": there.uri, "graph_id": info.graph_id, "branches": made.branches.list()})

@@ -103,7 +103,7 @@ def run_load(flags: Flags, target: GraphTarget, command: str, request: LoadReque
             confirm(target, f"{command} --mode overwrite", as_json=request.as_json)
     mode: Mode = "r" if request.dry_run else "rw"
     opened = open_graph(target, mode=mode, for_spark=on_spark, external_blobs=request.external_blobs)
-    with opened as graph, Line(quiet=flags.quiet) as line:
+    with opened as graph, Line("load", quiet=flags.quiet) as line:
         existed = request.branch in graph.branches.list()
 
         def on_progress(progress: Progress) -> None:

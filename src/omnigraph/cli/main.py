@@ -17,6 +17,7 @@ from omnigraph.cli import merge as _merge  # noqa: F401  # adds commands to `bra
 from omnigraph.cli import output
 from omnigraph.cli.changes import log as entity_log
 from omnigraph.cli.cleanup import cleanup
+from omnigraph.cli.completion import VARIABLE, complete, completion
 from omnigraph.cli.data import blob, copy, export
 from omnigraph.cli.embed import embed
 from omnigraph.cli.feed import changes
@@ -26,6 +27,7 @@ from omnigraph.cli.optimize import optimize
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
 from omnigraph.cli.scope import Flags, global_flags
+from omnigraph.cli.shell import shell
 from omnigraph.cli.spark import spark
 from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
 from omnigraph.errors import OmniGraphError, shortened, status_of
@@ -34,13 +36,13 @@ from omnigraph.store.leaving import wait_for_work
 INTERRUPTED = 130
 LEGEND = """\b
 What commands access:
-  any     a graph at any location   query, mutate, load, export, blob, schema,
-                                    branch, tag, commit, log, changes,
+  any     a graph at any location   shell, query, mutate, load, export, blob,
+                                    schema, branch, tag, commit, log, changes,
                                     snapshot, ensure-indices,
                                     ensure-embeddings, spark
   direct  a graph's storage         init, copy, info, lint, optimize, verify,
                                     repair, cleanup, recovery
-  local   no graph                  embed, version"""
+  local   no graph                  embed, completion, version"""
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +55,24 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(blob, branch, changes, cleanup, commit, copy, embed, ensure_embeddings, ensure_indices, entity_log, export, info, init, lint, load),
-    *(mutate, optimize, query, recovery, repair, schema, snapshot, spark, tag, verify, version),
+    *(
+        blob,
+        branch,
+        changes,
+        cleanup,
+        commit,
+        completion,
+        copy,
+        embed,
+        ensure_embeddings,
+        ensure_indices,
+        entity_log,
+        export,
+        info,
+        init,
+        lint,
+    ),
+    *(lint, load, mutate, optimize, query, recovery, repair, schema, shell, snapshot, spark, tag, verify, version),
 )
 for _command in _COMMANDS:
     cli.add_command(_command)
@@ -95,6 +113,8 @@ def run(arguments: list[str]) -> int:
     logging.getLogger("omnigraph").setLevel(logging.WARNING)  # our warnings concern the user: a damaged index, for example
     as_json = "--json" in arguments
     try:
+        if (asked := os.environ.get(VARIABLE)) is not None:
+            return complete(cli, asked)
         _refuse_bytes(arguments)
         code = cli.main(arguments, prog_name="omnigraph", standalone_mode=False)
         output.flush()

@@ -11,9 +11,11 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.history import branch, commit
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve, token_flag
 from omnigraph.cli.shapes import commit_document, conflict_document
 from omnigraph.errors import InvalidInput, Kind, MergeConflicts
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.history.conflicts import Conflict
@@ -76,7 +78,7 @@ def branch_merge(
     target = resolve(flags, "branch", DATA, uri=uri)
     if not dry_run:
         echo_write(target, "branch merge")
-    with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json):
+    with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json), Line("merge", quiet=flags.quiet):
         merged = graph.merge(
             source,
             into,
@@ -124,7 +126,7 @@ def commit_revert(
     """Undo one commit, in a new commit on a branch."""
     target = resolve(flags, "commit", DATA, uri=uri)
     echo_write(target, "commit revert")
-    with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json):
+    with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json), Line("revert", quiet=flags.quiet):
         done = graph.revert(
             commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message, token=token
         )
@@ -187,8 +189,7 @@ def _print_conflicts(conflicts: Sequence[Conflict], count: int) -> None:
     if not count:
         return
     rows = [row for conflict in conflicts for row in _rows(conflict)]
-    for line in output.format_rows("table", f"{count} conflict{'s' if count > 1 else ''}", _COLUMNS, rows, width=output.terminal_width()):
-        output.line(line)
+    output.rows("table", counted(count, "conflict"), _COLUMNS, rows)
 
 
 def _rows(conflict: Conflict) -> list[tuple[object, ...]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from omnigraph.cli.screen import Style, screen_of
 from omnigraph.errors import Kind, LanguageError, OmniGraphError, shortened
-from omnigraph.grid import cell_text, counted, display_width, escaped, table_lines
+from omnigraph.grid import cell_text, counted, display_width, escaped, fitted, table_lines
 
 
 def _plain(value: object) -> object:
@@ -125,6 +125,19 @@ def flush() -> None:
             sys.stdout.flush()
 
 
+def is_terminal() -> bool:
+    """Return whether results are shown on a terminal. Where they are not, they are neither cut nor coloured."""
+    return terminal_width() is not None
+
+
+def cut_line(text: str, style: Style | None = None) -> None:
+    """Print a line in a style. On a terminal it is cut at the width."""
+    screen = screen_of(sys.stdout)
+    shown = escaped(text)
+    cut = shown if screen.width is None else fitted(shown, screen.width)
+    _put(_encodable(cut if style is None else screen.paint(cut, style)))
+
+
 def note(text: str) -> None:
     """Print a message to stderr. It is not a result."""
     print(escaped(text), file=sys.stderr)
@@ -137,7 +150,7 @@ def ask(question: str) -> str:
 
 
 def error(message: str) -> None:
-    print(f"Error: {message}", file=sys.stderr)
+    print(f"{screen_of(sys.stderr).paint('Error:', Style.RED)} {message}", file=sys.stderr)
 
 
 def failure(failed: OmniGraphError, *, as_json: bool) -> None:
@@ -221,9 +234,19 @@ NO_ROWS: Final = "(no rows)"
 
 def terminal_width() -> int | None:
     """Return the width of the terminal that stdout is, or None for a pipe or a file."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return None
-    return shutil.get_terminal_size().columns
+    return screen_of(sys.stdout).width
+
+
+def rows(form: str, headline: str, columns: Sequence[str], values: Sequence[Sequence[object]]) -> None:
+    """Print rows. On a terminal a table is cut to its width, and the names of its columns are bold."""
+    screen = screen_of(sys.stdout)
+    for at, one in enumerate(format_rows(form, headline, columns, values, width=screen.width if form == "table" else None)):
+        if form == "csv":
+            verbatim(one)
+        elif form == "table" and at == 1 and columns:
+            _put(_encodable(screen.paint(one, Style.BOLD)))  # escaped already
+        else:
+            line(one)
 
 
 def format_rows(

@@ -15,7 +15,8 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
-from omnigraph.cli.output import FORMATS, format_rows
+from omnigraph.cli.output import FORMATS
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
     HISTORY,
@@ -39,6 +40,7 @@ from omnigraph.errors import InvalidInput, Kind, LanguageError, PreconditionFail
 from omnigraph.grid import counted
 
 if TYPE_CHECKING:
+    from omnigraph.answers import Receipt
     from omnigraph.catalog import Catalog
     from omnigraph.exec.read.result import Result
     from omnigraph.lang import Source
@@ -70,6 +72,7 @@ def _text_options(command: F) -> F:
 @click.option("--explain", "only_explain", is_flag=True, help="Print the plan. The query is not run.")
 @click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")
+@click.option("--draw", "drawing_file", type=PATH, metavar="FILE", help="Draw the nodes of the rows, and their edges: .svg or .html.")
 @command_flags
 def query(
     flags: Flags,
@@ -87,10 +90,17 @@ def query(
     only_explain: bool,
     analyze: bool,
     timing: bool,
+    drawing_file: Path | None,
     as_json: bool,
 ) -> None:
     """Query a graph, as it is now or as it was."""
     _refuse_both(query_file, query_string, params, params_file)
+    if drawing_file is not None:
+        from omnigraph.cli.draw import check_path
+
+        if only_explain or analyze:
+            raise click.UsageError("--draw needs rows, which --explain and --analyze do not print")
+        check_path(drawing_file)
     target = resolve(flags, "query", HISTORY, uri=uri)
     source = query_source(query_file, query_string, what="query")
     selected = query_named(source, name)
@@ -99,16 +109,21 @@ def query(
     with open_graph(target, mode="r") as graph, draw_errors(source):
         started = time.perf_counter()
         if only_explain or analyze:
-            explanation = graph.explain(
-                source.text, selected, given, branch=place, at=parse_moment(snapshot), analyze=analyze, timeout=timeout
-            )
+            with Line("query", quiet=flags.quiet):
+                explanation = graph.explain(
+                    source.text, selected, given, branch=place, at=parse_moment(snapshot), analyze=analyze, timeout=timeout
+                )
             if as_json:
                 output.document(explanation.to_json())
             else:
                 output.lines(explanation.text)
         else:
-            result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
-            _show(result, form="json" if as_json else form, branch=place, snapshot=snapshot)
+            with Line("query", quiet=flags.quiet):
+                result = graph.query(source.text, selected, given, branch=place, at=parse_moment(snapshot), timeout=timeout)
+            if drawing_file is not None:
+                catalog = graph.engine.catalog(graph.engine.snapshot(place, parse_moment(snapshot)))
+                _draw(result, source, selected, catalog, drawing_file)
+            show_result(result, form="json" if as_json else form, branch=place, snapshot=snapshot)
         if timing:
             output.note(f"{(time.perf_counter() - started) * 1000:.1f} ms")
 
@@ -118,12 +133,22 @@ def parse_moment(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
+def _draw(result: Result, source: Source, name: str, catalog: Catalog, path: Path) -> None:
+    from omnigraph.cli.draw import result_drawing, write_drawing
+    from omnigraph.lang import parse_queries, select_query
+    from omnigraph.plan.check import check_read
+
+    read = check_read(select_query(parse_queries(source.text, name=source.name), name), catalog)
+    write_drawing(result_drawing(read, result, f"{counted(result.row_count, 'row')}{_via(result.query_name)}"), path)
+
+
 def _via(query: str) -> str:
     """The name of the query, if it has one."""
     return f" via {query}" if query else ""
 
 
-def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> None:
+def show_result(result: Result, *, form: str, branch: str, snapshot: str | None) -> None:
+    """Print the rows of a read."""
     target = {"branch": branch if snapshot is None else None, "snapshot": snapshot}
     facts = {"query_name": result.query_name, "target": target, "row_count": result.row_count}
     if form == "json":
@@ -136,9 +161,7 @@ def _show(result: Result, *, form: str, branch: str, snapshot: str | None) -> No
         return
     seen = f"branch {branch}" if snapshot is None else f"snapshot {snapshot}"
     headline = f"{counted(result.row_count, 'row')} from {seen}{_via(result.query_name)}"
-    width = output.terminal_width() if form == "table" else None
-    for line in format_rows(form, headline, list(result.columns), [list(values) for values in result.tuples()], width=width):
-        output.verbatim(line) if form == "csv" else output.line(line)
+    output.rows(form, headline, list(result.columns), [list(values) for values in result.tuples()])
 
 
 @click.command(cls=GraphCommand)
@@ -172,7 +195,7 @@ def mutate(
     query = query_named(source, name)
     given = read_params(params, params_file)
     try:
-        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source):
+        with open_graph(target, mode="rw", external_blobs=external_blobs) as graph, draw_errors(source), Line("mutate", quiet=flags.quiet):
             receipt = graph.mutate(source.text, query, given, branch=branch, if_commit=if_commit, message=message, token=token)
     except PreconditionFailed as lost:
         if as_json:
@@ -191,9 +214,14 @@ def mutate(
             }
         )
         return
-    output.line(f"changed {branch}{_via(query)}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
+    show_receipt(receipt, branch=branch, query=query)
     if flags.actor is not None:
         output.line(f"actor_id: {flags.actor}")
+
+
+def show_receipt(receipt: Receipt, *, branch: str, query: str) -> None:
+    """Print what a mutation changed."""
+    output.line(f"changed {branch}{_via(query)}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
 
 
 # -- texts and parameters

@@ -10,6 +10,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.engine import without_pandas
 from omnigraph.cli.files import draw_errors, read_source
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
     INIT,
@@ -80,6 +81,25 @@ def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) ->
 schema.add_command(schema_show, "get")
 
 
+@schema.command("draw")
+@graph_argument
+@click.option("--output", "path", type=PATH, metavar="FILE", required=True, help="The file to write: .svg or .html.")
+@_branch
+@command_flags
+def schema_draw(flags: Flags, *, uri: str | None, path: Path, branch: str, as_json: bool) -> None:
+    """Draw the types of a schema: nodes with their properties, edges, interfaces."""
+    from omnigraph.cli.draw import check_path, schema_drawing, write_drawing
+
+    target = resolve(flags, "schema draw", READ, uri=uri)
+    check_path(path)
+    with open_graph(target, mode="r") as graph:
+        catalog = graph.engine.catalog(graph.engine.snapshot(branch))
+    drawing = schema_drawing(catalog, f"schema of {target.uri}, branch {branch}")
+    write_drawing(drawing, path)
+    if as_json:
+        output.document({"path": str(path), "nodes": len(drawing.nodes), "edges": len(drawing.edges)})
+
+
 @schema.command("plan")
 @graph_argument
 @_file
@@ -130,7 +150,7 @@ def schema_apply(
     echo_write(target, "schema apply")
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
-    with open_graph(target, mode="rw") as graph, draw_errors(wanted):
+    with open_graph(target, mode="rw") as graph, draw_errors(wanted), Line("schema apply", quiet=flags.quiet):
         done = graph.apply_schema(wanted.text, branch, allow_data_loss=allow_data_loss, message=message, token=token)
     if as_json:
         facts = {"uri": target.uri, "supported": done.supported, "applied": done.applied}

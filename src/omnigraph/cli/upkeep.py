@@ -48,7 +48,7 @@ def ensure_indices(flags: Flags, *, uri: str | None, branch: str, message: str |
     """Build the indexes that the schema declares and the tables lack."""
     target = resolve(flags, "ensure-indices", DATA, uri=uri)
     echo_write(target, "ensure-indices")
-    with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="rw") as graph, Line("indexes", quiet=flags.quiet) as line:
         found = graph.ensure_indices(branch, message=message, on_progress=lambda progress: line.draw(_index_progress(progress)))
     if as_json:
         output.document({"uri": target.uri, **indexes_document(found)})
@@ -82,7 +82,7 @@ def ensure_embeddings(flags: Flags, *, uri: str | None, branch: str, message: st
     """Embed the texts of `@embed` properties whose vectors are missing."""
     target = resolve(flags, "ensure-embeddings", DATA, uri=uri)
     echo_write(target, "ensure-embeddings")
-    with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="rw") as graph, Line("embeddings", quiet=flags.quiet) as line:
         found = graph.ensure_embeddings(branch, message=message, on_progress=lambda progress: line.draw(_embedding_progress(progress)))
     if as_json:
         output.document({"uri": target.uri, **embeddings_document(found)})
@@ -107,7 +107,7 @@ def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool
     """Check every branch, every commit that is kept and every table of a graph. Writes nothing."""
     flags: Flags = context.obj
     target = resolve(flags, "verify", DIRECT, uri=uri)
-    with open_graph(target, mode="r") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="r") as graph, Line("verify", quiet=flags.quiet) as line:
         findings = graph.verify(deep=deep, on_progress=lambda progress: line.draw(f"{progress.at} of {progress.of}: {progress.where}"))
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:

@@ -19,7 +19,20 @@ from omnigraph.cli.main import LEGEND, cli
 from tests.unit.cli.calls import Call, run
 
 REFERENCE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "user" / "cli.md"
-HEAVY = {"msgspec", "lance", "pyarrow", "obstore", "pyspark", "numpy", "scipy", "rich", "yaml", "omnigraph.lang"}
+HEAVY = {
+    "msgspec",
+    "lance",
+    "pyarrow",
+    "obstore",
+    "pyspark",
+    "numpy",
+    "scipy",
+    "rich",
+    "wcwidth",
+    "prompt_toolkit",
+    "yaml",
+    "omnigraph.lang",
+}
 
 
 def paths(group: click.Group) -> list[tuple[str, ...]]:

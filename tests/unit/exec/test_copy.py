@@ -200,3 +200,10 @@ def test_branches_with_schemas_of_their_own_are_copied(source: Graph, tmp_path: 
     assert (tmp_path / "copy" / "_schema.pg").read_text() == source.schema
     run(copy, 'insert Tag { t: "y" }', branch="earlier")
     assert copy.verify() == []
+
+
+def test_a_copy_tells_how_far_it_is(source: Graph, tmp_path: Path) -> None:
+    told: list[tuple[str, int]] = []
+    source.copy_to(tmp_path / "told", branch="main", on_progress=lambda progress: told.append((progress.where, progress.rows)))
+    assert told
+    assert dict(told) == {f"{table.kind}:{table.type_name}": table.rows for table in source.snapshot().tables if table.rows}

@@ -11,7 +11,7 @@ during a copy leaves files, but no graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -41,7 +41,24 @@ FILE_BYTES: Final = 64 * 1024 * 1024
 """How much of a table is held in memory before it is written as a data file."""
 
 
-def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None, actor: str | None = None) -> Manifest:
+class CopyProgress(msgspec.Struct, frozen=True):
+    """A part of a table has been written: the table, and its rows so far."""
+
+    where: str
+    rows: int
+
+
+OnCopyProgress = Callable[[CopyProgress], None]
+
+
+def copy_graph(
+    engine: Engine,
+    target: Root,
+    *,
+    branch: BranchName | None = None,
+    actor: str | None = None,
+    on_progress: OnCopyProgress | None = None,
+) -> Manifest:
     """Copy every branch. With `branch`, copy only what that branch shows; it becomes the main branch of the copy."""
     source = engine.manifest
     _refuse_place(source.root, target)
@@ -53,7 +70,7 @@ def copy_graph(engine: Engine, target: Root, *, branch: BranchName | None = None
     with ExitStack() as held, unfinished_copy(target, of=source.root.uri):
         for snapshot in _snapshots(line):  # cleanup keeps them until they are copied
             held.enter_context(holding(source.root, TableRef(PATH, snapshot.branch.native, snapshot.version)))
-        copy = _Copy(engine, target, actor=actor)
+        copy = _Copy(engine, target, actor=actor, on_progress=on_progress)
         try:
             made = copy.create(line.stops[0].snapshot)
         except OmniGraphError as error:
@@ -124,7 +141,8 @@ def _refuse_place(source: Root, target: Root) -> None:
 class _Copy:
     """The state of one copy: source, target and author."""
 
-    def __init__(self, engine: Engine, target: Root, *, actor: str | None) -> None:
+    def __init__(self, engine: Engine, target: Root, *, actor: str | None, on_progress: OnCopyProgress | None) -> None:
+        self._on_progress = on_progress
         self._engine = engine
         self._source = engine.manifest
         self._tables = engine.tables
@@ -220,7 +238,12 @@ class _Copy:
 
     def _fill(self, table: Table, row: TableRow, entity: EntityType) -> Table:
         """Fill a table with exactly the rows of a source table."""
-        fragments = [written for rows in _parts(self._tables.open(row.ref), entity) for written in stage.write_files(table, rows)]
+        fragments, copied = [], 0
+        for rows in _parts(self._tables.open(row.ref), entity):
+            fragments += stage.write_files(table, rows)
+            copied += rows.num_rows
+            if self._on_progress is not None:
+                self._on_progress(CopyProgress(row.alias, copied))
         found = sum(fragment.physical_rows for fragment in fragments)
         if found != row.rows:
             raise StorageError(

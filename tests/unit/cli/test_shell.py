@@ -1,0 +1,199 @@
+"""`omnigraph shell`: when a text is whole, what Tab offers, every command, and the shell at the end of a pipe."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from omnigraph.catalog import Catalog, build_catalog
+from omnigraph.cli.shell import is_whole, statements
+from omnigraph.cli.words import COMMANDS, KEYWORDS, KnownNames, words
+from omnigraph.lang import parse_schema
+from tests.unit.cli.calls import Call, Said
+
+FILMS = """interface Titled { title: String }
+node Film implements Titled { slug: String @key  year: I32 }
+node Person { name: String @key  born: I32? }
+edge ActedIn: Person -> Film { role: String? }
+edge Knows: Person -> Person
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\\branch review",
+        "\\explain",
+        "\\explain match { $p: Person } return { $p }",
+        "match { $p: Person } return { $p }",
+        "match { $p: Person } delete $p",
+        'insert Person { name: "Ada" }',
+        'insert Person { name: "{" }',
+        "match { $p: Person }\nreturn { $p }\n",
+        "match { $p: Person }\nreturn { $p };",
+        "query q() {\n  match { $p: Person }\n\n  return { $p }\n}",
+        "nonsense",
+        "match { $p: Person } } return",
+    ],
+)
+def test_a_text_is_whole(text: str) -> None:
+    assert is_whole(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "match { $p: Person }",
+        "match {",
+        "match {\n",
+        "match { $p: Person }\nreturn { $p }",
+        'match { $p: Person { name: "}" } // }',
+        "query q() {\n  match { $p: Person }\n",
+        "query q()",
+        "\\explain match { $p: Person }",
+        "\\explain match { $p: Person }\nreturn { $p }",
+        'insert Person {\n  name: "Ada",',
+    ],
+)
+def test_a_text_goes_on(text: str) -> None:
+    assert not is_whole(text)
+
+
+def test_lines_become_statements() -> None:
+    lines = "\\help\n\nmatch { $p: Person }\nreturn { $p }\n\nquery q() {\n\n}\nmatch { $p: Person }\nreturn { $q }".splitlines(
+        keepends=True
+    )
+    assert [text.strip() for text in statements(lines) if text.strip()] == [
+        "\\help",
+        "match { $p: Person }\nreturn { $p }",
+        "query q() {\n\n}",
+        "match { $p: Person }\nreturn { $q }",
+    ]
+
+
+def catalog() -> Catalog:
+    ids = iter(range(1_000))
+    return build_catalog(parse_schema(FILMS), mint=lambda: f"{next(ids):016x}")
+
+
+@pytest.mark.parametrize(
+    ("before", "begun", "found"),
+    [
+        ("", "", sorted(KEYWORDS)),
+        ("mat", "mat", ["match", "match_text"]),
+        ("match { $p: ", "", ["Film", "Person", "Titled", "actedIn", "knows"]),
+        ("match { $p: Pe", "Pe", ["Person"]),
+        ("match { $p: pe", "pe", ["Person"]),
+        ("match { $p: Person { ", "", ["born", "name"]),
+        ('match { $p: Person { name: "x", b', "b", ["born"]),
+        ("match { $p: Person  $p kn", "kn", ["knows"]),
+        ("match { $p: Person  $p $r:act", "act", ["actedIn"]),
+        ("match { $p: Person } return { $p.", "", ["born", "name"]),
+        ("match { $p: Person  $p $r:actedIn $f } return { $r.", "", ["role"]),
+        ("match { $p: Person  $p actedIn $f } return { $f.", "", ["slug", "title", "year"]),
+        ("match { $p: Person  $p knows $q } return { $q.n", "n", ["name"]),
+        ("match { $x: Titled } return { $x.", "", ["title"]),
+        ("return { $unknown.ro", "ro", ["role"]),
+        ("match { $p: Person  $f: Film } return { $", "$", ["$f", "$p"]),
+        ("insert F", "F", ["Film"]),
+        ("insert ActedIn { ", "", ["from", "role", "to"]),
+        ("\\", "\\", sorted(COMMANDS)),
+        ("\\br", "\\br", ["\\branch"]),
+        ("\\branch ", "", ["main", "review"]),
+        ("\\at v", "v", ["v1"]),
+        ("\\schema A", "A", ["ActedIn"]),
+        ("\\timing o", "o", ["off", "on"]),
+        ("\\explain match { $f: Fi", "Fi", ["Film"]),
+        ("\\quit ", "", []),
+    ],
+)
+def test_what_tab_offers(before: str, begun: str, found: list[str]) -> None:
+    assert words(before, KnownNames(catalog(), ["main", "review"], ["v1"])) == (begun, found)
+
+
+# -- at the end of a pipe
+
+
+@pytest.fixture
+def typed(graph: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    def typing(text: str, *arguments: str) -> Said:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        return call("shell", graph, *arguments)
+
+    return typing
+
+
+PEOPLE = "match { $p: Person } return { $p.name as name } order { name }\n"
+TABLE = "name\n--------\nAda\n"
+
+
+def test_a_pipe_gets_plain_lines(typed: Call) -> None:
+    assert typed(PEOPLE) == (0, f"1 row from branch main\n{TABLE}", "")
+    assert typed("") == (0, "", "")
+
+
+def test_a_mutation_is_one_commit_and_the_next_query_sees_it(typed: Call) -> None:
+    said = typed('insert Person { name: "Zoe" }\n' + PEOPLE, "--as", "act-zoe")
+    assert said == (0, f"changed main: 1 nodes, 0 edges\n2 rows from branch main\n{TABLE}Zoe\n", "")
+
+
+def test_branches_and_the_past(typed: Call, graph: str, call: Call) -> None:
+    call("branch", "create", "review", "--uri", graph)
+    said = typed(
+        f'\\branch\n\\branch review\ninsert Person {{ name: "Zoe" }}\n{PEOPLE}\\at 1\n\\at\n{PEOPLE}\\at now\n\\at\n\\branch main\n{PEOPLE}'
+    )
+    assert said == (
+        0,
+        "* main\n  review\nchanged review: 1 nodes, 0 edges\n"
+        f"2 rows from branch review\n{TABLE}Zoe\n1\n0 rows from snapshot 1\nname\n--------\nnow\n1 row from branch main\n{TABLE}",
+        "",
+    )
+
+
+def test_the_plan_of_a_query_and_of_the_last_one(typed: Call) -> None:
+    once, again = typed(f"\\explain {PEOPLE}"), typed(f"{PEOPLE}\\explain\n")
+    assert once.out.startswith("query -> name\n  project")
+    assert again.out.endswith(once.out)
+
+
+def test_the_schema_and_one_type_of_it(typed: Call) -> None:
+    assert typed("\\schema\n").out.startswith("node Person {\n  name: String @key\n")
+    assert typed("\\schema Knows").out == "edge Knows: Person -> Person\n"
+
+
+def test_help_names_every_command_and_quit_leaves(typed: Call) -> None:
+    said = typed("\\help\n\\quit\nnonsense\n")
+    assert (said.code, said.err) == (0, "")
+    assert all(command in said.out for command in COMMANDS)
+
+
+def test_times_are_printed_when_asked_for(typed: Call) -> None:
+    said = typed(f"\\timing on\n{PEOPLE}\\timing off\n{PEOPLE}")
+    assert said.code == 0
+    assert said.err.count(" ms\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("match { $p: Persn } return { $p }", "  1 | match { $p: Persn } return { $p }\n    |             ^^^^^\n"),
+        ("\\nope", r"there is no command '\\nope'; \help lists the commands"),
+        ("\\branch nope", "nope"),
+        ("\\at 99", "no manifest version 99"),
+        ("\\schema Nope", "the schema has no type 'Nope'"),
+        ("\\explain", "no query has been run yet"),
+        ('\\at 1\ninsert Person { name: "x" }', "the past (1) cannot be changed"),
+        ("\\timing perhaps", "there is no command"),
+    ],
+)
+def test_the_first_error_ends_a_pipe(typed: Call, text: str, part: str) -> None:
+    said = typed(f"{text}\n\n{PEOPLE}")
+    assert (said.code, said.out) == (1, "")
+    assert part in said.err
+
+
+def test_it_begins_where_it_is_told_to(typed: Call) -> None:
+    assert typed(PEOPLE, "--at", "1").out.startswith("0 rows from snapshot 1")
+    assert typed(PEOPLE, "--branch", "nope").code == 1

@@ -51,4 +51,6 @@ def test_indexes_that_go_from_a_bucket(s3_proxy: CountingProxy, s3_uri: str) -> 
         assert fresh.query(KEYED, branch=branch).rows == [{"p.n": 8}]
         assert {finding.where for finding in fresh.verify()} >= {f"{branch}:node:P"}
         assert fresh.ensure_indices(branch).commit is not None
-    assert og.open(s3_uri, storage_options=options).verify(deep=True) == []
+    # Earlier commits still show the indexes that were built anew since: reads of them scan.
+    left = og.open(s3_uri, storage_options=options).verify(deep=True)
+    assert {(finding.severity, finding.code, finding.branches) for finding in left} == {("warning", "damaged_index", ())}

@@ -373,7 +373,8 @@ def test_verify_finds_a_wrong_count(graph: Graph) -> None:
     wrong = msgspec.structs.replace(table_row(graph, KNOWS), rows=7, version=stage.commit(staged).ref.version)
     publish(manifest_of(graph), Publication(CommitKind.LOAD, tables=(wrong,)))
     (finding,) = graph.verify()
-    assert finding == Finding(Severity.ERROR, "row_count", "the table has 0 rows, but the graph records 7", f"main:{KNOWS}")
+    assert (finding.severity, finding.code, finding.where) == (Severity.ERROR, "row_count", f"main:{KNOWS}")
+    assert finding.message == "the table has 0 rows, but the graph records 7"
 
 
 def test_verify_finds_an_id_that_is_there_twice(graph: Graph) -> None:
@@ -392,7 +393,7 @@ def test_verify_finds_an_edge_without_its_end(graph: Graph, source: str, target:
 def test_verify_finds_a_version_that_is_gone(graph: Graph) -> None:
     versions = Path(graph.uri) / table_row(graph, KNOWS).path / "_versions"
     min(versions.glob("*.manifest")).unlink()
-    assert findings(graph) == [(Severity.ERROR, "version_not_found", f"main:{KNOWS}")]
+    assert findings(graph) == [(Severity.ERROR, "missing_file", f"main:{KNOWS}")]
 
 
 def test_verify_finds_rows_that_are_gone(graph: Graph) -> None:

@@ -24,6 +24,7 @@ from omnigraph.cli.scope import (
     resolve,
 )
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.upkeep.cleanup import Cleanup
@@ -101,9 +102,10 @@ def _document(found: Cleanup) -> dict[str, object]:
 
 
 def _print(found: Cleanup, uri: str, put: Callable[[str], None]) -> None:
-    put(f"cleanup {uri} — {found.versions:,} versions, {found.size_bytes:,} bytes")
+    put(f"cleanup {uri} — {counted(found.versions, 'version')}, {counted(found.size_bytes, 'byte')}")
     for table in found.tables:
-        put(f"{table.table}: {table.versions:,} versions, {table.size_bytes:,} bytes{f'; ERROR {table.error}' if table.error else ''}")
+        error = f"; ERROR {table.error}" if table.error else ""
+        put(f"{table.table}: {counted(table.versions, 'version')}, {counted(table.size_bytes, 'byte')}{error}")
     for fork in found.forks:
         put(f"unused fork: {fork}")
     if found.transactions:

@@ -84,7 +84,8 @@ class Ledger:
     def noted_versions(self) -> dict[str, int]:
         """The checksums of version files of tables that the swap to this version noted."""
         try:
-            properties = self._dataset.read_transaction(self.version).transaction_properties or {}
+            # On a handle of its own: Lance locks a handle while it reads a transaction, and other threads use this one.
+            properties = open_dataset(self._root, self.ref).read_transaction(self.version).transaction_properties or {}
         except raised_by_lance() as error:
             raise self.as_table().failed(error, doing="read") from error
         return {path: int(value) for path, value in properties.items() if value.isdigit()}

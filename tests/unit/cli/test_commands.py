@@ -366,7 +366,7 @@ def test_verify_reads_every_byte_when_asked(graph: str, call: Call) -> None:
     assert (said.code, said.json()) == (0, {"uri": graph, "ok": True, "findings": []})
     data = max((Path(graph) / "nodes").glob("*/data/*.lance"), key=lambda file: file.stat().st_size)
     data.write_bytes(data.read_bytes()[:-1] + b"?")
-    assert call("verify", graph, "--deep", "--json").json()["findings"][0]["code"] == "unreadable_file"
+    assert call("verify", graph, "--deep", "--json").json()["findings"][0]["code"] == "wrong_checksum"
 
 
 def test_verify_of_a_broken_graph_exits_with_1(graph: str, call: Call) -> None:
@@ -378,8 +378,8 @@ def test_verify_of_a_broken_graph_exits_with_1(graph: str, call: Call) -> None:
     assert said.json()["findings"][0]["where"] == "main:node:Person"
     told = call("verify", graph)
     assert told.code == 1
-    assert told.out.startswith("ERROR version_not_found main:node:Person: ")
-    assert told.out.endswith(f"verified {graph}: 1 errors, 0 warnings\n")
+    assert told.out.startswith("ERROR missing_file main:node:Person: ")
+    assert told.out.endswith(f"verified {graph}: 2 errors, 0 warnings\n")  # both of its versions are kept
 
 
 @pytest.mark.parametrize("command", [("snapshot",), ("commit", "list")])

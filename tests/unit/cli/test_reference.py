@@ -27,6 +27,7 @@ VOLATILE = (
     (r"graph at /.*/", "graph at /"),
     (r"python: .*", "python"),
     (r"graph_manifest_version: \d+", "VERSION"),
+    (r"[\d,]+ bytes", "BYTES"),
 )
 
 

@@ -131,7 +131,7 @@ def graph_commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iter
             yield (*path, name), command
 
 
-NO_GRAPH = {("init",), ("copy",), ("embed",), ("version",), ("schema", "check")}
+NO_GRAPH = {("init",), ("copy",), ("embed",), ("version",), ("completion",), ("schema", "check")}
 """Commands on no graph, on a new one, or on two."""
 WORDS = {"entity": "node"}
 """The arguments that are not any text."""

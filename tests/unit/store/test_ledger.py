@@ -221,6 +221,13 @@ def test_a_ledgers_branches_go_their_own_ways(tmp_path: Path) -> None:
 # -- being asked
 
 
+def test_a_transaction_is_read_on_a_handle_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lance locks a handle while it reads a transaction. Other threads use the handle of the ledger at the same time."""
+    ledger = begun(place(tmp_path))
+    monkeypatch.setattr(ledger, "_dataset", None)
+    assert ledger.noted_versions() == {}
+
+
 def test_facts_are_found_by_id_by_prefix_and_by_age(tmp_path: Path) -> None:
     ledger = begun(place(tmp_path))
     for n in range(1, 8):

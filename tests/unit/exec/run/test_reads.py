@@ -331,7 +331,7 @@ def test_a_limit_ends_the_work_early(tmp_path: Path) -> None:
 
 
 def test_a_read_of_a_mutation_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(og.InvalidInput, match="read-query API"):
+    with pytest.raises(og.InvalidInput, match="query 'm' is a mutation, and this is a read; run it with `mutate`"):
         graph_of(tmp_path).query('query m() { insert Person { name: "x" } }')
 
 

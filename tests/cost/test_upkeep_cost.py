@@ -25,7 +25,7 @@ LOOKED_AT = 10
 """The reads are the most of so many commits in a row: they vary with the fragments that a write folds."""
 SLACK = 4
 
-# No link: the planner takes another route on the larger graph. `bench.scenario upkeep` prints what that costs.
+# No link: its reads still grow with the commits, for a reason that is not known yet. `bench.scenario upkeep` prints them.
 QUERIES = (
     'query key() { match { $p: Person { name: "base7" } } return { $p.age } }',
     "query value() { match { $p: Person { age: 7 } } return { $p.name } }",

@@ -14,6 +14,10 @@ What reads, `verify` and `repair` do when files of a graph are lost or changed a
 restore, or by hand. (What an interrupted write leaves is [resolved by the next writer](durability.md).)
 
 ```python
+import omnigraph as og
+
+g = og.memory(schema="node Person { name: String @key }")
+g.load([{"type": "Person", "data": {"name": "Ada"}}])
 for finding in g.verify(deep=True):  # on a disk: every byte, against the checksums that commits recorded
     print(finding.severity, finding.code, finding.path, finding.tables, finding.branches, finding.remedy)
 report = g.repair()  # a preview; repair(confirm=True) mends main, repair("work", confirm=True) a branch

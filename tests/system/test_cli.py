@@ -83,7 +83,8 @@ def test_from_birth_to_recovery(shell: Shell) -> None:
 
     history = shell.json("commit", "list", "graph.omni", "--branch", "review")["commits"]
     assert [commit["graph_branch"] for commit in history] == ["review", None, None]
-    assert history[0] == on_branch == shell.json("commit", "show", on_branch["graph_commit_id"], *here)
+    told = shell.json("commit", "show", on_branch["graph_commit_id"], *here)
+    assert on_branch.items() <= history[0].items() <= told.items()
     assert "actor_id: act-ada" in shell.ok("commit", "show", first["graph_commit_id"], *here)
 
     def people(branch: str) -> int:

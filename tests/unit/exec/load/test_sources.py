@@ -50,7 +50,9 @@ def test_the_same_records_are_read_from_every_kind_of_source(given: Callable[[],
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("a.ndjson", DATA), ("a.ndjson.gz", gzip.compress(DATA)), ("a.zst", ZSTD), ("misnamed.txt", ZSTD)]
+    ("name", "content"),
+    [("a.ndjson", DATA), ("a.ndjson.gz", gzip.compress(DATA)), ("a.zst", ZSTD), ("misnamed.txt", ZSTD)],
+    ids=["plain", "gzip", "zstd", "zstd under another name"],
 )
 def test_files_are_decompressed_by_what_they_hold(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
@@ -64,7 +66,11 @@ def test_a_batch_names_the_file_it_came_from(tmp_path: Path) -> None:
     assert problem.where() == f"{tmp_path / 'bad.ndjson'}, line 2, column 1"
 
 
-@pytest.mark.parametrize("content", [gzip.compress(DATA)[:-20], ZSTD[:-8], gzip.compress(DATA)[:30] + b"nonsense" * 5])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(DATA)[:-20], ZSTD[:-8], gzip.compress(DATA)[:30] + b"nonsense" * 5],
+    ids=["gzip", "zstd", "gzip that goes on with nonsense"],
+)
 def test_compressed_data_that_is_cut_short_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput) as caught:
         read(content, cinema())

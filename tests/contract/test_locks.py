@@ -284,6 +284,20 @@ def test_a_killed_holder_frees_its_locks_at_once(disk: Place) -> None:
     assert alone.hear() == "granted 0 False"
 
 
+def test_a_process_killed_between_writes_that_follow_each_other_frees_its_lock(disk: Place, tmp_path: Path) -> None:
+    """It keeps the lock for its next write while another process waits. The kernel releases it."""
+    turns = tmp_path / "turns"
+    turns.touch()
+    streaming, waiter, other = disk.start(3)
+    assert streaming.ask("stream", "main", turns) == "streaming"
+    until(lambda: turns.stat().st_size > 5)
+    waiter.tell("writer", "main", PATIENCE)
+    streaming.send(signal.SIGKILL)
+    assert waiter.hear() == "granted 0 False"
+    assert waiter.ask("leave") == "left"
+    assert other.ask("exclusive", 0) == "granted 0 False"
+
+
 @pytest.mark.s3
 def test_a_killed_holder_is_replaced_after_its_ttl_on_s3(s3: Place) -> None:
     dying, heir = s3.start(2)

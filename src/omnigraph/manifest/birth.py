@@ -18,7 +18,8 @@ from omnigraph.manifest.model import FORMAT, Commit, CommitKind, Head, SchemaTex
 from omnigraph.manifest.read import PATH, Manifest, newest_ledger
 from omnigraph.manifest.registry import DIRECTORY as BRANCHES
 from omnigraph.manifest.registry import Branch
-from omnigraph.store.durable import sync_directory
+from omnigraph.store.checksums import FileSum, grouped
+from omnigraph.store.durable import sync_directory, version_file
 from omnigraph.store.ledger import Ledger, SwapLost, create_ledger
 from omnigraph.store.objects import probe_local
 from omnigraph.store.root import Root
@@ -177,6 +178,9 @@ def _refuse_unfinished(root: Root) -> None:
 def _create_manifest(
     root: Root, graph_id: GraphId, schema: SchemaText, rows: Sequence[TableRow], *, actor: str | None, message: str | None
 ) -> Ledger:
+    versions = root.checksums.take_versions(f"{row.ref.home}/{version_file(row.version)}" for row in rows)
+    sums = {**root.checksums.of(row.ref.home for row in rows), **{path: FileSum(value) for path, value in versions.items()}}
+    checksums, blocks = grouped(sums)
     genesis = Commit(
         id=new_commit_id(),
         parents=(),
@@ -188,9 +192,10 @@ def _create_manifest(
         actor=actor,
         message=message,
         tables=tuple(TableChange(row.id, row.alias, None, row.version) for row in rows),
-        checksums=root.checksums.of(row.ref.home for row in rows),
+        checksums=checksums,
+        blocks=blocks,
     )
-    root.checksums.forget(genesis.checksums)
+    root.checksums.forget(sums)
     head = Head(genesis.id, schema.hash, genesis.created_at, epoch=0)
     return create_ledger(
         root,

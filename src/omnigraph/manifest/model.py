@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.errors import FormatError, Kind
 from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, TableId, TypeId, content_hash
 from omnigraph.store.bases import home
-from omnigraph.store.checksums import Checksums, is_intact, sealed
+from omnigraph.store.checksums import Blocks, Checksums, is_intact, sealed
 from omnigraph.store.ledger import ROWS
 from omnigraph.store.tables import TableRef
 
@@ -94,6 +94,8 @@ class Head(msgspec.Struct, frozen=True):
     schema: SchemaHash
     committed_at: datetime
     epoch: int
+    summed: int = 0
+    """Commits that were written at this version or later record the checksum of every file that the branch shows."""
 
 
 class TableChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,7 +150,11 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     """The counts in the result of the write, stored for a retry with the same token."""
     audit: Audit | None = None
     checksums: Checksums = {}
-    """The checksums of the files that the commit added, on a disk."""
+    """The checksums of the files that the commit added, on a disk; of version files of the commit before it; and at times of all files
+    that the branch shows.
+    """
+    blocks: Blocks = {}
+    """Those of the blocks of larger files."""
 
     def __repr__(self) -> str:
         by = f" by {self.actor}" if self.actor is not None else ""
@@ -245,6 +251,18 @@ def read_state(rows: pa.Table) -> State:
 
 def read_commits(rows: pa.Table) -> list[Commit]:
     return [_decode(body, Commit, object_id) for object_id, body in _bodies(rows)]
+
+
+class _CommitSums(msgspec.Struct):
+    checksums: Checksums = {}
+    blocks: Blocks = {}
+
+
+def read_checksums(rows: pa.Table) -> Iterator[tuple[Checksums, Blocks]]:
+    """The checksums that commits recorded. The rest of them is not decoded."""
+    for object_id, body in _bodies(rows):
+        found = _decode(body, _CommitSums, object_id)
+        yield found.checksums, found.blocks
 
 
 def read_receipt(rows: pa.Table) -> TokenCommit | None:

@@ -47,7 +47,8 @@ from omnigraph.manifest.model import (
 )
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.registry import Branch
-from omnigraph.store.checksums import Checksums
+from omnigraph.store.checked import Sums
+from omnigraph.store.checksums import grouped
 from omnigraph.store.durable import version_file
 from omnigraph.store.ledger import Draft, Ledger, SwapLost
 from omnigraph.store.root import Root
@@ -104,6 +105,8 @@ class Drafted(msgspec.Struct, frozen=True):
     rows: Draft
     state: State
     commit: Commit
+    added: frozenset[str]
+    """The files that the commit adds, whose checksums it records."""
 
     def discard(self) -> None:
         """Remove the files of a draft that was not published. Has no effect on others."""
@@ -112,7 +115,7 @@ class Drafted(msgspec.Struct, frozen=True):
 
 def draft(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Drafted:
     """Begin to write the rows of a publication that this caller is about to publish, or else to discard."""
-    return _draft(manifest.root, publication, publication.commit or new_commit_id(), *manifest.look(branch))
+    return _draft(manifest, publication, publication.commit or new_commit_id(), *manifest.look(branch))
 
 
 def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN, drafted: Drafted | None = None) -> PublishResult:
@@ -123,6 +126,7 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
     """
     _check_distinct_tables(publication)
     commit_id = publication.commit or new_commit_id()
+    versions: dict[str, int] = {}
     for attempt in range(ATTEMPTS):
         try:
             found, ledger, state = manifest.look(branch)
@@ -134,11 +138,14 @@ def publish(manifest: Manifest, publication: Publication, *, branch: BranchName 
             return PublishResult(first, BranchSnapshot(found, ledger.version, state), repeated=True)
         _check(publication, found, state)
         if drafted is None or drafted.rows.base is not ledger:
-            drafted = _draft(manifest.root, publication, commit_id, found, ledger, state)
+            drafted = _draft(manifest, publication, commit_id, found, ledger, state)
+        versions |= _version_checksums(manifest.root, publication)
         try:
-            moved = drafted.rows.swap(uuid=str(uuid4()), versions=_version_checksums(manifest.root, publication))
+            moved = drafted.rows.swap(uuid=str(uuid4()), versions=versions)
+            if not publication.copied:
+                manifest.recorded.published(found, ledger, moved, drafted.state, drafted.commit, versions)
             manifest.remember(found, moved, drafted.state)
-            manifest.root.checksums.forget(drafted.commit.checksums)
+            manifest.root.checksums.forget(drafted.added)
             return PublishResult(drafted.commit, BranchSnapshot(found, moved.version, drafted.state))
         except SwapLost:
             log.debug("publish to %s lost the race for version %d (attempt %d)", branch, ledger.version + 1, attempt + 1)
@@ -203,7 +210,8 @@ def _rewrite_head(manifest: Manifest, branch: BranchName, change: Callable[[Head
         intent = _head_intent(found, state.head)
         intents.arm(manifest.root.objects, intent)
         try:
-            moved = ledger.swap(state_rows(restated, born=ledger.version + 1), fact_rows(None, [], born=0), uuid=str(uuid4()))
+            rows = state_rows(restated, born=ledger.version + 1), fact_rows(None, [], born=0)
+            moved = ledger.swap(*rows, uuid=str(uuid4()), versions=manifest.recorded.noted(found, ledger))
         except SwapLost:
             intents.disarm(manifest.root.objects, intent)
             continue  # each lost race is another publish that succeeded, so this loop ends
@@ -218,7 +226,8 @@ def fence_off_publishes(manifest: Manifest, branch: BranchName) -> None:
     intent = _head_intent(found, state.head)
     intents.arm(manifest.root.objects, intent)
     try:
-        manifest.remember(found, ledger.fence_off(uuid=str(uuid4())), state)
+        versions = manifest.recorded.noted(found, ledger)
+        manifest.remember(found, ledger.fence_off(uuid=str(uuid4()), versions=versions), state)
     finally:
         intents.disarm(manifest.root.objects, intent)
 
@@ -246,16 +255,22 @@ def _version_checksums(root: Root, publication: Publication) -> dict[str, int]:
     return root.checksums.take_versions(f"{row.ref.home}/{version_file(row.version)}" for row in publication.tables)
 
 
-def _draft(root: Root, publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Drafted:
-    checksums = root.checksums.of(row.ref.home for row in publication.tables)
-    commit = _commit(publication, commit_id, branch, ledger, state, checksums=checksums)
-    after = _next(publication, state, commit)
+def _draft(manifest: Manifest, publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State) -> Drafted:
+    recorded, tables = manifest.recorded, publication.tables
+    added = manifest.root.checksums.of(row.ref.home for row in tables)
+    summed = recorded.summed(state, merged=publication.merged, changed=tables)
+    sums = recorded.to_record(branch, ledger, state, tables, added)
+    if summed == state.head.summed and (shown := recorded.all_shown(branch, ledger, state)) is not None:
+        sums, summed = {**shown, **sums}, ledger.version + 1
+    commit = _commit(publication, commit_id, branch, ledger, state, sums)
+    after = _next(publication, state, commit, summed=summed)
     born = commit.manifest_version
     facts = fact_rows(commit, _new_schemas(publication, ledger), copied=publication.copied, born=born)
-    return Drafted(ledger.draft(state_rows(after, born=born), facts), after, commit)
+    return Drafted(ledger.draft(state_rows(after, born=born), facts), after, commit, frozenset(added))
 
 
-def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State, *, checksums: Checksums) -> Commit:
+def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledger: Ledger, state: State, sums: Sums) -> Commit:
+    checksums, blocks = grouped(sums)
     merged = (publication.merged,) if publication.merged is not None else ()
     return Commit(
         id=commit_id,
@@ -274,11 +289,12 @@ def _commit(publication: Publication, commit_id: CommitId, branch: Branch, ledge
         counts=publication.counts,
         audit=publication.audit,
         checksums=checksums,
+        blocks=blocks,
     )
 
 
-def _next(publication: Publication, state: State, commit: Commit) -> State:
-    head = msgspec.structs.replace(state.head, commit=commit.id, schema=commit.schema, committed_at=commit.created_at)
+def _next(publication: Publication, state: State, commit: Commit, *, summed: int) -> State:
+    head = msgspec.structs.replace(state.head, commit=commit.id, schema=commit.schema, committed_at=commit.created_at, summed=summed)
     return State(head, {**state.tables, **{row.id: row for row in publication.tables}})
 
 

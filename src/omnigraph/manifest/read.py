@@ -18,6 +18,7 @@ from omnigraph.lru import Lru
 from omnigraph.manifest import intents, lineage
 from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
+from omnigraph.manifest.recorded import RecordedChecksums
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
 from omnigraph.store.held import holding
@@ -96,6 +97,8 @@ class Manifest:
         self._mutex = threading.Lock()
         self._cache: dict[BranchName, _CachedBranch] = {}
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
+        self.recorded: Final = RecordedChecksums(root)
+        root.recorded = self.recorded.of
         self.remember(Branch.main(), main, read_state(main.state()))
 
     @cached_property
@@ -166,6 +169,7 @@ class Manifest:
 
     def remember(self, branch: Branch, ledger: Ledger, state: State) -> None:
         """Store the result of a publish in the cache instead of reading it back (W-48)."""
+        self.recorded.show(branch, ledger, state)
         with self._mutex:
             cached = self._cache.get(branch.name)
             if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
@@ -210,6 +214,11 @@ class Manifest:
             require_version(self.root, newest.ref.at(version))  # Lance would still read from its caches
         return read_state(newest.at(version).state())
 
+    def _shown(self, branch: Branch, newest: Ledger, version: int) -> BranchSnapshot:
+        state = self.state_at(newest, version)
+        self.recorded.show(branch, newest.at(version), state)
+        return BranchSnapshot(branch, version, state)
+
     def _at_version(self, branch: BranchName, version: int) -> BranchSnapshot:
         found = find_branch(self.root.objects, branch)
         if found.parent is not None and version < found.forked_at:  # before its creation, the history of a branch is that of its parent
@@ -224,7 +233,7 @@ class Manifest:
                 newest=newest.version,
             )
         try:
-            return BranchSnapshot(found, version, self.state_at(newest, version))
+            return self._shown(found, newest, version)
         except NotFound as error:
             raise _reclaimed(f"version {version} of branch {branch!r}", branch=branch, version=version) from error
 
@@ -235,7 +244,7 @@ class Manifest:
             raise _deleted_with_branch(commit.id, commit.branch)
         _, newest, _ = self.look(born_on.name)
         try:
-            return BranchSnapshot(born_on, commit.manifest_version, self.state_at(newest, commit.manifest_version))
+            return self._shown(born_on, newest, commit.manifest_version)
         except NotFound as error:
             raise _reclaimed(f"commit {commit.id} of branch {born_on.name!r}", branch=born_on.name, commit=commit.id) from error
 

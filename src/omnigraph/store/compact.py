@@ -109,6 +109,7 @@ def _blob_bytes(table: Table, found: Sequence[Fragment]) -> dict[int, int]:
 
 
 def _described(table: Table, part: Fragment, names: Sequence[str]) -> int:
+    table.checks.columns(names, fragments=[part.id])
     scanner = table.dataset.scanner(
         columns=list(names), fragments=[table.dataset.get_fragment(part.id)], blob_handling="blobs_descriptions"
     )
@@ -132,6 +133,7 @@ def rewrite(table: Table, group: Group, *, first_id: int) -> Rewrite:
         return Rewrite(group, (), ())
     blobs = sum(_blob_bytes(table, group).values())
     pieces = max(1, int(max(rows / TARGET_ROWS, (sum(_file_bytes(table, part) for part in group) + blobs) / TARGET_BYTES)))
+    table.checks.everything(part.id for part in group)
     try:
         scanner = table.dataset.scanner(
             fragments=[table.dataset.get_fragment(part.id) for part in group],
@@ -185,7 +187,7 @@ def preview(table: Table, rewrites: Sequence[Rewrite]) -> Iterator[Table]:
     except raised_by_lance() as error:
         raise table.failed(error, doing="rewrite fragments of") from error
     try:
-        yield Table(table.root, table.ref, dataset)
+        yield Table(table.root, table.ref, dataset, sums=table.sums)
     finally:
         with suppress(StorageError):  # a file that no reader finds is harmless
             for file in (f"_versions/d{dataset.version}.manifest", f"_transactions/{table.ref.version}-{staged.uuid}.txn"):

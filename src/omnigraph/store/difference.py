@@ -123,6 +123,7 @@ def _deleted(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
 
 def _read_deletions(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
     file = table.dataset.get_fragment(part.id).metadata.deletion_file
+    table.checks.deletions([part.id])
     body = table.root.objects.get(named_files(table)[part.id][-1].path)
     if file.file_type == _ARRAY:
         (column,) = pa.ipc.open_file(pa.py_buffer(body)).read_all().columns

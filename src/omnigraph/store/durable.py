@@ -199,6 +199,7 @@ def _check_and_flush(root: Root, file: NewFile, outcome: Outcome) -> None:
             raise _torn(root, file, size)
         if is_recorded(file.path):
             root.checksums.put(file.path, checksum(descriptor))
+            root.checked.note(file.path)
         if root.sync:
             _fsync(descriptor, full, outcome)
     except OSError as error:

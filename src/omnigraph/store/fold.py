@@ -47,11 +47,12 @@ def foldable(table: Table, *, touched: set[int]) -> list[Any]:
     return [fragment for fragment in free if fragment.metadata.physical_rows < SMALL_ROWS]
 
 
-def light(dataset: Any, fragments: Sequence[Any], blobs: Sequence[str]) -> bool:
+def light(table: Table, fragments: Sequence[Any], blobs: Sequence[str]) -> bool:
     """Whether the blobs of these fragments are small enough to rewrite. Reads their descriptors, and no blob."""
     if not blobs:
         return True
-    described = dataset.scanner(columns=list(blobs), fragments=list(fragments), blob_handling="blobs_descriptions").to_table()
+    table.checks.columns(blobs, fragments=[fragment.fragment_id for fragment in fragments])
+    described = table.dataset.scanner(columns=list(blobs), fragments=list(fragments), blob_handling="blobs_descriptions").to_table()
     sizes = (pc.sum(pc.struct_field(described.column(name), "size")).as_py() or 0 for name in blobs)
     return sum(sizes) <= SMALL_BLOB_BYTES
 

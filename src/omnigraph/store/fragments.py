@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.store.failure import raised_by_lance
-from omnigraph.store.tables import Table
+from omnigraph.store.tables import ADDRESS, Table
 
 _BATCH: Final = 65_536
 GROUP_ROWS: Final = 131_072
@@ -52,8 +52,11 @@ def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[st
     """Reads all rows of some fragments in order, with their addresses."""
     try:
         chosen = [table.dataset.get_fragment(part.id) for part in parts]
+        table.checks.deletions(part.id for part in parts)
         scanner = table.dataset.scanner(columns=list(columns), fragments=chosen, with_row_address=True, batch_size=_BATCH)
-        yield from scanner.to_reader()
+        for batch in scanner.to_reader():
+            table.checks.rows(columns, batch.column(ADDRESS).to_numpy())
+            yield batch
     except raised_by_lance() as error:
         raise table.failed(error, doing="scan") from error
 

@@ -98,6 +98,7 @@ def write_index(table: Table, spec: IndexSpec, *, fragments: Collection[int] | N
     if spec.column not in table.schema.names:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"{table.ref.path} has no column {spec.column!r} to index", column=spec.column)
     covers = {part: files for part, files in _data_files(table).items() if fragments is None or part in fragments}
+    table.checks.columns([spec.column], fragments=covers)
     try:
         index = table.dataset.create_index_uncommitted(
             spec.column, spec.kind.value, name=spec.name, replace=True, fragment_ids=list(covers), **spec.options

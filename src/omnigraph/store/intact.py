@@ -1,11 +1,9 @@
 """A table and an operation on it -> the result, with the table's indexes if their files are intact, and without them otherwise.
 
-Indexes are derived data, so no read or write may depend on one. But Lance fails if a file of an index it uses is missing or truncated.
-So each index is checked before its first use, by one listing of its directory: the total size must be what the version file records.
-Index files never change, so one check for each open graph is enough. Sizes do not reveal a damaged page. Such a page raises an error
-when the index is used, and the operation then runs again without it.
-
-Neither check finds a changed byte that still decodes. `deep.py` compares indexes with the rows.
+Indexes are derived data, so no read or write may depend on one. But Lance fails if a file of an index it uses is missing or truncated,
+and finds other rows if a byte of it changed. So each index is checked before its first use: the total size must be what the version file
+records, and on a disk its files are compared with their checksums. Index files never change, so one check for each open graph is enough.
+An index without recorded checksums may have a damaged page. If that raises an error, the operation runs again without the index.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.store.bases import home
+from omnigraph.store.checked import TableChecks, WrongChecksum
 from omnigraph.store.damage import IndexDamage, IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.root import Root
@@ -39,6 +38,9 @@ class Indexed(Protocol):
     @property
     def indexes(self) -> tuple[IndexFiles, ...]: ...
 
+    @property
+    def checks(self) -> TableChecks: ...
+
 
 def index_files(dataset: Any, *, path: str, branch: str | None) -> tuple[IndexFiles, ...]:
     """The files of every index of an open version. They come from the version file; no storage is read."""
@@ -58,18 +60,42 @@ def index_files(dataset: Any, *, path: str, branch: str | None) -> tuple[IndexFi
 
 def damaged_indexes(table: Indexed, *, among: Iterable[IndexFiles] | None = None, anew: bool = False) -> tuple[IndexDamage, ...]:
     """The indexes of a table, or those `among` them, that cannot be used. `anew` repeats the check for indexes that passed it before."""
-    return tuple(_damages(table.root, table.indexes if among is None else among, anew=anew))
+    return tuple(_damages(table, table.indexes if among is None else among, anew=anew))
 
 
-def _damages(root: Root, indexes: Iterable[IndexFiles], *, anew: bool = False) -> Iterator[IndexDamage]:
+def lacks_files(table: Indexed, indexes: Iterable[IndexFiles]) -> bool:
+    """Whether an index is known to be damaged, or its files do not have their sizes. The caller compares what it reads with checksums."""
+    root = table.root
+    for index in indexes:
+        if index.uuid not in root.index_damage and index.uuid not in root.index_sizes:
+            if (reason := _look(root, index)) is not None:
+                record(root, IndexDamage(index, reason))
+            root.index_sizes.add(index.uuid)
+        if root.index_damage.get(index.uuid) is not None:
+            return True
+    return False
+
+
+def _damages(table: Indexed, indexes: Iterable[IndexFiles], *, anew: bool = False) -> Iterator[IndexDamage]:
+    root = table.root
     for index in indexes:
         if index.uuid not in root.index_damage or (anew and root.index_damage[index.uuid] is None):
             if (reason := _look(root, index)) is not None:
                 record(root, IndexDamage(index, reason))
+            elif (reason := _compare(table, index)) is not None:
+                record(root, IndexDamage(index, reason, hidden=True))
             else:
                 root.index_damage[index.uuid] = None
         if (damage := root.index_damage[index.uuid]) is not None:
             yield damage
+
+
+def _compare(table: Indexed, index: IndexFiles) -> str | None:
+    try:
+        table.checks.folder(index.directory)
+    except WrongChecksum as error:
+        return error.message
+    return None
 
 
 def record(root: Root, damage: IndexDamage) -> None:
@@ -99,7 +125,7 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
     """
     if on is None or not (scalar := _scalar(table)):
         return ask(Access.BY_INDEX)
-    if any(_damages(table.root, scalar)):
+    if any(_damages(table, scalar)):
         return ask(Access.BY_SCAN)
     try:
         return ask(Access.BY_INDEX)
@@ -109,14 +135,14 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
 
 def by_search_index(table: Indexed, files: Sequence[IndexFiles], ask: Callable[[], T]) -> T | None:
     """Calls `ask`, which searches an index with these files. Returns None if there are none, or if the index is damaged or fails."""
-    if not files or any(_damages(table.root, files)):
+    if not files or any(_damages(table, files)):
         return None
     try:
         return ask()
     except raised_by_lance() as error:
         if "KeyboardInterrupt" in str(error):
             raise
-        if not list(_damages(table.root, files, anew=True)):
+        if not list(_damages(table, files, anew=True)):
             for index in files:
                 record(table.root, IndexDamage(index, f"a search in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
         return None
@@ -137,7 +163,7 @@ def _scalar(table: Indexed) -> list[IndexFiles]:
 
 def _blame(table: Indexed, on: object, error: BaseException) -> None:
     """Finds the index that failed a call which succeeded without it, and records it as damaged."""
-    if list(_damages(table.root, _scalar(table), anew=True)):
+    if list(_damages(table, _scalar(table), anew=True)):
         return
     for index in _scalar(table):
         if re.search(rf"\b{re.escape(index.column)}\b", str(on)):

@@ -23,7 +23,7 @@ from omnigraph.store.damage import IndexFiles
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.file_memory import KeyBlock, files_of
 from omnigraph.store.fragments import Fragment, fragments
-from omnigraph.store.intact import damaged_indexes
+from omnigraph.store.intact import lacks_files
 from omnigraph.store.membership import is_in
 from omnigraph.store.tables import KEY, Table
 
@@ -33,6 +33,8 @@ UNCOVERED_ROWS: Final = 65_536
 """With more rows that no index covers, their keys are not read into memory."""
 
 _BTREE: Final = "BTree"
+_LOOKUP: Final = "page_lookup.lance"
+_DATA: Final = "page_data.lance"
 _PAGE_ROWS: Final = 4096
 _ROW_ID: Final = "_rowid"
 """Our tables have no stable row ids, so this is the address of a row."""
@@ -48,7 +50,7 @@ def addresses_of(table: Table, keys: pa.Array) -> Any | None:
     indexes = [index for index in table.indexes if index.column == KEY and index.kind == _BTREE]
     covered = frozenset[int]().union(*(index.fragments for index in indexes))
     uncovered = [part for part in parts if part.id not in covered]
-    if len(keys) > FEW or sum(part.rows for part in uncovered) > UNCOVERED_ROWS or damaged_indexes(table, among=indexes):
+    if len(keys) > FEW or sum(part.rows for part in uncovered) > UNCOVERED_ROWS or lacks_files(table, indexes):
         return None
     here = {part.id for part in parts}
     try:
@@ -81,6 +83,7 @@ def _is_deleted(table: Table, address: int) -> bool:
         return False
     if file.base_id is not None or file.file_type != "array":  # in the directory of another native branch, or a bitmap
         raise _Unexpected
+    table.checks.deletions([fragment])
     body = table.root.objects.get(f"{table.ref.home}/{file.path(fragment)}")
     (deleted,) = pa.ipc.open_file(pa.py_buffer(body)).read_all().columns
     if len(deleted) != file.num_deleted_rows:
@@ -111,6 +114,7 @@ def _read(table: Table, parts: Sequence[Fragment]) -> dict[int, KeyBlock]:
     if not parts:
         return {}
     dataset = table.dataset
+    table.checks.columns([KEY], fragments=[part.id for part in parts])
     scanned = dataset.scanner(
         columns=[KEY],
         fragments=[dataset.get_fragment(part.id) for part in parts],
@@ -150,7 +154,8 @@ def _first_keys(table: Table, index: IndexFiles) -> list[str]:
     held = table.root.memory.first_keys
     if (known := held.get(index.uuid)) is not None:
         return known
-    lookup = _open(table, index, "page_lookup.lance").read_all().to_table().sort_by("page_idx")
+    table.checks.file(f"{index.directory}/{_LOOKUP}")
+    lookup = _open(table, index, _LOOKUP).read_all().to_table().sort_by("page_idx")
     metadata = lookup.schema.metadata or {}
     if (metadata.get(b"batch_size"), metadata.get(b"range_partitioned")) != (str(_PAGE_ROWS).encode(), b"false"):
         raise _Unexpected
@@ -163,8 +168,9 @@ def _page(table: Table, index: IndexFiles, page: int) -> KeyBlock:
     held = table.root.memory.keys
     if (known := held.get((index.uuid, page))) is not None:
         return known
-    reader = _open(table, index, "page_data.lance")
+    reader = _open(table, index, _DATA)
     start = page * _PAGE_ROWS
+    table.checks.index_file(f"{index.directory}/{_DATA}", (0, 1), start, start + _PAGE_ROWS - 1)
     read = reader.read_range(start, min(_PAGE_ROWS, reader.num_rows() - start)).to_table()
     return held.put((index.uuid, page), KeyBlock(read.column("values").combine_chunks(), read.column("ids").to_numpy()))
 

@@ -108,7 +108,7 @@ class Ledger:
 
     def as_table(self) -> Table:
         """The same handle as a table, for operations on any table, such as native branches."""
-        return Table(self._root, self.ref, self._dataset)
+        return Table(self._root, self.ref, self._dataset, sums={})  # each of its rows has a checksum
 
     def _facts(self, where: str) -> pa.Table:
         return self._read(self._fragments()[:-1], where)
@@ -139,9 +139,9 @@ class Ledger:
 
     # -- the one way to change it
 
-    def swap(self, state: pa.Table, facts: pa.Table, *, uuid: str) -> Ledger:
+    def swap(self, state: pa.Table, facts: pa.Table, *, uuid: str, versions: Mapping[str, int] | None = None) -> Ledger:
         """Replaces the state and adds facts in one commit, as exactly this version + 1. Raises SwapLost if another swap came first."""
-        return self.draft(state, facts).swap(uuid=uuid)
+        return self.draft(state, facts).swap(uuid=uuid, versions=versions)
 
     def draft(self, state: pa.Table, facts: pa.Table) -> Draft:
         """Begins to write the files of a swap, on other threads. Neither readers nor other writers see them.
@@ -175,13 +175,15 @@ class Ledger:
         reach(Fault.PUBLISH_AFTER_SYNC)
         return Ledger(self._root, self.ref.at(moved.version), moved)
 
-    def fence_off(self, *, uuid: str) -> Ledger:
+    def fence_off(self, *, uuid: str, versions: Mapping[str, int]) -> Ledger:
         """Commits the same rows again, as exactly this version + 1. Every swap from an earlier version fails from then on, for good.
 
         Lance finds conflicting commits in the versions since the base of a swap. Where those were removed it finds none, and a swap by
         a process that was paused would be added to the newest version. This commit conflicts with all of them, and it stays.
         """
-        moved = self._commit(lance.Transaction(self.version, LanceOperation.Restore(self.version), uuid=uuid), ())
+        moved = self._commit(
+            lance.Transaction(self.version, LanceOperation.Restore(self.version), uuid=uuid, transaction_properties=_noted(versions)), ()
+        )
         settle_visible(self._root, [f"{self.ref.home}/{version_file(moved.version)}"])
         return Ledger(self._root, self.ref.at(moved.version), moved)
 

@@ -48,7 +48,7 @@ def create_ref(table: Table, name: str) -> Table:
     except raised_by_lance() as error:
         raise lance_error(error, doing=f"create native branch {name} of", path=table.root.of(table.ref.path)) from error
     settle_visible(table.root, [f"{ref.path}/{ref_file(name)}", f"{ref.home}/{version_file(ref.version)}"])
-    return Table(table.root, ref, open_dataset(table.root, ref))
+    return Table(table.root, ref, open_dataset(table.root, ref), sums=table.sums)
 
 
 def _check(name: str) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lance.lance import _Session as Session
 
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.store.checked import CheckedFiles, Sums
 from omnigraph.store.checksums import NewChecksums
 from omnigraph.store.damage import IndexDamage
 from omnigraph.store.file_memory import FileMemory
 from omnigraph.store.objects import Objects, open_objects
 from omnigraph.store.process import refuse_forked_child
+
+if TYPE_CHECKING:
+    from omnigraph.store.tables import TableRef
 
 FSYNC_ENVIRONMENT: Final = "OMNIGRAPH_FSYNC"
 SIDE_BY_SIDE: Final = 4
@@ -36,11 +40,21 @@ class Root:
         """Directories whose path is flushed. `durable.py` flushes the ancestors of a new directory once."""
         self.index_damage: Final[dict[str, IndexDamage | None]] = {}
         """The damage of each checked index, by uuid. None for an intact index. See `intact.py`."""
+        self.index_sizes: Final[set[str]] = set()
+        """The indexes whose files have the right sizes, by uuid."""
         self.checksums: Final = NewChecksums()
         """Checksums of files that no commit records yet. See `checksums.py`."""
+        self.checked: Final = CheckedFiles(self.uri)
+        """The files that were compared with their recorded checksums. See `checked.py`."""
+        self.recorded: Callable[[TableRef], Sums] | None = None
+        """Finds the checksums of the files of a version of a table. The manifest sets it: it knows the commits that recorded them."""
         self.memory: Final = FileMemory()
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
+
+    def sums_of(self, ref: TableRef) -> Sums:
+        """The checksums that commits recorded for the files of a version, and maybe for others. None on an object store."""
+        return self.recorded(ref) if self.is_local and self.recorded is not None else {}
 
     def of(self, path: str) -> str:
         """The full URI of a path inside the graph."""

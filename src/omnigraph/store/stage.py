@@ -275,7 +275,7 @@ def advance(staged: Staged) -> Table:
     reach(Fault.STAGE_AFTER_COMMIT)
     if moved.version != base + 1:
         raise _slipped(staged, moved.version)
-    after = Table(table.root, table.ref.at(moved.version), moved)
+    after = Table(table.root, table.ref.at(moved.version), moved, sums=table.sums)
     settle(table.root, _new_blobs(after, before=table))
     return after
 
@@ -347,7 +347,7 @@ def _small(table: Table, *, touched: set[int]) -> tuple[list[int], pa.Table | No
     if not group:
         return [], None
     try:
-        if not light(table.dataset, group, blob_names(table.schema)):
+        if not light(table, group, blob_names(table.schema)):
             return [], None
         rows = _rows_of(table, group)
     except raised_by_lance() as error:
@@ -361,6 +361,7 @@ def _rows_of(table: Table, group: Sequence[Any]) -> pa.Table:
     held = [rows for rows in known if rows is not None]
     if len(held) == len(known):
         return pa.concat_tables(held)
+    table.checks.everything(fragment.fragment_id for fragment in group)
     return stored(table.dataset.scanner(fragments=list(group), blob_handling="all_binary").to_table().cast(table.schema))
 
 
@@ -395,6 +396,7 @@ def _write(table: Table, rows: pa.Table) -> list[Any]:
 
 def _merge(table: Table, rows: pa.Table) -> tuple[Any, dict[str, int]]:
     def ask(access: Access) -> Any:
+        table.checks.columns([KEY])
         builder = table.dataset.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
         return builder.use_index(access is Access.BY_INDEX).execute_uncommitted(rows)
 
@@ -421,6 +423,7 @@ def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
     owners = ascending >> np.uint64(32)
     for part in np.split(ascending, np.flatnonzero(np.diff(owners)) + 1) if len(ascending) else ():
         owner = int(part[0] >> np.uint64(32))
+        table.checks.deletions([owner])  # the new file has the rows of the old one too
         try:
             left = table.dataset.get_fragment(owner).delete_rows((part & np.uint64(0xFFFFFFFF)).tolist())
         except raised_by_lance() as error:

@@ -25,6 +25,7 @@ from omnigraph.lru import Lru
 from omnigraph.store.arrays import Column, joined
 from omnigraph.store.bases import home, rebased
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
+from omnigraph.store.checked import Sums, TableChecks
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.durable import (
     find_newest,
@@ -52,6 +53,9 @@ HANDLES: Final = 64
 
 _TEXT_LENGTHS: Final = "_docs.lance"
 """The end of the name of a file that lists the texts of a full-text index with the number of their words."""
+_REFINED: Final = re.compile(r"refine_filter=(.*)")
+"""The part of a filter that no index answers, at the end of a line of a plan. `--` if there is none."""
+_NO_SUMS: Final[Sums] = {}
 _RENDERED_OPERATION: Final = re.compile(r"\boperation: (\w+)")
 _RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
 
@@ -113,12 +117,27 @@ class WordIndexCounts(NamedTuple):
 
 
 class Table:
-    """A table at one version, for reads and as the base of a staged change. It is immutable."""
+    """A table at one version, for reads and as the base of a staged change. It is immutable.
 
-    def __init__(self, root: Root, ref: TableRef, dataset: Any) -> None:
+    `sums` are the recorded checksums of its files, by default those that the graph finds for the version. What reads rows or an index
+    compares them by `checks`, before rows leave this package.
+    """
+
+    def __init__(self, root: Root, ref: TableRef, dataset: Any, *, sums: Sums | None = None) -> None:
         self.root: Final = root
         self.ref: Final = ref
         self.dataset: Final = dataset
+        self._sums: Final = sums
+
+    @cached_property
+    def sums(self) -> Sums:
+        """The checksums that commits recorded for its files, and for others."""
+        return self._sums if self._sums is not None else self.root.sums_of(self.ref)
+
+    @cached_property
+    def checks(self) -> TableChecks:
+        """The comparisons of its files with their checksums."""
+        return TableChecks(self.root.checked, self.sums, self.dataset, path=self.ref.path, branch=self.ref.branch)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -140,6 +159,7 @@ class Table:
 
     def count(self, where: Where | None = None) -> int:
         def ask(access: Access) -> int:
+            self.check_filter(where, access)
             if access is Access.BY_INDEX:
                 return int(self.dataset.count_rows(filter=where))
             return int(self.dataset.scanner(columns=[], filter=where, with_row_address=True, use_scalar_index=False).count_rows())
@@ -189,12 +209,15 @@ class Table:
         batch_rows: int | None = None,
         fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
+        unproven = not self.checks.are_right(names)
+
         def ask(access: Access) -> pa.RecordBatchReader:
+            self.check_filter(where, access, fragments)
             scanner = self.dataset.scanner(
                 columns=names,
                 filter=where,
                 limit=limit,
-                with_row_address=addresses,
+                with_row_address=addresses or unproven,  # they say which bytes of the files the rows are from
                 batch_size=batch_rows,
                 blob_handling="all_binary",
                 fragments=None if fragments is None else [self.dataset.get_fragment(part) for part in fragments],
@@ -206,12 +229,16 @@ class Table:
             reader = by_index(self, ask, on=where)
         except raised_by_lance() as error:
             raise self.failed(error, doing="scan") from error
-        known = self.schema
-        schema = pa.schema([known.field(field.name) if field.name in blob_names(reader.schema) else field for field in reader.schema])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema, ask, where))
+        known, blobs = self.schema, blob_names(reader.schema)
+        shown = [field for field in reader.schema if addresses or field.name != ADDRESS]
+        schema = pa.schema([known.field(field.name) if field.name in blobs else field for field in shown])
+        batches = self._batches(reader, ask, where)
+        if unproven:
+            batches = self._proven(batches, names, fragments, all_rows=where is None and limit is None)
+        return pa.RecordBatchReader.from_batches(schema, (plain(batch.select(schema.names), schema) for batch in batches))
 
     def _batches(
-        self, reader: pa.RecordBatchReader, schema: pa.Schema, ask: Callable[[Access], pa.RecordBatchReader], where: Where | None
+        self, reader: pa.RecordBatchReader, ask: Callable[[Access], pa.RecordBatchReader], where: Where | None
     ) -> Iterator[pa.RecordBatch]:
         """The batches of a scan. Converts errors of Lance, which can occur at any batch.
 
@@ -223,10 +250,50 @@ class Table:
             except raised_by_lance() as error:
                 first, rest = without_index(self, lambda access: _begun(ask(access)), on=where, error=error)
             while first is not None:
-                yield plain(first, schema)
+                yield first
                 first = next(rest, None)
         except raised_by_lance() as error:
             raise self.failed(error, doing="scan") from error
+
+    def _proven(
+        self, batches: Iterator[pa.RecordBatch], names: Sequence[str], fragments: Sequence[int] | None, *, all_rows: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of a scan, each after its rows were compared with the checksums of their files."""
+        blobs = [name for name in names if name in blob_names(self.schema)]
+        try:
+            for batch in batches:
+                places = batch.column(ADDRESS).to_numpy(zero_copy_only=False)
+                self.checks.rows(names, places)
+                for name in blobs:
+                    self.checks.blobs(name, places)
+                yield batch
+        except StorageError:
+            self.checks.columns(names, fragments=fragments)  # says which file, if it is one that changed
+            raise
+        if all_rows and fragments is None:
+            self.checks.columns(names)  # all of it was compared: from now on a lookup in memory says so
+
+    def check_filter(self, where: Where | None, access: Access, fragments: Sequence[int] | None = None) -> None:
+        """Compares what Lance reads to find the rows that match a filter, with their deletion files.
+
+        With indexes, these are the fragments that they do not cover, and the columns of conditions that they do not answer.
+        """
+        self.checks.deletions(fragments)
+        names = [name for name in self.schema.names if where is not None and _mentions(where, name)]
+        if not names or self.checks.are_right(names):
+            return
+        used = [index for index in self.indexes if index.is_scalar and index.column in names]
+        if access is Access.BY_SCAN or not used:
+            self.checks.columns(names, fragments=fragments)
+            return
+        plan = self.dataset.scanner(columns=[], filter=where, with_row_address=True).explain_plan()
+        left = [] if "ScalarIndexQuery" in plan and len(_REFINED.findall(plan)) == 1 else [str(where)]
+        left += [text for text in _REFINED.findall(plan) if text != "--"]
+        refined = [name for name in names if any(_mentions(text, name) for text in left)]
+        self.checks.columns(refined, fragments=fragments)
+        covered = frozenset.intersection(*(_covered(index for index in used if index.column == name) for name in {i.column for i in used}))
+        every = fragments if fragments is not None else [part.fragment_id for part in self.dataset.get_fragments()]
+        self.checks.columns(names, fragments=[part for part in every if part not in covered])
 
     def _laid_over(
         self, names: list[str], schema: pa.Schema, where: Where | None, overlay: Overlay, *, addresses: bool
@@ -248,25 +315,35 @@ class Table:
             raise self.failed(error, doing="lay pending rows over") from error
 
     def nearest(self, column: str, query: Sequence[float], count: int, *, where: str | None, probes: int, refine: int) -> pa.Table | None:
-        """Finds about the `count` rows whose vectors are nearest to the query, of those that match the filter, by the index on the column.
+        """Finds the rows among which are about the `count` nearest to the query, of those that match the filter, by the index on the column.
 
-        Returns the column and the addresses of the rows; rows that the index does not cover are included. Returns None if the index
-        cannot be used. The index is approximate: `probes` of its parts are searched at least, and `refine` times as many rows compared.
+        Returns the column and the addresses of `refine` times as many rows: the index is approximate, and the caller compares the vectors.
+        `probes` parts of it are searched at least. Rows that it does not cover are included. Returns None if it cannot be used.
         """
 
+        files = [index for index in self.indexes if index.is_vector and index.column == column]
+
         def ask() -> pa.Table:
-            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": count, "metric": "cosine"}
-            return self.dataset.scanner(
+            scalar = not passed_by(self.root, self.indexes)
+            self.check_filter(where, Access.BY_INDEX if scalar else Access.BY_SCAN)
+            covered = _covered(files)
+            self.checks.columns(
+                [column], fragments=[part.fragment_id for part in self.dataset.get_fragments() if part.fragment_id not in covered]
+            )
+            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": count * refine, "metric": "cosine"}
+            found = self.dataset.scanner(
                 columns=[column],
-                nearest={**wanted, "minimum_nprobes": probes, "refine_factor": refine},
+                nearest={**wanted, "minimum_nprobes": probes},
                 filter=where,
                 prefilter=True,
                 with_row_address=True,
-                use_scalar_index=not passed_by(self.root, self.indexes),
+                use_scalar_index=scalar,
                 disable_scoring_autoprojection=True,
             ).to_table()
+            self.checks.rows([column], found.column(ADDRESS).to_numpy())
+            return found
 
-        return by_search_index(self, [index for index in self.indexes if index.is_vector and index.column == column], ask)
+        return by_search_index(self, files, ask)
 
     def having_words(self, column: str, query: str) -> WordIndexRows | None:
         """Finds the rows whose text has a word of the query, by the full-text index on the column. None if the index cannot be used."""
@@ -316,6 +393,7 @@ class Table:
 
     def take(self, addresses: Any, columns: Sequence[str]) -> pa.Table:
         """Reads the rows at these addresses (numpy uint64), in that order, with repetitions. No row may be deleted."""
+        self.checks.rows(columns, addresses)
         try:
             # Our tables have no stable row ids, so the id of a row is its address.
             return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
@@ -341,7 +419,10 @@ class Tables:
         refuse_forked_child()
         if (table := self._open.get(ref)) is not None:
             return table
-        return self.keep(Table(self._root, ref, open_dataset(self._root, ref)))
+        sums = self._root.sums_of(ref)
+        if (expected := sums.get(path := f"{ref.home}/{version_file(ref.version)}")) is not None:
+            self._root.checked.check(path, expected, table=ref.path)
+        return self.keep(Table(self._root, ref, open_dataset(self._root, ref), sums=sums))
 
     def keep(self, table: Table) -> Table:
         """Keeps a handle that a commit returned, so that the next read does not open the table again (K-02)."""
@@ -368,7 +449,7 @@ def create_table(root: Root, path: str, schema: pa.Schema, *, uuid: str | None =
         raise lance_error(error, doing="create", path=uri) from error
     ref = TableRef(path, None, dataset.version)
     settle_visible(root, [f"{path}/{version_file(ref.version)}"])
-    return Table(root, ref, open_dataset(root, ref))
+    return Table(root, ref, open_dataset(root, ref), sums=_NO_SUMS)
 
 
 def open_dataset(root: Root, ref: TableRef) -> Any:
@@ -385,7 +466,7 @@ def open_dataset(root: Root, ref: TableRef) -> Any:
 
 def own_handle(table: Table) -> Table:
     """The same version with a handle of its own, for a call during which Lance refuses every other use of the handle."""
-    return Table(table.root, table.ref, open_dataset(table.root, table.ref))
+    return Table(table.root, table.ref, open_dataset(table.root, table.ref), sums=table.sums)
 
 
 def require_version(root: Root, ref: TableRef) -> None:
@@ -537,7 +618,7 @@ def table_in_memory(root: Root, rows: pa.Table) -> Table:
         dataset = _in_memory(rows)
     except raised_by_lance() as error:
         raise lance_error(error, doing="hold pending rows of", path=root.uri) from error
-    return Table(root, TableRef(dataset.uri, None, dataset.version), dataset)
+    return Table(root, TableRef(dataset.uri, None, dataset.version), dataset, sums=_NO_SUMS)
 
 
 def _in_memory(rows: pa.Table) -> Any:
@@ -566,6 +647,11 @@ def one_of(column: str, values: pa.Array) -> str:
         return "false"
     listed = pc.binary_join(pa.ListArray.from_arrays([0, len(quoted)], quoted), "', '")
     return f"`{column}` IN ('{listed[0].as_py()}')"
+
+
+def _mentions(where: Where, column: str) -> bool:
+    """Whether a filter may use a column. True also if only a text in it has the name."""
+    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", str(where)) is not None
 
 
 def _begun(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Kind, OmniGraphError, StorageError
 from omnigraph.store.blobs import blob_names
+from omnigraph.store.checked import blob_name
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.intact import Access, by_index
@@ -24,6 +25,7 @@ _APART: Final = (1, 2)
 def take(table: Table, addresses: Any, columns: Sequence[str]) -> pa.Table:
     """Reads the rows at these addresses, in this order, with whole blobs."""
     blobs = blob_names(table.schema)
+    table.checks.rows(columns, addresses)
     try:
         # Our tables have no stable row ids, so the id of a row is its address.
         rows = table.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=[name for name in columns if name not in blobs])
@@ -40,6 +42,7 @@ def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = No
 
     def ask(access: Access) -> pa.Table:
         indexed, described = access is Access.BY_INDEX, "blobs_descriptions"
+        table.check_filter(where, access)
         return table.dataset.scanner(
             columns=list(columns), filter=where, with_row_address=True, blob_handling=described, use_scalar_index=indexed
         ).to_table()
@@ -48,12 +51,14 @@ def blob_sizes(table: Table, columns: Sequence[str], *, where: Where | None = No
         described = by_index(table, ask, on=where)
     except raised_by_lance() as error:
         raise table.failed(error, doing="read blob sizes of") from error
+    table.checks.rows(columns, described.column(ADDRESS).to_numpy())
     sizes = {name: pc.struct_field(described.column(name), "size") for name in columns}
     return pa.table({ADDRESS: described.column(ADDRESS), **sizes})
 
 
 def carried_bytes(table: Table, addresses: Any, columns: Sequence[str]) -> Any:
     """The bytes of the blobs of each row at these addresses, in this order, as numpy int64. Reads no blob."""
+    table.checks.rows(columns, addresses)
     try:
         described = table.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
     except raised_by_lance() as error:
@@ -74,6 +79,7 @@ def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
     names = blob_names(table.schema)
     fields = {field.name(): field.id() for field in table.dataset.lance_schema.fields()}
     for fragment in map(table.dataset.get_fragment, fragments):
+        table.checks.columns(names, fragments=[fragment.fragment_id])
         try:
             described = table.dataset.scanner(columns=names, fragments=[fragment], blob_handling="blobs_descriptions").to_table()
         except raised_by_lance() as error:
@@ -83,7 +89,7 @@ def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
             if owner is not None and owner.base_id is None:
                 directory = f"{table.ref.home}/data/{owner.path.removesuffix('.lance')}"
                 for number, size in _own_files(described.column(name)):
-                    yield NewFile(f"{directory}/{f'{number:032b}'[::-1]}.blob", size)
+                    yield NewFile(f"{directory}/{blob_name(number)}", size)
 
 
 def _own_files(described: pa.ChunkedArray) -> list[tuple[int, int]]:
@@ -99,6 +105,9 @@ def read_blob(table: Table, column: str, address: int, *, start: int, length: in
     """Reads a part of one blob, and no other bytes of it."""
     if not length:
         return b""
+    place = np.array([address], np.uint64)
+    table.checks.rows([column], place)
+    table.checks.blobs(column, place, part=(start, start + length))
     try:
         ((_, _, data),) = table.dataset.read_blob_ranges(column, [(address, start, length)], selector="addresses")
     except raised_by_lance() as error:
@@ -113,6 +122,7 @@ def read_blob(table: Table, column: str, address: int, *, start: int, length: in
 
 
 def _whole_blobs(table: Table, column: str, addresses: Any) -> pa.Array:
+    table.checks.blobs(column, np.asarray(addresses, np.uint64))
     try:
         found = table.dataset.read_blobs(column, addresses=pa.array(addresses, pa.uint64()), preserve_order=True)
     except raised_by_lance() as error:

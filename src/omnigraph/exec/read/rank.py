@@ -155,7 +155,7 @@ def _by_index(op: ops.Rank, entities: Entities, scan: ops.Scan, *, check: Check)
         return None
     numbers, vectors = found
     rows = _with_scores(op, Rows(len(numbers), {scan.binding: numbers}), cosine_distances(vectors, np.array(op.ranking.query)))
-    return rows if rows.count == op.top else None
+    return rows if rows.count >= op.top else None
 
 
 def _with_scores(op: ops.Rank, rows: Rows, scores: Floats) -> Rows:

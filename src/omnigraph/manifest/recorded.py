@@ -1,0 +1,182 @@
+"""A version of a table -> the checksums that commits recorded for its files. A publication -> those that its commit records.
+
+A commit records the checksums of the files that it adds. The version files of its tables do not exist yet when its rows are written: the
+version of `__manifest` that it makes notes their checksums, and the next commit records them. So that a reader need not read the whole
+history, a commit now and then records the checksums of all files that its branch shows, and the head names it: `Head.summed`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.ids import CommitId
+from omnigraph.lru import Lru
+from omnigraph.manifest.model import COMMIT, Commit, State, TableRow, read_checksums
+from omnigraph.manifest.registry import Branch, read_branch
+from omnigraph.store.checked import Sums
+from omnigraph.store.checksums import FileSum, spread
+from omnigraph.store.deep import named_files
+from omnigraph.store.durable import version_file
+from omnigraph.store.ledger import Ledger, ledger_at
+from omnigraph.store.root import Root
+from omnigraph.store.tables import Table, TableRef, open_dataset
+
+STATES: Final = 64
+"""How many states of branches are remembered, to find the branch that shows a version of a table."""
+LINES: Final = 16
+SPAN: Final = 64
+"""All checksums are recorded again after this many commits, or after a quarter as many as there are files, whichever is more."""
+PART: Final = 4
+
+
+class _Shown:
+    """A state of a branch, and the ledger that it was read from."""
+
+    def __init__(self, branch: Branch, ledger: Ledger, state: State) -> None:
+        self.branch: Final = branch
+        self.ledger: Final = ledger
+        self.state: Final = state
+
+    def has(self, ref: TableRef) -> bool:
+        return any(row.ref == ref for row in self.state.tables.values())
+
+
+class _Line:
+    """The checksums that commits of one branch recorded from one version of `__manifest` on, as far as they were read."""
+
+    def __init__(self, since: int) -> None:
+        self.until = since - 1
+        self.sums: Final[dict[str, FileSum]] = {}
+
+
+class RecordedChecksums:
+    """The checksums that the commits of one graph on a disk recorded. They are read when the first table is opened."""
+
+    def __init__(self, root: Root) -> None:
+        self._root: Final = root
+        self._newest: Final[dict[str | None, _Shown]] = {}
+        self._shown: Final = Lru[tuple[str | None, int], _Shown](STATES)
+        self._lines: Final = Lru[tuple[str | None, int], _Line](LINES)
+        self._noted: Final = Lru[tuple[str | None, int], Mapping[str, int]](STATES)
+        self._mutex: Final = threading.RLock()
+
+    def show(self, branch: Branch, ledger: Ledger, state: State) -> None:
+        """Notes that a reader may open the tables of this state."""
+        if self._root.is_local:
+            shown = self._shown.put((ledger.ref.branch, ledger.version), _Shown(branch, ledger, state))
+            if (newest := self._newest.get(ledger.ref.branch)) is None or newest.ledger.version <= ledger.version:
+                self._newest[ledger.ref.branch] = shown
+
+    def of(self, ref: TableRef) -> Sums:
+        """The checksums of the files of a version of a table, and of others."""
+        if (shown := self._showing(ref)) is not None:
+            return self._read(shown, shown.state.head.summed)
+        every: dict[str, FileSum] = {}  # a version in doubt that recovery or a repair looks at, or one of a state that was forgotten
+        for newest in list(self._newest.values()):
+            every |= self._read(newest, 0)
+        return every
+
+    def _showing(self, ref: TableRef) -> _Shown | None:
+        known = (*list(self._newest.values()), *reversed(self._shown.values()))
+        return next((each for each in known if each.has(ref)), None)
+
+    def _read(self, shown: _Shown, since: int) -> dict[str, FileSum]:
+        ledger = shown.ledger
+        key = (ledger.ref.branch, since)
+        with self._mutex:
+            line = self._lines.get(key) or self._lines.put(key, _Line(since))
+            if line.until < ledger.version:
+                for whole, blocks in read_checksums(ledger.facts(COMMIT, since=line.until + 1)):
+                    line.sums.update(spread(whole, blocks))
+                line.sums.update(_files(self.noted(shown.branch, ledger)))
+                line.until = ledger.version
+            return line.sums
+
+    def noted(self, branch: Branch, ledger: Ledger) -> Mapping[str, int]:
+        """The checksums of version files that the newest commit of a ledger noted. A branch without commits has those of its parent."""
+        if not self._root.is_local:
+            return {}
+        key = (ledger.ref.branch, ledger.version)
+        if (known := self._noted.get(key)) is not None:
+            return known
+        at = ledger
+        while at.version == branch.forked_at and branch.parent is not None:
+            at = ledger_at(self._root, TableRef(ledger.ref.path, branch.parent_native, at.version))
+            parent = Branch.main() if branch.parent_native is None else read_branch(self._root.objects, branch.parent)
+            if parent is None:
+                break
+            branch = parent
+        return self._noted.put(key, at.noted_versions())
+
+    # -- of a commit
+
+    def published(self, branch: Branch, before: Ledger, after: Ledger, state: State, commit: Commit, versions: Mapping[str, int]) -> None:
+        """Takes over what this process published, instead of reading it back."""
+        if not self._root.is_local:
+            return
+        self._noted.put((after.ref.branch, after.version), versions)
+        with self._mutex:
+            line = self._lines.get((after.ref.branch, state.head.summed))
+            if line is None and state.head.summed == after.version:
+                line = self._lines.put((after.ref.branch, after.version), _Line(after.version))
+            if line is not None and line.until in (before.version, after.version - 1):
+                line.sums.update(spread(commit.checksums, commit.blocks))
+                line.sums.update(_files(versions))
+                line.until = after.version
+
+    def to_record(self, branch: Branch, ledger: Ledger, state: State, changed: tuple[TableRow, ...], new: Sums) -> dict[str, FileSum]:
+        """What the next commit records: the files that it adds, and the version files that the commit before it noted.
+
+        Also the version files of tables that it takes over from another branch.
+        """
+        if not self._root.is_local:
+            return {}
+        found = {**_files(self.noted(branch, ledger)), **new}
+        for row in changed:
+            before = state.tables.get(row.id)
+            if before is None or before.ref.home != row.ref.home:
+                path = f"{row.ref.home}/{version_file(row.version)}"
+                if self._showing(row.ref) is not None and (expected := self.of(row.ref).get(path)) is not None:
+                    found[path] = expected
+        return found
+
+    def summed(self, state: State, *, merged: CommitId | None, changed: tuple[TableRow, ...]) -> int:
+        """The version from which on commits record all files that the branch shows, after a commit that changes these tables.
+
+        The files of a table that comes from another branch were recorded on that branch: its commits are copied into this one, at this
+        version, and what is older both branches have.
+        """
+        taken = [row for row in changed if row.id not in state.tables or state.tables[row.id].ref.home != row.ref.home]
+        if merged is None or not taken:
+            return state.head.summed
+        theirs = [each.state.head.summed for each in self._shown.values() if each.state.head.commit == merged]
+        return min([state.head.summed, *(theirs or [0])])
+
+    def all_shown(self, branch: Branch, ledger: Ledger, state: State) -> dict[str, FileSum] | None:
+        """The checksums of all files that a branch shows, if it is time to record them together; else None."""
+        behind = ledger.version + 1 - state.head.summed
+        if not self._root.is_local or behind < SPAN:
+            return None
+        known = self._read(_Shown(branch, ledger, state), state.head.summed)
+        if behind * PART < len(known):
+            return None
+        with suppress(OmniGraphError):  # a damaged table is no reason to fail the writer of another
+            return {path: known[path] for row in state.tables.values() if not row.dropped for path in self._live(row, known)}
+        return None
+
+    def _live(self, row: TableRow, known: Sums) -> Iterator[str]:
+        table = Table(self._root, row.ref, open_dataset(self._root, row.ref), sums=known)
+        files = {file.path for files in named_files(table).values() for file in files}
+        folders = {path.removesuffix(".lance") for path in files} | {index.directory for index in table.indexes}
+        version = f"{row.ref.home}/{version_file(row.version)}"
+        for path in list(known):
+            if path in files or path == version or path.rpartition("/")[0] in folders:
+                yield path
+
+
+def _files(versions: Mapping[str, int]) -> dict[str, FileSum]:
+    return {path: FileSum(value) for path, value in versions.items()}

@@ -1,9 +1,9 @@
 """Files that a read is about to use, or has just used -> the same, compared with the checksums that commits recorded; or an error.
 
-Most changed bytes in a file of Lance decode to a wrong value. So a file on a disk is compared when an open graph uses it for the first time,
-always before rows of it leave this package. Files never change and names are never used again, so once is enough. Of a file of several
-blocks, only the blocks are compared in which a read finds its columns and rows. A file without a recorded checksum, as the first builds left
-them, is used as it is. An object store has checksums of its own; there nothing is compared.
+Most changed bytes in a file of Lance decode to a wrong value. So a file on a disk is compared when an open graph uses it for the first
+time, always before rows of it leave this package. Files never change and names are never used again, so once is enough. Of a file of
+several blocks, only the blocks are compared in which a read finds its columns and rows. A file without a recorded checksum, as the first
+builds left them, is used as it is. An object store has checksums of its own; there nothing is compared.
 """
 
 from __future__ import annotations
@@ -135,15 +135,18 @@ def _blocks(extents: Iterable[Extent]) -> set[int]:
 
 
 def _wrong(uri: str, path: str, table: str, *, found: int, recorded: int | None, block: int | None = None) -> WrongChecksum:
-    where = "" if block is None else f" in block {block}"
+    where = "" if block is None else f" in its block {block}"
     was = "none" if recorded is None else f"{recorded:08x}"
+    what = f"has the checksum {found:08x}{where}, but {was} was recorded"
     return WrongChecksum(
         Kind.CORRUPT,
-        f"{uri}/{path} has the checksum {found:08x}{where}, but {was} was recorded: bytes of it changed after they were written. "
-        "Restore the file from a copy of the graph; `omnigraph verify --deep` lists all damage and the commits that do not show it",
+        f"{uri}/{path} {what}: bytes of it changed after they were written. Restore the file from a copy of the graph; "
+        "`omnigraph verify --deep` lists all damage, and the commits that do not show it",
         path=f"{uri}/{path}",
         table=table,
         reason=WRONG,
+        file=path,
+        what=what,
     )
 
 

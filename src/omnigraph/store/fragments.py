@@ -58,7 +58,7 @@ def scan_fragments(table: Table, parts: Sequence[Fragment], columns: Sequence[st
             table.checks.rows(columns, batch.column(ADDRESS).to_numpy())
             yield batch
     except raised_by_lance() as error:
-        raise table.failed(error, doing="scan") from error
+        raise table.scan_failed(error, columns, [part.id for part in parts]) from error
 
 
 class FragmentGroup(msgspec.Struct, frozen=True):

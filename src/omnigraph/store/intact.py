@@ -94,7 +94,7 @@ def _compare(table: Indexed, index: IndexFiles) -> str | None:
     try:
         table.checks.folder(index.directory)
     except WrongChecksum as error:
-        return error.message
+        return f"{error.facts['file']} {error.facts['what']}"
     return None
 
 

@@ -228,17 +228,22 @@ class Table:
         try:
             reader = by_index(self, ask, on=where)
         except raised_by_lance() as error:
-            raise self.failed(error, doing="scan") from error
+            raise self.scan_failed(error, names, fragments) from error
         known, blobs = self.schema, blob_names(reader.schema)
         shown = [field for field in reader.schema if addresses or field.name != ADDRESS]
         schema = pa.schema([known.field(field.name) if field.name in blobs else field for field in shown])
-        batches = self._batches(reader, ask, where)
+        batches = self._batches(reader, ask, where, names, fragments)
         if unproven:
-            batches = self._proven(batches, names, fragments, all_rows=where is None and limit is None)
+            batches = self._proven(batches, names, whole=where is None and limit is None and fragments is None)
         return pa.RecordBatchReader.from_batches(schema, (plain(batch.select(schema.names), schema) for batch in batches))
 
     def _batches(
-        self, reader: pa.RecordBatchReader, ask: Callable[[Access], pa.RecordBatchReader], where: Where | None
+        self,
+        reader: pa.RecordBatchReader,
+        ask: Callable[[Access], pa.RecordBatchReader],
+        where: Where | None,
+        names: Sequence[str],
+        fragments: Sequence[int] | None,
     ) -> Iterator[pa.RecordBatch]:
         """The batches of a scan. Converts errors of Lance, which can occur at any batch.
 
@@ -253,24 +258,18 @@ class Table:
                 yield first
                 first = next(rest, None)
         except raised_by_lance() as error:
-            raise self.failed(error, doing="scan") from error
+            raise self.scan_failed(error, names, fragments) from error
 
-    def _proven(
-        self, batches: Iterator[pa.RecordBatch], names: Sequence[str], fragments: Sequence[int] | None, *, all_rows: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """The batches of a scan, each after its rows were compared with the checksums of their files."""
+    def _proven(self, batches: Iterator[pa.RecordBatch], names: Sequence[str], *, whole: bool) -> Iterator[pa.RecordBatch]:
+        """The batches of a scan, each after its rows were compared with the checksums of their files. `whole`: they are all rows."""
         blobs = [name for name in names if name in blob_names(self.schema)]
-        try:
-            for batch in batches:
-                places = batch.column(ADDRESS).to_numpy(zero_copy_only=False)
-                self.checks.rows(names, places)
-                for name in blobs:
-                    self.checks.blobs(name, places)
-                yield batch
-        except StorageError:
-            self.checks.columns(names, fragments=fragments)  # says which file, if it is one that changed
-            raise
-        if all_rows and fragments is None:
+        for batch in batches:
+            places = batch.column(ADDRESS).to_numpy(zero_copy_only=False)
+            self.checks.rows(names, places)
+            for name in blobs:
+                self.checks.blobs(name, places)
+            yield batch
+        if whole:
             self.checks.columns(names)  # all of it was compared: from now on a lookup in memory says so
 
     def check_filter(self, where: Where | None, access: Access, fragments: Sequence[int] | None = None) -> None:
@@ -315,7 +314,7 @@ class Table:
             raise self.failed(error, doing="lay pending rows over") from error
 
     def nearest(self, column: str, query: Sequence[float], count: int, *, where: str | None, probes: int, refine: int) -> pa.Table | None:
-        """Finds the rows among which are about the `count` nearest to the query, of those that match the filter, by the index on the column.
+        """Finds rows among which are about the `count` nearest to the query, of those that match the filter, by the index on the column.
 
         Returns the column and the addresses of `refine` times as many rows: the index is approximate, and the caller compares the vectors.
         `probes` parts of it are searched at least. Rows that it does not cover are included. Returns None if it cannot be used.
@@ -399,6 +398,13 @@ class Table:
             return self.dataset._take_rows(pa.array(addresses, pa.uint64()), columns=list(columns))
         except raised_by_lance() as error:
             raise self.failed(error, doing="read rows of") from error
+
+    def scan_failed(self, error: BaseException, names: Sequence[str], fragments: Iterable[int] | None) -> BaseException:
+        """The exception to raise in place of an error of Lance in a scan: if a file changed, the error that names it."""
+        failure = self.failed(error, doing="scan")
+        if isinstance(failure, StorageError):
+            self.checks.columns(names, fragments=fragments)
+        return failure
 
     def failed(self, error: BaseException, *, doing: str) -> BaseException:
         """The exception to raise in place of an error of Lance. The handle may be of a version whose files were removed since."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from omnigraph.errors import FormatError, Kind, OmniGraphError
 from omnigraph.manifest.model import Commit
 from omnigraph.store.blobs import blob_names
+from omnigraph.store.checked import WRONG, WrongChecksum
 from omnigraph.store.checksums import checksum_of
 from omnigraph.store.damage import IndexDamage, IndexFiles
 from omnigraph.store.deep import Flaw, NamedFile, named_files, unreadable_blobs, unreadable_rows, untrue_index
@@ -107,6 +108,9 @@ class GraphFiles:
             try:
                 for blob in blob_files(table, [fragment]):
                     self._note(self._check_size(table, NamedFile(blob.path, blob.size)))
+            except WrongChecksum as error:
+                path = str(error.facts["file"])
+                self._note(Damage(WRONG, f"{path} {error.facts['what']}", RESTORE, path))
             except OmniGraphError as error:
                 self._note(Damage("unreadable_file", f"{own}: {error.message}", RESTORE, own))
 
@@ -146,7 +150,7 @@ class GraphFiles:
         if recorded is None or path in self._damaged or (found := checksum_of(self._root.of(path))) in (recorded, None):
             return None
         name = file.text if file is not None and file.path == path else path
-        return Damage("wrong_checksum", f"{name} has the checksum {found:08x}, but {recorded:08x} was recorded", RESTORE, path)
+        return Damage(WRONG, f"{name} has the checksum {found:08x}, but {recorded:08x} was recorded", RESTORE, path)
 
     def check_version(self, path: str, noted: int | None) -> None:
         """Compare a version file with its checksum, if it was noted and every byte is read. Raises if it differs."""

@@ -48,7 +48,9 @@ class _Shown:
 class _Line:
     """The checksums that commits of one branch recorded from one version of `__manifest` on, as far as they were read."""
 
-    def __init__(self, since: int) -> None:
+    def __init__(self, native: str | None, since: int) -> None:
+        self.native: Final = native
+        self.since: Final = since
         self.until = since - 1
         self.sums: Final[dict[str, FileSum]] = {}
 
@@ -86,15 +88,21 @@ class RecordedChecksums:
 
     def _read(self, shown: _Shown, since: int) -> dict[str, FileSum]:
         ledger = shown.ledger
-        key = (ledger.ref.branch, since)
         with self._mutex:
-            line = self._lines.get(key) or self._lines.put(key, _Line(since))
+            line = self._line(ledger.ref.branch, since)
             if line.until < ledger.version:
-                for whole, blocks in read_checksums(ledger.facts(COMMIT, since=line.until + 1)):
+                for whole, blocks in read_checksums(ledger.recent(COMMIT, since=line.until + 1)):
                     line.sums.update(spread(whole, blocks))
                 line.sums.update(_files(self.noted(shown.branch, ledger)))
                 line.until = ledger.version
             return line.sums
+
+    def _line(self, native: str | None, since: int) -> _Line:
+        """The checksums of a branch from a version on. What was read from an earlier version on has them too."""
+        earlier = [line for line in self._lines.values() if line.native == native and line.since <= since]
+        if not earlier:
+            return self._lines.put((native, since), _Line(native, since))
+        return max(earlier, key=lambda line: (line.until, line.since))
 
     def noted(self, branch: Branch, ledger: Ledger) -> Mapping[str, int]:
         """The checksums of version files that the newest commit of a ledger noted. A branch without commits has those of its parent."""
@@ -120,10 +128,10 @@ class RecordedChecksums:
             return
         self._noted.put((after.ref.branch, after.version), versions)
         with self._mutex:
-            line = self._lines.get((after.ref.branch, state.head.summed))
-            if line is None and state.head.summed == after.version:
-                line = self._lines.put((after.ref.branch, after.version), _Line(after.version))
-            if line is not None and line.until in (before.version, after.version - 1):
+            if state.head.summed == after.version:  # all that it shows is in this commit, and nothing older is needed
+                self._lines.put((after.ref.branch, after.version), _Line(after.ref.branch, after.version))
+            line = self._line(after.ref.branch, state.head.summed)
+            if line.until == before.version:
                 line.sums.update(spread(commit.checksums, commit.blocks))
                 line.sums.update(_files(versions))
                 line.until = after.version
@@ -161,7 +169,10 @@ class RecordedChecksums:
         behind = ledger.version + 1 - state.head.summed
         if not self._root.is_local or behind < SPAN:
             return None
-        known = self._read(_Shown(branch, ledger, state), state.head.summed)
+        line = self._line(ledger.ref.branch, state.head.summed)
+        if line.until != ledger.version:  # whoever writes to tables has opened one, and has read them
+            return None
+        known = line.sums
         if behind * PART < len(known):
             return None
         with suppress(OmniGraphError):  # a damaged table is no reason to fail the writer of another

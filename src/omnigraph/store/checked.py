@@ -240,8 +240,11 @@ class TableChecks:
         """Compares the bytes of the blobs of these rows, or only a part of each blob."""
         if not self._sums:
             return
-        owners = np.unique(addresses >> np.uint64(32)).tolist()
-        apart = [fragment for fragment in owners if (name, fragment) not in self._blobs and not self._check_few_blobs(name, fragment)]
+        apart = [
+            fragment
+            for fragment in set(fragments_of(addresses))
+            if (name, fragment) not in self._blobs and not self._check_few_blobs(name, fragment)
+        ]
         if not apart:
             return
         some = addresses[np.isin(addresses >> np.uint64(32), np.array(apart, np.uint64))]
@@ -341,6 +344,12 @@ class TableChecks:
                     self._checked.check(path, expected, table=self._path, extents=lambda _: [extent])
 
 
+def fragments_of(addresses: Any) -> list[int]:
+    """The fragments of rows. Rows of one fragment usually follow each other; for others it is repeated."""
+    owners = addresses >> np.uint64(32)
+    return [*owners[np.flatnonzero(np.diff(owners))].tolist(), *owners[-1:].tolist()]  # `np.unique` takes ten times as long
+
+
 def blob_name(number: int) -> str:
     """The name of a file of blobs in the directory of its data file."""
     return f"{f'{number:032b}'[::-1]}.blob"
@@ -357,7 +366,7 @@ def _wanted(columns: Sequence[int], runs: Sequence[tuple[int, int]] | None) -> C
 
 def _runs(offsets: Any) -> list[tuple[int, int]]:
     """Offsets as a few ranges. Rows that are near each other are in the same page."""
-    ascending = np.unique(offsets).astype(np.int64)
+    ascending = np.sort(offsets).astype(np.int64)
     breaks = np.flatnonzero(np.diff(ascending) > _NEAR) + 1
     return [(int(part[0]), int(part[-1])) for part in np.split(ascending, breaks)]
 

@@ -123,9 +123,9 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
 
     `on` is the filter or the column that the call uses. `ask` may be called twice, so it must have no visible effect.
     """
-    if on is None or not (scalar := _scalar(table)):
+    if on is None or not (used := _scalar(table, on)):
         return ask(Access.BY_INDEX)
-    if any(_damages(table, scalar)):
+    if any(_damages(table, used)):
         return ask(Access.BY_SCAN)
     try:
         return ask(Access.BY_INDEX)
@@ -150,24 +150,28 @@ def by_search_index(table: Indexed, files: Sequence[IndexFiles], ask: Callable[[
 
 def without_index(table: Indexed, ask: Callable[[Access], T], *, on: object, error: BaseException) -> T:
     """Calls `ask` again without indexes, after `error`. Raises `error` if no index can have caused it."""
-    if on is None or not _scalar(table) or "KeyboardInterrupt" in str(error):
+    if on is None or not _scalar(table, on) or "KeyboardInterrupt" in str(error):
         raise error
     answer = ask(Access.BY_SCAN)
     _blame(table, on, error)
     return answer
 
 
-def _scalar(table: Indexed) -> list[IndexFiles]:
-    return [index for index in table.indexes if index.is_scalar]
+def mentions(on: object, column: str) -> bool:
+    """Whether a filter may use a column. True also if only a text in the filter has its name."""
+    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", str(on)) is not None
+
+
+def _scalar(table: Indexed, on: object) -> list[IndexFiles]:
+    return [index for index in table.indexes if index.is_scalar and mentions(on, index.column)]
 
 
 def _blame(table: Indexed, on: object, error: BaseException) -> None:
     """Finds the index that failed a call which succeeded without it, and records it as damaged."""
-    if list(_damages(table, _scalar(table), anew=True)):
+    if list(_damages(table, used := _scalar(table, on), anew=True)):
         return
-    for index in _scalar(table):
-        if re.search(rf"\b{re.escape(index.column)}\b", str(on)):
-            record(table.root, IndexDamage(index, f"a lookup in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
+    for index in used:
+        record(table.root, IndexDamage(index, f"a lookup in it failed: {str(error).splitlines()[0][:200]}", hidden=True))
 
 
 def files_of(root: Root, index: IndexFiles) -> dict[str, int]:

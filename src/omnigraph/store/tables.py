@@ -25,7 +25,7 @@ from omnigraph.lru import Lru
 from omnigraph.store.arrays import Column, joined
 from omnigraph.store.bases import home, rebased
 from omnigraph.store.blobs import blob_names, plain, plain_schema, stored_schema
-from omnigraph.store.checked import Sums, TableChecks
+from omnigraph.store.checked import Sums, TableChecks, fragments_of
 from omnigraph.store.damage import IndexFiles
 from omnigraph.store.durable import (
     find_newest,
@@ -38,7 +38,7 @@ from omnigraph.store.durable import (
     version_file,
 )
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
-from omnigraph.store.intact import Access, by_index, by_search_index, files_of, index_files, passed_by, without_index
+from omnigraph.store.intact import Access, by_index, by_search_index, files_of, index_files, mentions, passed_by, without_index
 from omnigraph.store.membership import Members, others
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
@@ -263,9 +263,15 @@ class Table:
     def _proven(self, batches: Iterator[pa.RecordBatch], names: Sequence[str], *, whole: bool) -> Iterator[pa.RecordBatch]:
         """The batches of a scan, each after its rows were compared with the checksums of their files. `whole`: they are all rows."""
         blobs = [name for name in names if name in blob_names(self.schema)]
+        done: set[int] = set()
         for batch in batches:
             places = batch.column(ADDRESS).to_numpy(zero_copy_only=False)
-            self.checks.rows(names, places)
+            if whole:
+                owners = set(fragments_of(places)) - done
+                self.checks.columns(names, fragments=owners)
+                done |= owners
+            else:
+                self.checks.rows(names, places)
             for name in blobs:
                 self.checks.blobs(name, places)
             yield batch
@@ -278,7 +284,7 @@ class Table:
         With indexes, these are the fragments that they do not cover, and the columns of conditions that they do not answer.
         """
         self.checks.deletions(fragments)
-        names = [name for name in self.schema.names if where is not None and _mentions(where, name)]
+        names = [name for name in self.schema.names if where is not None and mentions(where, name)]
         if not names or self.checks.are_right(names):
             return
         used = [index for index in self.indexes if index.is_scalar and index.column in names]
@@ -288,7 +294,7 @@ class Table:
         plan = self.dataset.scanner(columns=[], filter=where, with_row_address=True).explain_plan()
         left = [] if "ScalarIndexQuery" in plan and len(_REFINED.findall(plan)) == 1 else [str(where)]
         left += [text for text in _REFINED.findall(plan) if text != "--"]
-        refined = [name for name in names if any(_mentions(text, name) for text in left)]
+        refined = [name for name in names if any(mentions(text, name) for text in left)]
         self.checks.columns(refined, fragments=fragments)
         covered = frozenset.intersection(*(_covered(index for index in used if index.column == name) for name in {i.column for i in used}))
         every = fragments if fragments is not None else [part.fragment_id for part in self.dataset.get_fragments()]
@@ -653,11 +659,6 @@ def one_of(column: str, values: pa.Array) -> str:
         return "false"
     listed = pc.binary_join(pa.ListArray.from_arrays([0, len(quoted)], quoted), "', '")
     return f"`{column}` IN ('{listed[0].as_py()}')"
-
-
-def _mentions(where: Where, column: str) -> bool:
-    """Whether a filter may use a column. True also if only a text in it has the name."""
-    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", str(where)) is not None
 
 
 def _begun(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:

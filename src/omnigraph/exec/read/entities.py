@@ -286,8 +286,8 @@ class Entities:
     def nearest(
         self, column: str, query: Sequence[float], count: int, where: Sequence[ir.Predicate], *, probes: int, refine: int
     ) -> tuple[Numbers64, pa.Array] | None:
-        """Return rows among which are about the `count` nearest to a vector, of those for which every predicate holds, with their vectors, by
-        an index.
+        """Return rows among which are about the `count` nearest to a vector, of those for which every predicate holds, and their vectors,
+        by an index.
 
         None if the index cannot be used, if a predicate cannot be pushed into it, or if it found fewer rows.
         """

@@ -73,7 +73,7 @@ def test_a_diff_does_not_grow_with_the_commits(tmp_path: Path) -> None:
             run(graph, f'update Person set {{ age: {at} }} where name = "p000001"')
         changed(graph)
         counts.append(diff_reads(graph.uri))
-    assert max(counts) <= 32, counts
+    assert max(counts) <= 48, counts  # on each of the two branches, about half of them find the recorded checksums
     assert counts[2] <= counts[0] + 12, counts
 
 

@@ -210,13 +210,17 @@ class Manifest:
 
     def state_at(self, newest: Ledger, version: int) -> State:
         """Return the state of a branch at a manifest version, given its newest ledger. Raises NotFound if `cleanup` removed the version."""
+        return read_state(self._ledger_at(newest, version).state())
+
+    def _ledger_at(self, newest: Ledger, version: int) -> Ledger:
         if version != newest.version:
             require_version(self.root, newest.ref.at(version))  # Lance would still read from its caches
-        return read_state(newest.at(version).state())
+        return newest.at(version)
 
     def _shown(self, branch: Branch, newest: Ledger, version: int) -> BranchSnapshot:
-        state = self.state_at(newest, version)
-        self.recorded.show(branch, newest.at(version), state)
+        ledger = self._ledger_at(newest, version)
+        state = read_state(ledger.state())
+        self.recorded.show(branch, ledger, state)
         return BranchSnapshot(branch, version, state)
 
     def _at_version(self, branch: BranchName, version: int) -> BranchSnapshot:

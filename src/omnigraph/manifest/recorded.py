@@ -8,7 +8,7 @@ history, a commit now and then records the checksums of all files that its branc
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -19,7 +19,7 @@ from omnigraph.manifest.model import COMMIT, Commit, State, TableRow, read_check
 from omnigraph.manifest.registry import Branch, read_branch
 from omnigraph.store.checked import Sums
 from omnigraph.store.checksums import FileSum, spread
-from omnigraph.store.deep import named_files
+from omnigraph.store.deep import live_sums
 from omnigraph.store.durable import version_file
 from omnigraph.store.ledger import Ledger, ledger_at
 from omnigraph.store.root import Root
@@ -172,21 +172,14 @@ class RecordedChecksums:
         line = self._line(ledger.ref.branch, state.head.summed)
         if line.until != ledger.version:  # whoever writes to tables has opened one, and has read them
             return None
-        known = line.sums
-        if behind * PART < len(known):
+        if behind * PART < len(line.sums):
             return None
         with suppress(OmniGraphError):  # a damaged table is no reason to fail the writer of another
-            return {path: known[path] for row in state.tables.values() if not row.dropped for path in self._live(row, known)}
+            shown: dict[str, FileSum] = {}
+            for row in (row for row in state.tables.values() if not row.dropped):
+                shown |= live_sums(Table(self._root, row.ref, open_dataset(self._root, row.ref), sums=line.sums))
+            return shown
         return None
-
-    def _live(self, row: TableRow, known: Sums) -> Iterator[str]:
-        table = Table(self._root, row.ref, open_dataset(self._root, row.ref), sums=known)
-        files = {file.path for files in named_files(table).values() for file in files}
-        folders = {path.removesuffix(".lance") for path in files} | {index.directory for index in table.indexes}
-        version = f"{row.ref.home}/{version_file(row.version)}"
-        for path in list(known):
-            if path in files or path == version or path.rpartition("/")[0] in folders:
-                yield path
 
 
 def _files(versions: Mapping[str, int]) -> dict[str, FileSum]:

@@ -21,6 +21,7 @@ from omnigraph.ids import MAIN, new_hex16
 from omnigraph.spark.messages import Format, Place, Unload, UnloadedPart, UnloadPart, results
 from omnigraph.spark.options import At, open_for_reading
 from omnigraph.spark.runner import Runner
+from omnigraph.store.deep import live_sums
 from omnigraph.store.fragments import groups
 from omnigraph.store.objects import Objects, open_objects, wrap_os_error
 
@@ -66,9 +67,11 @@ def export(
     catalog = from_.engine.catalog(snapshot)
     found = chosen_types(snapshot, catalog, None if types is None else list(types))
     target = _Target(folder, storage_options)
-    parts = tuple(UnloadPart(entity.id, row.ref, group.ids) for entity, row in found for group in groups(from_.engine.tables.open(row.ref)))
+    opened = [(entity, from_.engine.tables.open(row.ref)) for entity, row in found]
+    parts = tuple(UnloadPart(entity.id, table.ref, group.ids) for entity, table in opened for group in groups(table))
+    sums = {path: expected for _, table in opened for path, expected in live_sums(table).items()}
     root = from_.engine.root
-    job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts)
+    job = Unload(Place(root.uri, root.storage_options), encode(catalog), Place(target.staged, storage_options or {}), chosen, parts, sums)
     try:
         with from_.engine.reading(snapshot, at):
             done = sorted(results(Runner(spark).on_parts(job), UnloadedPart), key=lambda one: one.part)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from omnigraph.catalog import Catalog, decode
 from omnigraph.exec.load.embedded import readable_catalog
 from omnigraph.spark.messages import Job, Place
+from omnigraph.store.checked import Sums
 from omnigraph.store.root import Root, open_root
 from omnigraph.store.tables import Tables
 
@@ -16,8 +17,9 @@ def root_of(place: Place) -> Root:
     return _root(place.uri, tuple(sorted(place.storage_options.items())))
 
 
-def tables_of(place: Place) -> Tables:
-    """Return the tables of a graph."""
+def tables_of(place: Place, sums: Sums | None = None) -> Tables:
+    """Return the tables of a graph. What is read from them is compared with the checksums `sums`, which the driver found."""
+    root_of(place).given.update(sums or {})
     return _tables(place.uri, tuple(sorted(place.storage_options.items())))
 
 

@@ -20,6 +20,7 @@ from omnigraph.exec.load.staging import StagingTarget
 from omnigraph.exec.load.tablefiles import TablePart
 from omnigraph.exec.problems import Problem
 from omnigraph.ids import TypeId
+from omnigraph.store.checksums import FileSum
 from omnigraph.store.tables import TableRef
 
 
@@ -127,6 +128,8 @@ class Unload(msgspec.Struct, frozen=True, tag=True):
     target: Place
     format: Format
     parts: tuple[UnloadPart, ...]
+    sums: Mapping[str, FileSum] = {}
+    """The recorded checksums of the files of these tables. Tasks do not read the manifest."""
 
 
 PartTask = StageLines | CountLines | FindProblems | FindLines | StageTables | Unload

@@ -29,8 +29,10 @@ from omnigraph.spark.handles import tables_of
 from omnigraph.spark.messages import Place
 from omnigraph.spark.options import STORAGE, At, open_for_reading, read_options, without_traceback, write_options
 from omnigraph.spark.writer import TypeWriter, writer_of
+from omnigraph.store.checksums import FileSum
+from omnigraph.store.deep import live_sums
 from omnigraph.store.fragments import FragmentGroup, groups
-from omnigraph.store.tables import TableRef
+from omnigraph.store.tables import Table, TableRef
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +49,11 @@ class PinnedTable(msgspec.Struct, frozen=True):
     place: Place
     entity: EntityType
     ref: TableRef
+    sums: Mapping[str, FileSum]
+    """The recorded checksums of its files. Executors do not read the manifest."""
+
+    def open(self) -> Table:
+        return tables_of(self.place, self.sums).open(self.ref)
 
 
 class FragmentPartition(InputPartition):
@@ -73,9 +80,9 @@ class OmniGraphSource(DataSource):
             graph = open_(wanted.place.uri, mode="r", storage_options=wanted.place.storage_options)
             snapshot = graph.engine.snapshot(wanted.branch, wanted.at)
             entity = entity_named(wanted.type, graph.engine.catalog(snapshot))
-            self._pinned = PinnedTable(
-                Place(graph.uri, wanted.place.storage_options), entity, snapshot.table_of(entity.id, name=entity.name).ref
-            )
+            ref = snapshot.table_of(entity.id, name=entity.name).ref
+            sums = live_sums(graph.engine.tables.open(ref))
+            self._pinned = PinnedTable(Place(graph.uri, wanted.place.storage_options), entity, ref, sums)
             return spark_schema(entity, wanted.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -110,7 +117,7 @@ class TypeReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with without_traceback():
-            return [FragmentPartition(group) for group in groups(tables_of(self._pinned.place).open(self._pinned.ref))]
+            return [FragmentPartition(group) for group in groups(self._pinned.open())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches of exactly the columns of `schema`. Runs on an executor."""
@@ -118,7 +125,7 @@ class TypeReader(DataSourceReader):
         pinned, names = self._pinned, self._schema.fieldNames()
         if not partition.group.ids:
             return
-        table = tables_of(pinned.place).open(pinned.ref)
+        table = pinned.open()
         heavy = set(names) & set(blob_properties(pinned.entity))
         schema = to_arrow_schema(self._schema, timezone="UTC")
         batch_rows = BLOB_BATCH_ROWS if heavy else BATCH_ROWS

@@ -47,7 +47,7 @@ def _tables(job: Unload, part: UnloadPart, entity: EntityType) -> Iterator[pa.Ta
     schema = table_schema(entity)
     waiting: list[pa.RecordBatch] = []
     held, put = 0, False
-    table = tables_of(job.graph).open(part.ref)
+    table = tables_of(job.graph, job.sums).open(part.ref)
     batch_rows = BLOB_BATCH_ROWS if blob_properties(entity) else BATCH_ROWS
     for batch in table.scan(schema.names, batch_rows=batch_rows, fragments=part.fragments) if part.fragments else ():
         waiting.append(batch)

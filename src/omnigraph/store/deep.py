@@ -17,7 +17,9 @@ from lance.file import LanceFileReader
 from omnigraph.errors import OmniGraphError
 from omnigraph.store.bases import home
 from omnigraph.store.blobs import blob_names
+from omnigraph.store.checksums import FileSum
 from omnigraph.store.damage import IndexFiles
+from omnigraph.store.durable import version_file
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.membership import is_in
 from omnigraph.store.tables import ADDRESS, KEY, Table
@@ -75,6 +77,14 @@ def _named_files(table: Table) -> dict[int, list[NamedFile]]:
             files.append(NamedFile(f"{directory(deletions.base_id)}/{deletions.path(fragment.id)}", None))
         found[fragment.id] = files
     return found
+
+
+def live_sums(table: Table) -> dict[str, FileSum]:
+    """The recorded checksums of the files of an open version: its own, data and deletion files, blobs and indexes."""
+    files = {file.path for files in named_files(table).values() for file in files}
+    folders = {path.removesuffix(".lance") for path in files} | {index.directory for index in table.indexes}
+    files.add(f"{table.ref.home}/{version_file(table.ref.version)}")
+    return {path: table.sums[path] for path in list(table.sums) if path in files or path.rpartition("/")[0] in folders}
 
 
 def unreadable_rows(table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Flaw]:

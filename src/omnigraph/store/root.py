@@ -12,7 +12,7 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.store.checked import CheckedFiles, Sums
-from omnigraph.store.checksums import NewChecksums
+from omnigraph.store.checksums import FileSum, NewChecksums
 from omnigraph.store.damage import IndexDamage
 from omnigraph.store.file_memory import FileMemory
 from omnigraph.store.objects import Objects, open_objects
@@ -48,13 +48,17 @@ class Root:
         """The files that were compared with their recorded checksums. See `checked.py`."""
         self.recorded: Callable[[TableRef], Sums] | None = None
         """Finds the checksums of the files of a version of a table. The manifest sets it: it knows the commits that recorded them."""
+        self.given: Final[dict[str, FileSum]] = {}
+        """Checksums for a process that does not read the manifest: a task of a cluster gets them with its work."""
         self.memory: Final = FileMemory()
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
 
     def sums_of(self, ref: TableRef) -> Sums:
-        """The checksums that commits recorded for the files of a version, and maybe for others. None on an object store."""
-        return self.recorded(ref) if self.is_local and self.recorded is not None else {}
+        """The checksums that commits recorded for the files of a version, and maybe for others. Empty on an object store."""
+        if not self.is_local:
+            return {}
+        return self.recorded(ref) if self.recorded is not None else self.given
 
     def of(self, path: str) -> str:
         """The full URI of a path inside the graph."""

@@ -123,9 +123,9 @@ def by_index(table: Indexed, ask: Callable[[Access], T], *, on: object) -> T:
 
     `on` is the filter or the column that the call uses. `ask` may be called twice, so it must have no visible effect.
     """
-    if on is None or not (used := _scalar(table, on)):
+    if on is None or not (every := [index for index in table.indexes if index.is_scalar]):
         return ask(Access.BY_INDEX)
-    if any(_damages(table, used)):
+    if lacks_files(table, every) or any(_damages(table, _scalar(table, on))):
         return ask(Access.BY_SCAN)
     try:
         return ask(Access.BY_INDEX)

@@ -1,24 +1,27 @@
-"""Reads compare files with their recorded checksums: once, only what they need, and before anything leaves or is written to a new file."""
+"""INV-13: reads compare files with their recorded checksums: once, only what they need, and before anything leaves or is written again."""
 
 from __future__ import annotations
 
 import base64
 import random
-import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.errors import Kind, StorageError
+from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
-from omnigraph.manifest import recorded
-from omnigraph.store.checked import WRONG
-from omnigraph.store.checksums import BLOCK_BYTES
+from omnigraph.manifest.recorded import SPAN
+from omnigraph.store.checked import WRONG, CheckedFiles, WrongChecksum
+from omnigraph.store.checksums import BLOCK_BYTES, FileSum, checksum
 from omnigraph.store.deep import named_files
+from omnigraph.store.durable import version_file
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from omnigraph.store.tables import Table
 from tests.mutations import run
@@ -116,11 +119,13 @@ def test_a_lookup_compares_the_fragment_that_has_the_row_and_no_other(tmp_path: 
 def test_of_a_large_file_only_the_columns_that_are_read_are_compared(tmp_path: Path) -> None:
     dimension, rows = 64, 40_000
     graph = og.init(tmp_path / "g", schema=f"node Doc {{ slug: String @key  look: Vector({dimension})? }}")
-    looks = pa.FixedSizeListArray.from_arrays(pa.array(np.random.default_rng(1).normal(size=rows * dimension).astype(np.float32)), dimension)
+    looks = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.random.default_rng(1).normal(size=rows * dimension).astype(np.float32)), dimension
+    )
     graph.load({"Doc": pa.table({"slug": [f"d{n:05d}" for n in range(rows)], "look": looks})})
     (file,) = data_files(graph)
     assert file.stat().st_size > 10 * BLOCK_BYTES
-    names = 'query q() { match { $d: Doc } return { count($d.slug) } }'
+    names = "query q() { match { $d: Doc } return { count($d.slug) } }"
     fresh = og.open(graph.uri, mode="r")
     assert compared(fresh, lambda: fresh.query(names).rows) < file.stat().st_size // 3
     assert compared(fresh, lambda: fresh.query(names).rows) == 0
@@ -152,6 +157,11 @@ def test_an_upsert_of_one_row_compares_a_file_once(tmp_path: Path) -> None:
 # -- nothing leaves, and nothing is written again
 
 
+def _transaction(graph: Graph) -> None:
+    with graph.transaction() as tx:
+        tx.mutate("query q() { update Doc set { pages: 5 } where pages < 10 }")
+
+
 OPERATIONS: dict[str, Callable[[Graph], object]] = {
     "query": lambda graph: graph.query(ALL).rows,
     "filter": lambda graph: graph.query("query q() { match { $d: Doc  $d.pages > 3 } return { count($d) } }").rows,
@@ -163,6 +173,9 @@ OPERATIONS: dict[str, Callable[[Graph], object]] = {
     "merge": lambda graph: graph.branches.merge("other"),
     "changes": lambda graph: list(graph.commit_changes(graph.commits()[-2].id)),
     "upsert": lambda graph: graph.load({"Doc": docs(0, 2_000)}, mode="merge"),
+    "transaction": _transaction,
+    "feed": lambda graph: list(graph.changes.baseline()),
+    "revert": lambda graph: graph.revert(graph.commits()[0].id),
     "update": lambda graph: run(graph, "update Doc set { pages: 5 } where pages < 10"),
     "optimize": lambda graph: graph.optimize(),
     "indexes": lambda graph: graph.ensure_indices(),
@@ -183,3 +196,129 @@ def test_a_changed_byte_stops(tmp_path: Path, name: str) -> None:
     assert str(error.facts["path"]).startswith(str(graph.uri))
     assert error.facts["table"] == table_of(graph).ref.path
     assert og.open(graph.uri).snapshot().commit_id == head
+
+
+# -- where checksums are found
+
+
+def versions(graph: Graph) -> list[Path]:
+    """The version files that main shows now."""
+    tables = graph.engine.snapshot().state.tables.values()
+    return [Path(graph.uri) / row.ref.home / version_file(row.version) for row in tables]
+
+
+def finds_each(graph: Graph, files: list[Path], ask: Callable[[Graph], object]) -> None:
+    """Each of these files, changed alone, makes the question fail; unchanged, it is answered."""
+    ask(og.open(graph.uri, mode="r"))
+    for file in files:
+        whole = file.read_bytes()
+        flip(file)
+        refused(graph, ask)
+        file.write_bytes(whole)
+
+
+def every_row(graph: Graph, branch: str = "main") -> list[str]:
+    return list(graph.export(branch=branch))
+
+
+def test_version_files_of_every_commit_are_compared(tmp_path: Path) -> None:
+    """Those of the newest commit are noted in its version of `__manifest`, older ones in the commit after it."""
+    graph = og.init(tmp_path / "g", schema=SCHEMA)
+    finds_each(graph, versions(graph), every_row)
+    graph.load({"Doc": docs(0, 20)})
+    finds_each(graph, versions(graph), every_row)
+    graph.load([{"edge": "Cites", "from": "d00001", "to": "d00002"}])
+    finds_each(graph, versions(graph), every_row)
+    past = graph.commits()[1].id
+    with_past = [*versions(graph)][:1]
+    run(graph, "update Doc set { pages: 3 } where pages < 10")
+    finds_each(graph, with_past, lambda graph: graph.query(ALL, at=past).rows)
+
+
+def test_all_checksums_are_recorded_together_now_and_then(tmp_path: Path) -> None:
+    """The head names the commit. A reader reads none before it, and still finds the checksums of the oldest file."""
+    graph = make(tmp_path / "g", parts=2)
+    oldest = data_files(graph)
+    for n in range(SPAN + 5):
+        run(graph, f'insert Doc {{ slug: "new{n}" }}')
+    fresh = og.open(graph.uri, mode="r")
+    head = fresh.engine.snapshot().state.head
+    assert head.summed >= SPAN
+    for file in oldest:
+        whole = file.read_bytes()
+        flip(file)
+        refused(graph, every_row)
+        file.write_bytes(whole)
+    finds_each(graph, versions(graph), every_row)
+    past = graph.commits()[-3].id
+    flip(oldest[0])
+    refused(graph, lambda graph: graph.query(ALL, at=past).rows)
+
+
+def test_a_branch_before_its_first_commit_and_after_it(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g", parts=1)
+    graph.branches.create("work")
+    graph.branches.create("below", from_="work")
+    for branch in ("work", "below"):
+        finds_each(graph, [*versions(graph), *data_files(graph)], lambda graph, branch=branch: every_row(graph, branch))  # type: ignore[misc]
+    run(graph, 'insert Doc { slug: "new" }', branch="work")
+    own = list(Path(graph.uri).glob("nodes/*/tree/*/data/*.lance"))
+    assert len(own) == 1
+    finds_each(graph, [*own, *data_files(graph)], lambda graph: every_row(graph, "work"))
+
+
+def test_a_table_that_a_merge_takes_over(tmp_path: Path) -> None:
+    """Its files were recorded on the other branch, before and after the fork, and that branch may be gone."""
+    graph = make(tmp_path / "g", parts=1)
+    graph.branches.create("work")
+    graph.apply_schema(
+        SCHEMA.replace("text: String?", "text: String?  more: String?") + "\nnode Extra { name: String @key }", branch="work"
+    )
+    graph.load({"Extra": pa.table({"name": ["a", "b"]})}, branch="work")
+    run(graph, "delete Doc where pages > 4000", branch="work")
+    for n in range(SPAN + 3):  # the target records all that it shows, which these files are no part of
+        run(graph, f'insert Cites {{ from: "d{n:05d}", to: "d00000" }}')
+    graph.branches.merge("work")
+    graph.branches.delete("work")
+    row = graph.engine.snapshot().state.table("node:Extra")
+    assert row is not None
+    shown = [Path(graph.uri) / row.ref.home / version_file(row.version), *data_files(graph, "node:Extra"), *data_files(graph)]
+    finds_each(graph, shown, every_row)
+
+
+@pytest.mark.parametrize("branch", ["main", "work"])
+def test_what_another_process_finished(tmp_path: Path, branch: str) -> None:
+    graph = make(tmp_path / "g", parts=1)
+    graph.branches.create("work")
+    with pytest.raises(SimulatedCrash), armed(Fault.WRITE_COMMITTED):
+        graph.load({"Doc": docs(70_000, 100)}, mode="append", branch=branch)
+    fresh = og.open(graph.uri)
+    run(fresh, 'insert Doc { slug: "next" }', branch=branch)
+    files = [Path(graph.uri) / file.path for each in named_files(table_of(fresh, branch=branch)).values() for file in each]
+    finds_each(fresh, files, lambda graph: every_row(graph, branch))
+
+
+def test_a_file_without_checksums_of_its_blocks_is_compared_as_a_whole(tmp_path: Path) -> None:
+    """Commits of earlier releases have none."""
+    file = tmp_path / "data.lance"
+    lance.write_dataset(pa.table({"n": np.random.default_rng(1).integers(0, 1 << 60, 400_000)}), tmp_path / "t", data_storage_version="2.2")
+    (written,) = (tmp_path / "t" / "data").glob("*.lance")
+    file.write_bytes(written.read_bytes())
+    with file.open("rb") as opened:
+        found = checksum(opened.fileno())
+    assert len(found.blocks) > 2
+    files = CheckedFiles(str(tmp_path))
+    files.check("data.lance", FileSum(found.whole), table="t", extents=lambda layout: [(0, 10)])
+    assert files.read_bytes == file.stat().st_size
+    flip(file, 0.5)
+    with pytest.raises(WrongChecksum):
+        CheckedFiles(str(tmp_path)).check("data.lance", FileSum(found.whole), table="t", extents=lambda layout: [(0, 10)])
+    CheckedFiles(str(tmp_path)).check("data.lance", found, table="t", extents=lambda layout: [(0, 10)])
+
+
+def test_the_checksum_of_a_file_is_that_of_its_blocks_put_together(tmp_path: Path) -> None:
+    for size in (0, 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 3 * BLOCK_BYTES + 12_345):
+        data = random.Random(size).randbytes(size)
+        (tmp_path / "file").write_bytes(data)
+        with (tmp_path / "file").open("rb") as file:
+            assert checksum(file.fileno()).whole == zlib.crc32(data)

@@ -103,11 +103,11 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, bool]] = {
     "large_blob_removed": ("nodes/*/data/*/*.blob", _remove, "missing_file", True),
     "large_blob_cut": ("nodes/*/data/*/*.blob", _cut, "wrong_size", True),
     "data_layout_flipped": ("edges/*/data/*.lance", lambda file: _flip(file, at=1.0), "wrong_checksum", False),
-    "a_value_flipped": ("nodes/*/data/*.lance", lambda file: _flip(file, at=0.3), "wrong_checksum", False),
-    "deletions_flipped": ("nodes/*/_deletions/*", lambda file: _flip(file, at=0.5), "wrong_checksum", False),
+    "a_value_flipped": ("nodes/*/data/*.lance", lambda file: _flip(file, at=0.3), "wrong_checksum", True),
+    "deletions_flipped": ("nodes/*/_deletions/*", lambda file: _flip(file, at=0.5), "wrong_checksum", True),
     "large_blob_flipped": ("nodes/*/data/*/*.blob", lambda file: _flip(file, at=0.5), "wrong_checksum", False),
-    "full_text_index_flipped": ("nodes/*/_indices/*/part_0_tokens.lance", lambda file: _flip(file, at=1.0), "damaged_index", False),
-    "b_tree_pages_flipped": ("nodes/*/_indices/*/page_lookup.lance", lambda file: _flip(file, at=0.5), "damaged_index", False),
+    "full_text_index_flipped": ("nodes/*/_indices/*/part_0_tokens.lance", lambda file: _flip(file, at=1.0), "damaged_index", True),
+    "b_tree_pages_flipped": ("nodes/*/_indices/*/page_lookup.lance", lambda file: _flip(file, at=0.5), "damaged_index", True),
 }
 
 

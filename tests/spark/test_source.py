@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.errors import InvalidInput, NotFound, OmniGraphError, Unsupported
-from omnigraph.graph import Graph
-from omnigraph.spark import register
+from omnigraph.errors import InvalidInput, NotFound, OmniGraphError, StorageError, Unsupported
+from omnigraph.graph import Graph, init
+from omnigraph.spark import export, register
 from omnigraph.spark.options import read_options, write_options
 from omnigraph.spark.sessions import PUSHDOWN
 from omnigraph.spark.source import OmniGraphSource
@@ -191,3 +191,18 @@ def test_the_graph_may_be_told_as_a_path_and_storage_options_after_a_prefix() ->
 def test_modes_that_contradict_each_other_are_refused(overwrite: bool, mode: str) -> None:
     with pytest.raises(InvalidInput, match=r"do not go together|none of"):
         write_options({"graph": "g", "type": "T", "mode": mode}, overwrite=overwrite)
+
+
+def test_a_changed_byte_stops_the_task_that_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    """INV-13: executors get the checksums from the driver."""
+    graph = init(tmp_path / "g", schema="node Doc { slug: String @key  text: String? }")
+    graph.load([{"type": "Doc", "data": {"slug": f"d{n}", "text": f"some text {n}"}} for n in range(1_000)])
+    (file,) = Path(graph.uri).glob("nodes/*/data/*.lance")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 0x10
+    file.write_bytes(data)
+    with pytest.raises(Exception, match="was recorded"):
+        frame(spark, graph, "Doc").collect()
+    with pytest.raises(StorageError, match="was recorded"):
+        export(spark, graph.uri, tmp_path / "out", format="ndjson")
+    assert not (tmp_path / "out").exists()

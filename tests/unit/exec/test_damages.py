@@ -43,15 +43,13 @@ def test_the_table_has_every_cell() -> None:
 
 @pytest.mark.parametrize(("key", "when", "harm"), CELLS)
 def test_damage(sound: Sound, tmp_path: Path, key: str, when: When, harm: Harm) -> None:
-    """X-16: A damaged file never gives a wrong answer that `verify --deep` does not find, and never a foreign exception.
+    """X-16: A damaged file never gives a wrong answer, and never a foreign exception.
 
     What is not flipped is exact: each read is right or an error of ours, `verify` and `repair` say what the table says.
     """
     expected = EXPECTED[key, when, harm]
     for found in examine(sound.world, sound, FILES[key], when, harm, tmp_path, flips=FLIPS):
-        if WRONG in found.reads:
-            assert harm is Harm.FLIPPED
-            assert found.deep, "a wrong answer that nothing finds"
+        assert WRONG not in found.reads
         if harm is Harm.FLIPPED:
             for said, allowed in zip(found, expected, strict=True):
                 assert said <= allowed

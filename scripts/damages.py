@@ -33,16 +33,17 @@ print(report.tables, report.lost)
 - **Compared by every read and write,** before an answer leaves and before a row is written to a new file; the first time that an open graph
   uses a file. A file of more than 1 MiB also has a checksum for each MiB, and only the parts are compared in which a read finds its columns
   and rows. A data, deletion, blob or version file with another checksum is an error of the kind `corrupt`, with `path`, `table` and
-  `reason: wrong_checksum`. An index is passed by, with a warning. Nothing of a changed file gets a new checksum: `optimize`, index builds,
-  merges, copies and exports stop.
-- **`verify --deep` compares every byte,** also of what no read has used, and of files that were right when an open graph used them first. Run
-  it as often as you would scrub a disk.
-- **Cost.** 0.4 ms of CPU for a MiB, from the page cache, once for an open graph. On 1 million nodes and 1 million edges: the first lookup by
-  key 26, 36 ms without and 43, 42 ms with it, the first hop 17, 25 and 44, 44, the first scan of a column 52, 196 and 119, 134 (two runs each,
-  in turn, on a busy machine). The second time, and small writes, take the same time as without. An index is compared as a whole, 10 MB for
-  a million keys. [More](../design/checksums.md#cost).
+  `reason: wrong_checksum`. An index is passed by, with a warning. Nothing of a changed file gets a new checksum: `optimize`, index
+  builds, merges, copies and exports stop.
+- **`verify --deep` compares every byte,** also of what no read has used, and of files that were right when an open graph used them. Run it
+  as often as you would scrub a disk.
+- **Cost.** 0.4 ms of CPU for a MiB, from the page cache, once for an open graph. With 1 million nodes and 1 million edges: the first
+  lookup by key 26, 36 ms without and 43, 42 ms with it, the first hop 17, 25 and 44, 44, the first scan of a column 52, 196 and 119, 134
+  (two runs each, in turn, on a busy machine). The second time, and small writes, take the same time as without. An index is compared as a
+  whole, 10 MB for a million keys. [More](../design/checksums.md#cost).
 - **Not compared:** files that no commit recorded, and the cached adjacency, if its time did not change. **Object stores** keep checksums
-  themselves, and files are not read back there. A graph copied from one to a disk has checksums for the files that are written from then on.
+  themselves, and files are not read back there. A graph copied from one to a disk has checksums for the files that are written from
+  then on.
 
 ## What `verify` looks at
 

@@ -23,7 +23,7 @@ from omnigraph.store.deep import live_sums
 from omnigraph.store.durable import version_file
 from omnigraph.store.ledger import Ledger, ledger_at
 from omnigraph.store.root import Root
-from omnigraph.store.tables import Table, TableRef, open_dataset
+from omnigraph.store.tables import TableRef, Tables
 
 STATES: Final = 64
 """How many states of branches are remembered, to find the branch that shows a version of a table."""
@@ -60,6 +60,7 @@ class RecordedChecksums:
 
     def __init__(self, root: Root) -> None:
         self._root: Final = root
+        self._tables: Final = Tables(root)
         self._newest: Final[dict[str | None, _Shown]] = {}
         self._shown: Final = Lru[tuple[str | None, int], _Shown](STATES)
         self._lines: Final = Lru[tuple[str | None, int], _Line](LINES)
@@ -177,7 +178,7 @@ class RecordedChecksums:
         with suppress(OmniGraphError):  # a damaged table is no reason to fail the writer of another
             shown: dict[str, FileSum] = {}
             for row in (row for row in state.tables.values() if not row.dropped):
-                shown |= live_sums(Table(self._root, row.ref, open_dataset(self._root, row.ref), sums=line.sums))
+                shown |= live_sums(self._tables.open(row.ref))
             return shown
         return None
 

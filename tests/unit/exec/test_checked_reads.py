@@ -43,9 +43,9 @@ def docs(first: int, count: int) -> pa.Table:
     return pa.table({"slug": [f"d{n:05d}" for n in numbers], "pages": pa.array(numbers, pa.int32()), "text": texts})
 
 
-def make(place: Path, *, parts: int = 4, rows: int = 5_000) -> Graph:
+def make(place: Path, *, parts: int = 4, rows: int = 5_000, auto_upkeep: bool = True) -> Graph:
     """A graph with several fragments that are too large to be folded."""
-    graph = og.init(place, schema=SCHEMA)
+    graph = og.init(place, schema=SCHEMA, auto_upkeep=auto_upkeep)
     for part in range(parts):
         graph.load({"Doc": docs(part * rows, rows)}, mode="append")
     graph.load([{"edge": "Cites", "from": f"d{n:05d}", "to": f"d{n + 1:05d}", "data": {"note": f"n{n}"}} for n in range(50)])
@@ -237,7 +237,7 @@ def test_version_files_of_every_commit_are_compared(tmp_path: Path) -> None:
 
 def test_all_checksums_are_recorded_together_now_and_then(tmp_path: Path) -> None:
     """The head names the commit. A reader reads none before it, and still finds the checksums of the oldest file."""
-    graph = make(tmp_path / "g", parts=2)
+    graph = make(tmp_path / "g", parts=2, auto_upkeep=False)
     oldest = data_files(graph)
     for n in range(SPAN + 5):
         run(graph, f'insert Doc {{ slug: "new{n}" }}')

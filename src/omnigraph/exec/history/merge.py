@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -81,7 +82,7 @@ class _Relation(msgspec.Struct, frozen=True):
     """How a source commit relates to a target: the states that both come from, and the commits that the target lacks."""
 
     outcome: MergeOutcome
-    bases: tuple[CommitId, ...] = ()
+    bases: tuple[Commit, ...] = ()
     copied: tuple[Commit, ...] = ()
 
 
@@ -159,7 +160,7 @@ class _Merge:
         with manifest.reading(theirs, past=False):
             adopts = self._adopts(ours, known)
             refused = schema_conflict(theirs, ours) if adopts is None else None
-            base, *crossing = (manifest.snapshot(theirs.branch.name, at=base) for base in relation.bases)
+            base, *crossing = map(manifest.snapshot_of, relation.bases)
             return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, refused=refused, adopts=bool(adopts))
 
     def _adopts(self, ours: BranchSnapshot, known: Mapping[CommitId, Commit]) -> bool | None:
@@ -195,14 +196,20 @@ def _relate(manifest: Manifest, theirs: BranchSnapshot, ours: BranchSnapshot, kn
     if theirs.commit in known and theirs.commit in lineage.distances(known, ours.commit):
         return _Relation(MergeOutcome.ALREADY_UP_TO_DATE)
     commits = {**manifest.history(theirs.branch.name), **known}
-    live = {None, *(branch.native for branch in living_branches(manifest.root.objects))}
-    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
+    here = {None, ours.branch.native, theirs.branch.native}
+
+    @cache
+    def live() -> frozenset[str | None]:
+        return frozenset(branch.native for branch in living_branches(manifest.root.objects))
+
+    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda one: one.native in here or one.native in live())
     if not bases:
         raise NotFound(
             Kind.COMMIT_NOT_FOUND, f"branches {theirs.branch.name!r} and {ours.branch.name!r} have no common commit that can be read"
         )
     copied = tuple(commits[commit] for commit in sorted(lineage.distances(commits, theirs.commit)) if commit not in known)
-    return _Relation(MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED, tuple(bases), copied)
+    outcome = MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED
+    return _Relation(outcome, tuple(commits[base] for base in bases), copied)
 
 
 def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:

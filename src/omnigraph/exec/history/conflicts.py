@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -88,9 +88,6 @@ class Settlement(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """What was asked for, for the digest of a token."""
         return repr((self.strategy.value, self.otherwise.value, sorted((*key, choice.value) for key, choice in self.chosen.items())))
-
-    def of(self, type_name: str, ids: Sequence[str]) -> list[Choice]:
-        return [self.chosen.get((type_name, id_), self.otherwise) for id_ in ids]
 
 
 def settlement(strategy: str, on_conflict: str, resolve: Mapping[tuple[str, str], str] | None) -> Settlement:

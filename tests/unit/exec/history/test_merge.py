@@ -692,8 +692,7 @@ def test_many_rows_go_through_files(graph: Graph, monkeypatch: pytest.MonkeyPatc
 
     FF-09: Rows are read, checked and written in parts of bounded size.
     """
-    for module in (landing, three_way):
-        monkeypatch.setattr(module, "HELD_BYTES", 10_000)
+    monkeypatch.setattr(landing, "HELD_BYTES", 10_000)
     for branch in ("target", "work"):
         graph.branches.create(branch)
     many = [{"type": "Person", "data": {"name": f"p{at:05}", "age": at, "note": "x" * 50}} for at in range(3_000)]

@@ -8,10 +8,10 @@ source commit that was read first (M-26).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -116,6 +116,20 @@ def plan_merge(engine: Engine, source: BranchName, into: BranchName, settlement:
     return MergeResult(outcome, None, *_counted(landing.counts), found.described, found.count)
 
 
+class OpenMerge(NamedTuple):
+    """The conflicts of a merge, and the snapshots that must be kept while they are read."""
+
+    conflicts: Iterator[Conflict]
+    read: tuple[BranchSnapshot, ...] = ()
+
+
+def open_merge(engine: Engine, source: BranchName, into: BranchName, settlement: Settlement) -> OpenMerge:
+    """Compare two branches as `merge` does. All conflicts between entities are told, in parts. Writes nothing."""
+    run, ours = _Merge(engine, source, into, settlement), engine.manifest.snapshot(into)
+    landing = run.compare(ours)
+    return OpenMerge(iter(())) if landing is None else OpenMerge(landing.all_conflicts(), (run.theirs, ours))
+
+
 def delete_merged(engine: Engine, source: BranchName, result: MergeResult) -> MergeResult:
     """Delete a branch after its merge. A refusal does not undo the merge (M-33). A retry finds no branch to delete."""
     try:
@@ -135,7 +149,7 @@ class _Merge:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"branch {source!r} cannot be merged into itself", branch=source)
         self._engine: Final = engine
         self._settlement: Final = settlement
-        self._theirs: Final = engine.manifest.snapshot(source)
+        self.theirs: Final = engine.manifest.snapshot(source)
         self._relation: _Relation | None = None
         self._landing: Landing | None = None
 
@@ -151,7 +165,7 @@ class _Merge:
 
     def compare(self, ours: BranchSnapshot) -> Landing | None:
         """Compare the source with a target. None if the target has all its commits."""
-        manifest, theirs = self._engine.manifest, self._theirs
+        manifest, theirs = self._engine.manifest, self.theirs
         known = manifest.history(ours.branch.name)
         self._relation = relation = _relate(manifest, theirs, ours, {**known})
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
@@ -165,7 +179,7 @@ class _Merge:
 
     def _adopts(self, ours: BranchSnapshot, known: Mapping[CommitId, Commit]) -> bool | None:
         """Whether the target takes over the schema of the source: not if it has or had it. None if the schemas cannot be merged."""
-        theirs, engine = self._theirs, self._engine
+        theirs, engine = self.theirs, self._engine
         if any(theirs.state.head.schema == commit.schema for commit in known.values()):
             return False
         passed = any(ours.state.head.schema == commit.schema for commit in engine.manifest.history(theirs.branch.name).values())
@@ -177,16 +191,16 @@ class _Merge:
         self._landing = landing = self.compare(ours)
         if landing is None:
             return Prepared({}, counts=_NOTHING)
-        _raise_conflicts(landing.conflicts, source=self._theirs.branch.name, branch=ours.branch.name)
+        _raise_conflicts(landing.conflicts, source=self.theirs.branch.name, branch=ours.branch.name)
         assert self._relation is not None
-        with self._engine.manifest.reading(self._theirs, past=False):
+        with self._engine.manifest.reading(self.theirs, past=False):
             return Prepared(
                 landing.changes(),
                 counts=landing.counts,
                 commits_empty=True,
                 schema=landing.schema,
                 adopted=landing.adopted,
-                merged=self._theirs.commit,
+                merged=self.theirs.commit,
                 copied=self._relation.copied,
             )
 

@@ -147,11 +147,14 @@ class Landing:
 
     def _find_conflicts(self) -> Conflicts:
         """Conflicts between rows first. Only if there are none are the rules of the schema checked (M-05)."""
-        count = len(self._schema_conflicts) + sum(len(plan.conflicts) for plan in self._plans)
-        if count:
+        if count := self._between_rows_count:
             return Conflicts(tuple(islice(self._between_rows(), DESCRIBED)), count)
         findings = self._check()
         return Conflicts(tuple(rule_conflicts(findings.found)), findings.count)
+
+    @property
+    def _between_rows_count(self) -> int:
+        return len(self._schema_conflicts) + sum(len(plan.conflicts) for plan in self._plans)
 
     def _between_rows(self) -> Iterator[Conflict]:
         yield from self._schema_conflicts
@@ -160,7 +163,7 @@ class Landing:
 
     def all_conflicts(self) -> Iterator[Conflict]:
         """Every conflict between rows, read in parts. Of the broken rules of the schema, the first ones."""
-        return self._between_rows() if self.conflicts.count > len(self.conflicts.described) else iter(self.conflicts.described)
+        return self._between_rows() if self._between_rows_count else iter(self.conflicts.described)
 
     def _check(self) -> Findings:
         """Check the graph as it would be, like every other write."""

@@ -739,6 +739,15 @@ def test_conflicts_that_are_told_are_those_of_the_merge(graph: Graph) -> None:
     assert graph.commits()[0].id == head
 
 
+def test_of_many_broken_rules_the_first_are_told(graph: Graph) -> None:
+    graph.branches.create("work")
+    graph.load([{"edge": "Knows", "from": "Alice", "to": "Dan", "data": {"id": f"k{at}"}} for at in range(1_200)], branch="work")
+    run(graph, 'delete Person where name = "Dan"')
+    dry = graph.merge("work", dry_run=True)
+    assert (dry.conflict_count, len(dry.conflicts)) == (1_200, 1_000)
+    assert tuple(graph.merge_conflicts("work")) == dry.conflicts
+
+
 def test_a_dry_run_writes_nothing(graph: Graph) -> None:
     graph.branches.create("work")
     run(graph, 'insert Person { name: "Eve" }', branch="work")

@@ -157,6 +157,19 @@ def test_a_damaged_index_is_passed_by_and_reported(
         assert f"index on {column}" in plan_of(graph, body)
 
 
+def test_lists_that_do_not_decode_are_passed_by_and_reported(both: tuple[Graph, Graph], caplog: pytest.LogCaptureFixture) -> None:
+    """X-15: the file opens, its sizes are right, and the numbers in it are none."""
+    plain, indexed = both
+    (file,) = Path(indexed.uri).rglob("*_invert.lance")
+    data = file.read_bytes()
+    file.write_bytes(b"\xff" * (len(data) // 2) + data[len(data) // 2 :])
+    graph = og.open(indexed.uri)
+    query = [1.0] * DIMENSION
+    assert found(graph, query, BEST) == found(plain, query, BEST)
+    assert "is damaged and is not used: a search in it failed" in caplog.text
+    assert "index on node:Doc.text is damaged and not used" in plan_of(graph, BEST)
+
+
 # -- words
 
 

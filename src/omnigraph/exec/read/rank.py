@@ -332,14 +332,13 @@ class _Relevance:
         if not self._may_use_index or not isinstance(entities, Entities):
             return None
         postings = entities.postings(column, check=self._check)
-        asked = [word for word in words if postings is None or not postings.kept(word)]
-        if asked and entities.held_words(column):
-            return None  # words in memory are faster than a call of the index
+        searches = len(words) if postings is None else postings.searches(words)
+        if searches and entities.held_words(column):
+            return None  # words in memory are faster than a search by the index
         if postings is not None:
-            if asked and entities.spend_words(column, rows=0, calls=len(asked)):
+            if searches and entities.spend_words(column, rows=0, calls=searches):
                 return None
-            hits = [found for word, spelled in words.items() if (found := postings.of(word, spelled)) is not None]
-            if len(hits) == len(words):
+            if (hits := postings.of(words)) is not None:
                 return bm25(hits, texts=postings.totals.texts, words=postings.totals.words)
         numbers = entities.with_words(column, self._ranking.query)
         if numbers is None or entities.spend_words(column, rows=len(numbers)):

@@ -21,7 +21,7 @@ _FREQUENT: Final = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+L
 """The bytes that a node of one step may have as a number of six bits."""
 
 
-class _Step(NamedTuple):
+class _Arc(NamedTuple):
     """Where a byte leads, and what it adds to the number of a word."""
 
     to: int
@@ -60,7 +60,7 @@ class WordMap:
             raise ValueError(f"the words of a full-text index have numbers below {self.count}, and one of them {number + last}")
         return number + last
 
-    def _step(self, at: int, byte: int) -> _Step | None:
+    def _step(self, at: int, byte: int) -> _Arc | None:
         if at == _LEAF:
             return None
         head = self._data[at]
@@ -71,12 +71,12 @@ class WordMap:
         if byte != (_FREQUENT[frequent - 1] if frequent else self._data[at]):
             return None
         if head >= 0b1100_0000:
-            return _Step(at - 1, 0)
+            return _Arc(at - 1, 0)
         of_address, of_number = self._widths(at - 1)
         ends = at - 1 - of_address - of_number
-        return _Step(self._address(ends, ends + of_number, of_address), self._number(ends, of_number))
+        return _Arc(self._address(ends, ends + of_number, of_address), self._number(ends, of_number))
 
-    def _one_of_several(self, at: int, byte: int) -> _Step | None:
+    def _one_of_several(self, at: int, byte: int) -> _Arc | None:
         steps, below, of_address, of_number = self._several(at)
         place = self._data[below - steps : below].find(byte)
         if place < 0:
@@ -85,7 +85,7 @@ class WordMap:
         addresses = below - steps
         numbers = addresses - steps * of_address
         ends = numbers - (steps + self._is_last(at)) * of_number
-        return _Step(self._address(ends, addresses - back * of_address, of_address), self._number(numbers - back * of_number, of_number))
+        return _Arc(self._address(ends, addresses - back * of_address, of_address), self._number(numbers - back * of_number, of_number))
 
     def _last(self, at: int) -> int | None:
         """What the end of a word at a node adds to its number; None if no word ends there."""

@@ -59,7 +59,7 @@ Where: TypeAlias = "str | pc.Expression"
 """A filter: SQL text or a pyarrow expression."""
 
 
-class TableRef(msgspec.Struct, frozen=True):
+class TableRef(msgspec.Struct, frozen=True, cache_hash=True):
     """One version of one table. Two native branches can use the same version number, so the branch is part of the reference."""
 
     path: str
@@ -249,17 +249,19 @@ class Table:
             raise self.failed(error, doing="lay pending rows over") from error
 
     def nearest(self, column: str, query: Sequence[float], count: int, *, where: str | None, probes: int, refine: int) -> pa.Table | None:
-        """Finds about the `count` rows whose vectors are nearest to the query, of those that match the filter, by the index on the column.
+        """Finds `refine` times `count` rows that are about the nearest to the query, of those that match the filter, by the index on the
+        column, for the caller to compare.
 
         Returns the column and the addresses of the rows; rows that the index does not cover are included. Returns None if the index
-        cannot be used. The index is approximate: `probes` of its parts are searched at least, and `refine` times as many rows compared.
+        cannot be used. The index is approximate: `probes` of its parts are searched at least.
         """
 
         def ask() -> pa.Table:
-            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": count, "metric": "cosine"}
+            # Lance would compare them too, for a factor given to it, and then read the vectors of the best again.
+            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": refine * count, "metric": "cosine"}
             return self.dataset.scanner(
                 columns=[column],
-                nearest={**wanted, "minimum_nprobes": probes, "refine_factor": refine},
+                nearest={**wanted, "minimum_nprobes": probes},
                 filter=where,
                 prefilter=True,
                 with_row_address=True,

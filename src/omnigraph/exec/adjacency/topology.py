@@ -34,7 +34,7 @@ COLUMNS_OF_IDS: Final = 16
 VERSIONS: Final = 256
 CANDIDATES: Final = 4
 """The number of older files considered for extension."""
-EXTENDED_AT_ONCE: Final = 65_536
+EXTENDED_AT_ONCE: Final = 16_384
 """Ids of a type with up to this many rows are extended by the rows of a new version when they are first asked for. That reads the new
 fragments once; a query that finds its nodes without the ids reads every fragment that no index covers, several times.
 """

@@ -42,6 +42,7 @@ ELSEWHERE: Final = {
     "keys._open": "its callers compare the pages that they read",
     "checked.TableChecks.blobs": "where the bytes of blobs are, in pages that the caller has compared",
     "tables.matching": "rows in memory",
+    "word_lists._reader": "files of an index that `by_search_index` has compared",
 }
 
 

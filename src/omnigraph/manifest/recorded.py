@@ -45,7 +45,7 @@ class _Shown:
         return any(row.ref == ref for row in self.state.tables.values())
 
 
-class _Line:
+class _RecordedSince:
     """The checksums that commits of one branch recorded from one version of `__manifest` on, as far as they were read."""
 
     def __init__(self, native: str | None, since: int) -> None:
@@ -63,7 +63,7 @@ class RecordedChecksums:
         self._tables: Final = Tables(root)
         self._newest: Final[dict[str | None, _Shown]] = {}
         self._shown: Final = Lru[tuple[str | None, int], _Shown](STATES)
-        self._lines: Final = Lru[tuple[str | None, int], _Line](LINES)
+        self._lines: Final = Lru[tuple[str | None, int], _RecordedSince](LINES)
         self._noted: Final = Lru[tuple[str | None, int], Mapping[str, int]](STATES)
         self._mutex: Final = threading.RLock()
 
@@ -98,11 +98,11 @@ class RecordedChecksums:
                 line.until = ledger.version
             return line.sums
 
-    def _line(self, native: str | None, since: int) -> _Line:
+    def _line(self, native: str | None, since: int) -> _RecordedSince:
         """The checksums of a branch from a version on. What was read from an earlier version on has them too."""
         earlier = [line for line in self._lines.values() if line.native == native and line.since <= since]
         if not earlier:
-            return self._lines.put((native, since), _Line(native, since))
+            return self._lines.put((native, since), _RecordedSince(native, since))
         return max(earlier, key=lambda line: (line.until, line.since))
 
     def noted(self, branch: Branch, ledger: Ledger) -> Mapping[str, int]:
@@ -130,7 +130,7 @@ class RecordedChecksums:
         self._noted.put((after.ref.branch, after.version), versions)
         with self._mutex:
             if state.head.summed == after.version:  # all that it shows is in this commit, and nothing older is needed
-                self._lines.put((after.ref.branch, after.version), _Line(after.ref.branch, after.version))
+                self._lines.put((after.ref.branch, after.version), _RecordedSince(after.ref.branch, after.version))
             line = self._line(after.ref.branch, state.head.summed)
             if line.until == before.version:
                 line.sums.update(spread(commit.checksums, commit.blocks))

@@ -160,7 +160,7 @@ class _DataFile(NamedTuple):
     """Field id -> the number of the column in the file."""
 
 
-class _Part(NamedTuple):
+class _FragmentFiles(NamedTuple):
     """A fragment: its rows, deleted ones included, and those of its files whose checksums are recorded."""
 
     rows: int
@@ -177,7 +177,7 @@ class TableChecks:
         self._dataset: Final = dataset
         self._path: Final = path
         self._home: Final = home(path, branch)
-        self._parts: Final[dict[int, _Part]] = {}
+        self._parts: Final[dict[int, _FragmentFiles]] = {}
         self._whole: Final[set[str]] = set()
         """The columns that are right in every fragment."""
         self._full: Final[set[tuple[str, int]]] = set()
@@ -294,7 +294,7 @@ class TableChecks:
             if addresses is None:
                 self._full.update((file.path, column) for column in wanted)
 
-    def _part(self, fragment: int) -> _Part:
+    def _part(self, fragment: int) -> _FragmentFiles:
         if (known := self._parts.get(fragment)) is not None:
             return known
         metadata = self._dataset.get_fragment(fragment).metadata
@@ -307,7 +307,7 @@ class TableChecks:
         if (deleted := metadata.deletion_file) is not None:
             path = f"{self._directory(deleted.base_id)}/{deleted.path(metadata.id)}"
             deletions = (path, self._sums[path]) if path in self._sums else None
-        return self._parts.setdefault(fragment, _Part(metadata.physical_rows, tuple(files), deletions))
+        return self._parts.setdefault(fragment, _FragmentFiles(metadata.physical_rows, tuple(files), deletions))
 
     def _directory(self, base: int | None) -> str:
         return self._home if base is None else home(self._path, self._bases[base].name)

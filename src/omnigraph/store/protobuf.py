@@ -11,7 +11,7 @@ _COUNTED: Final = 2
 _FOUR_BYTES: Final = 5
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     """A field of a message."""
 
     number: int
@@ -23,7 +23,7 @@ class Field(NamedTuple):
     """The field as it is encoded, with its key."""
 
 
-def fields(message: bytes) -> Iterator[Field]:
+def fields(message: bytes) -> Iterator[MessageField]:
     """The fields of a message, in order."""
     at = 0
     while at < len(message):
@@ -41,10 +41,10 @@ def fields(message: bytes) -> Iterator[Field]:
                 at += 8 if wire == _EIGHT_BYTES else 4
             case wire:
                 raise ValueError(f"a message contains a field of wire type {wire}")
-        yield Field(key >> 3, value, body, message[start:at])
+        yield MessageField(key >> 3, value, body, message[start:at])
 
 
-def numbers(field: Field) -> Iterator[int]:
+def numbers(field: MessageField) -> Iterator[int]:
     """The numbers of a repeated field, or of one part of it."""
     if not field.body:
         yield field.value

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from lance.lance import _Session as Session
 
@@ -17,9 +17,6 @@ from omnigraph.store.damage import IndexDamage
 from omnigraph.store.file_memory import FileMemory
 from omnigraph.store.objects import Objects, open_objects
 from omnigraph.store.process import refuse_forked_child
-
-if TYPE_CHECKING:
-    from omnigraph.store.tables import TableRef
 
 FSYNC_ENVIRONMENT: Final = "OMNIGRAPH_FSYNC"
 SIDE_BY_SIDE: Final = 4
@@ -46,16 +43,16 @@ class Root:
         """Checksums of files that no commit records yet. See `checksums.py`."""
         self.checked: Final = CheckedFiles(self.uri)
         """The files that were compared with their recorded checksums. See `checked.py`."""
-        self.recorded: Callable[[TableRef], Sums] | None = None
-        """Finds the checksums of the files of a version of a table. The manifest sets it: it knows the commits that recorded them."""
+        self.recorded: Callable[[Any], Sums] | None = None
+        """Finds the checksums of the files of a version of a table, a `TableRef`. The manifest sets it: it knows the commits."""
         self.given: Final[dict[str, FileSum]] = {}
         """Checksums for a process that does not read the manifest: a task of a cluster gets them with its work."""
         self.memory: Final = FileMemory()
         self.pool: Final = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="omnigraph-io")
         self.sync: Final = objects.is_local and os.environ.get(FSYNC_ENVIRONMENT, "on").lower() != "off"
 
-    def sums_of(self, ref: TableRef) -> Sums:
-        """The checksums that commits recorded for the files of a version, and maybe for others. Empty on an object store."""
+    def sums_of(self, ref: Any) -> Sums:
+        """The checksums that commits recorded for the files of a version, a `TableRef`, and maybe for others. Empty on an object store."""
         if not self.is_local:
             return {}
         return self.recorded(ref) if self.recorded is not None else self.given

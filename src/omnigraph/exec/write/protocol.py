@@ -379,7 +379,7 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
         return None
     differs = first.digest is not None and request.digest is not None and first.digest != request.digest
     if first.kind is not request.kind or differs:
-        what = f"another {first.kind}" if first.kind is request.kind else f"a {first.kind}"
+        what = f"another {first.kind}" if first.kind is request.kind else f"{'an' if first.kind[0] in 'aeiou' else 'a'} {first.kind}"
         raise InvalidInput(
             Kind.TOKEN_REUSED,
             f"the token {request.token!r} belongs to {what}, commit {first.id}; nothing was written. "

@@ -110,7 +110,7 @@ def test_upkeep(graph: Graph) -> None:
     assert again.ensure_indices(token="index").commit == indexed.commit
     retried = again.optimize(token="tidy")
     assert retried.commit == tidied.commit
-    assert [table.outcome for table in retried.tables] == [table.outcome for table in tidied.tables]
+    assert [table.state for table in retried.tables] == [table.state for table in tidied.tables]
     assert graph.snapshot() == before
     for call in (graph.ensure_indices, graph.ensure_embeddings):
         with pytest.raises(InvalidInput, match="belongs to an optimize"):

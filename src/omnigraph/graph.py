@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.history.copy import OnCopyProgress
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import RevertResult
@@ -454,6 +455,26 @@ class Graph(Handle):
         if commit.kind.moves_rows_only:  # D-11: the rows are the same in other files
             after = before
         return self._stream(diff(self.engine, before, after, wanted), before, after)
+
+    def merge_conflicts(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+    ) -> Iterator[Conflict]:
+        """Yield all conflicts that `merge` with these arguments finds now: nodes before edges, then by type and id. Writes nothing.
+
+        Rows are read in parts, however many conflicts there are. If there are none between entities, the rules of the schema that
+        the merged graph would break are yielded, up to 1,000.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import open_merge
+
+        found = open_merge(self.engine, given_name(source), given_name(into), settlement(strategy, on_conflict, resolve))
+        return self._stream(found.conflicts, *found.read)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
         manifest = self.engine.manifest

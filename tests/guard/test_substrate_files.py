@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
+from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
 
 from tests.guard.substrate import append, born, commit, delete, fragment_of, ids, transaction_of, upsert
 
@@ -56,8 +59,10 @@ def test_the_version_hint_is_only_a_hint(tmp_path: Path, hint: str | None) -> No
 def test_data_files_lie_in_data_and_are_named_in_the_fragment(tmp_path: Path) -> None:
     """Orphans are found by comparing the folder with what fragments name."""
     table = born(tmp_path / "t", "a", "b", fragments=2)
-    named = sorted(file.path for fragment in table.get_fragments() for file in fragment.metadata.files)
-    assert named == files(tmp_path / "t/data")
+    named = [file for fragment in table.get_fragments() for file in fragment.metadata.files]
+    assert sorted(file.path for file in named) == files(tmp_path / "t/data")
+    assert [type(file._path) for file in named] == [str, str]  # `path` makes a class at every access, so this is what we read
+    assert [file._path for file in named] == [file.path for file in named]
     append(table, "staged")
     assert len(files(tmp_path / "t/data")) == 3
 
@@ -180,3 +185,20 @@ def test_an_unreadable_newest_version_hides_the_one_before_it_from_who_asks_for_
         commit(before, append(before, "c"))
     newest.unlink()
     assert commit(before, append(before, "c")).version == 2
+
+
+def test_the_annotations_of_a_column_say_how_its_appended_files_are_compressed(tmp_path: Path) -> None:
+    """Those of the table count, and not those of the appended rows. Texts that are alike take less than half, and are read as they were."""
+    zstd = {b"lance-encoding:compression": b"zstd", b"lance-encoding:structural-encoding": b"miniblock"}
+    texts = [f"{at:064d} the same words in each of the texts, which are long enough to be stored one by one " * 3 for at in range(500)]
+    sizes = {}
+    for of_table, of_rows in (({}, {}), ({}, zstd), (zstd, {})):
+        path = tmp_path / f"{len(of_table)}{len(of_rows)}"
+        schema, appended = (pa.schema([pa.field("text", pa.string(), metadata=each)]) for each in (of_table, of_rows))
+        table = LanceDataset.commit(str(path), LanceOperation.Overwrite(schema, []), max_retries=0)
+        written = write_fragments(pa.table({"text": texts}, schema=appended), table)
+        grown = LanceDataset.commit(table, LanceOperation.Append(written), read_version=1)
+        assert grown.to_table()["text"].to_pylist() == texts
+        sizes[bool(of_table), bool(of_rows)] = (path / "data" / written[0].files[0].path).stat().st_size
+    assert sizes[True, False] * 2 < sizes[False, False]
+    assert sizes[False, True] * 1.5 > sizes[False, False]

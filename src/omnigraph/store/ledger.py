@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
@@ -28,12 +29,21 @@ from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
 from omnigraph.store.tables import FILE_FORMAT, PRIMARY_KEY, Table, TableRef, at_home, open_dataset, open_newest, uuid_in_doubt
 
+COMPRESSED: Final = {
+    b"lance-encoding:compression": b"zstd",
+    b"lance-encoding:structural-encoding": b"miniblock",
+    b"lance-encoding:minichunk-size": b"32768",
+}
+"""How Lance stores the bodies: many together in blocks of 32 KB, each compressed. They are alike, and Lance would store each by itself, in
+more than twice the bytes. Like the key, it is set at creation. A graph that was created without it is written as before.
+"""
+
 ROWS: Final = pa.schema(
     [
         # The key is marked at creation (C-01), because Lance does not allow it to be set later (P-17).
         pa.field("object_id", pa.string(), nullable=False, metadata=PRIMARY_KEY),
         pa.field("born", pa.int64(), nullable=False),
-        pa.field("body", pa.string(), nullable=False),
+        pa.field("body", pa.string(), nullable=False, metadata=COMPRESSED),
     ]
 )
 
@@ -79,7 +89,23 @@ class Ledger:
     def facts(self, prefix: str, *, since: int = 0, until: int | None = None) -> pa.Table:
         """All facts whose id starts with `prefix` and that were written at version `since` or later, up to version `until`."""
         upto = "" if until is None else f" AND born <= {until}"
-        return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}{upto}")
+        return self._facts(f"{_starting(prefix)} AND born >= {since}{upto}")
+
+    def held_facts(self, prefix: str) -> pa.Table:
+        """All facts whose id starts with `prefix`. Small fragments that this process wrote or read before come from memory, so this is
+        not for a check of what is stored.
+        """
+        held: list[pa.Table] = []
+        unread: list[Any] = []
+        large: list[Any] = []
+        for fragment in self._fragments()[:-1]:
+            if (rows := self._root.memory.rows(fragment.metadata, fields=())) is not None:
+                held.append(rows)
+            else:
+                (unread if fragment.metadata.physical_rows < SMALL_ROWS else large).append(fragment)
+        every = pa.concat_tables([ROWS.empty_table(), *held, self._keep(unread)])
+        found = every.filter(pc.starts_with(every.column("object_id"), prefix))
+        return pa.concat_tables([found, self._read(large, _starting(prefix))]) if large else found
 
     def noted_versions(self) -> dict[str, int]:
         """The checksums of version files of tables that the swap to this version noted."""
@@ -136,6 +162,15 @@ class Ledger:
         known = [self._root.memory.rows(fragment.metadata, fields=()) for fragment in fragments]
         held = [rows for rows in known if rows is not None]
         return pa.concat_tables(held) if len(held) == len(known) else self._read(fragments)
+
+    def _keep(self, fragments: Sequence[Any]) -> pa.Table:
+        """Reads all rows of these fragments, and keeps them in memory."""
+        read, at = self._read(fragments), 0
+        for fragment in fragments:
+            count = fragment.metadata.physical_rows
+            self._root.memory.keep_rows(fragment.metadata, read.slice(at, count), fields=())
+            at += count
+        return read
 
     # -- the one way to change it
 
@@ -349,6 +384,10 @@ def _new_files(home: str, fragments: Sequence[Any]) -> list[NewFile]:
 
 def _noted(versions: Mapping[str, int]) -> dict[str, str] | None:
     return {path: str(value) for path, value in versions.items()} or None
+
+
+def _starting(prefix: str) -> str:
+    return f"starts_with(object_id, {_quoted(prefix)})"
 
 
 def _quoted(text: str) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.fragment import write_fragments
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
@@ -26,6 +27,7 @@ from omnigraph.store.ledger import ROWS, Ledger, SwapLost, create_ledger, open_l
 from omnigraph.store.refs import create_ref, delete_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import PRIMARY_KEY, committed_uuid
+from tests.counting import reads_of
 from tests.unit.store.tables import place
 
 PATH = "__manifest"
@@ -240,6 +242,22 @@ def test_facts_are_found_by_id_by_prefix_and_by_age(tmp_path: Path) -> None:
     assert len(ledger.facts("", since=ledger.version + 1)) == 0
 
 
+def test_facts_that_were_read_or_written_here_are_held(tmp_path: Path) -> None:
+    """Held facts are those that are stored, on every branch, and are read once."""
+    ledger = begun(place(tmp_path))
+    for n in range(1, 30):
+        ledger = swapped(ledger, str(n))
+    fresh = open_ledger(place(tmp_path), PATH, branch=None)
+    for one in (ledger, fresh, fresh):
+        for prefix in ("commit:", "commit:1", "schema:", ""):
+            assert names(one.held_facts(prefix)) == names(one.facts(prefix))
+    reads_of(fresh)
+    assert len(fresh.held_facts("commit:")) == 30
+    assert reads_of(fresh) == 0
+    assert len(fresh.facts("commit:")) == 30
+    assert reads_of(fresh) > 0
+
+
 def test_the_state_is_no_fact(tmp_path: Path) -> None:
     ledger = swapped(begun(place(tmp_path)), "1")
     assert names(ledger.find("head")) == names(ledger.facts("table:")) == []
@@ -269,6 +287,34 @@ def test_every_past_version_answers_as_it_did(tmp_path: Path) -> None:
 
 
 # -- what history costs
+
+
+def test_rows_that_are_alike_are_stored_compressed(tmp_path: Path) -> None:
+    """Commits differ in ids and numbers. Stored one by one they take twice as much."""
+    root = place(tmp_path)
+    ledger, folder = begun(root), Path(root.of(PATH)) / "data"
+    same = f'"kind":"mutate","schema":"{"88f9f06a0e73f7fd" * 4}","tables":["node:Person","edge:Knows"]'
+    bodies = [f'{{"id":"{new_ulid()}",{same}}}' for _ in range(900)]
+    facts = pa.table({"object_id": [f"commit:{at}" for at in range(900)], "born": [2] * 900, "body": bodies}, schema=ROWS)
+    before = files_below(folder)
+    moved = ledger.swap(head("next"), facts, uuid=new_ulid())
+    new = [(folder / name).stat().st_size for name in files_below(folder) - before]
+    assert len(new) == 2
+    assert sum(new) * 5 < sum(map(len, bodies))
+    assert moved.facts("commit:").column("body").to_pylist()[1:] == bodies
+
+
+def test_a_ledger_that_was_created_without_compression_goes_on_without(tmp_path: Path) -> None:
+    root = place(tmp_path)
+    plain = pa.schema([field.with_metadata(PRIMARY_KEY if field.name == "object_id" else None) for field in ROWS])
+    written = [
+        part for name in ("commit:0", "head") for part in write_fragments(entries([name], born=1).cast(plain), root.of(PATH), schema=plain)
+    ]
+    lance.LanceDataset.commit(root.of(PATH), lance.LanceOperation.Overwrite(plain, written), max_retries=0)
+    ledger = open_ledger(root, PATH, branch=None)
+    for at in range(1, 9):
+        ledger = swapped(ledger, str(at))
+    assert names(open_ledger(root, PATH, branch=None).facts("commit:")) == [f"commit:{at}" for at in range(9)]
 
 
 def _simulate(incoming: Sequence[int]) -> tuple[int, list[int]]:

@@ -277,7 +277,7 @@ def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Cha
     before = snapshot.state.tables[table]
     if isinstance(change, Patch) and change.of is not None:
         base = before.replaced_by(change.of, branch=snapshot.branch.native)
-        return _TableStage(base, change, None, fresh_ref(snapshot.branch.name), shown=before.version)
+        return _TableStage(base, change, None, change.native or fresh_ref(snapshot.branch.name), shown=before.version)
     if before.owner != snapshot.branch.native:
         written_for = change.native if isinstance(change, Files | Patch) else None
         return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))

@@ -148,6 +148,6 @@ def test_a_repair(graph: Graph) -> None:
 
 @pytest.mark.parametrize("write", ["mutate", "load", "ensure_indices", "optimize", "apply_schema"])
 def test_an_empty_token_is_refused(graph: Graph, write: str) -> None:
-    given = {"mutate": ['insert Person { name: "x" }'], "load": [[]], "apply_schema": [WIDER]}.get(write, [])
+    given: dict[str, list[Any]] = {"mutate": ['insert Person { name: "x" }'], "load": [[]], "apply_schema": [WIDER]}
     with pytest.raises(InvalidInput, match="the token is empty"):
-        getattr(graph, write)(*given, token="")
+        getattr(graph, write)(*given.get(write, []), token="")

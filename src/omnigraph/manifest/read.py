@@ -156,11 +156,18 @@ class Manifest:
         _, ledger, _ = self.look(branch.name)
         discard_torn_head(self.root, PATH, branch=branch.native, after=ledger.version)
 
-    def last_read(self, branch: BranchName) -> BranchSnapshot | None:
-        """Return the branch as it was last read or written here, which others may have changed since. Reads nothing."""
+    def known(self, branch: BranchName) -> tuple[Branch, Ledger, State] | None:
+        """Return what `look` last returned, or what was published here since, which others may have changed. Reads nothing."""
         with self._mutex:
             cached = self._cache.get(branch)
-        return None if cached is None else BranchSnapshot(cached.branch, cached.ledger.version, cached.state)
+        return None if cached is None else (cached.branch, cached.ledger, cached.state)
+
+    def last_read(self, branch: BranchName) -> BranchSnapshot | None:
+        """Return the branch as it was last read or written here, which others may have changed since. Reads nothing."""
+        if (known := self.known(branch)) is None:
+            return None
+        found, ledger, state = known
+        return BranchSnapshot(found, ledger.version, state)
 
     def known_epoch(self, branch: BranchName) -> int:
         """Return the fencing epoch of the last head that was read. Reads only if there is none in memory: the epoch only grows."""

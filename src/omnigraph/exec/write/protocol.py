@@ -371,6 +371,8 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
     """
     if request.token is None:
         return None
+    if not request.token:  # an unset variable of a script: all its writes would be one
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "the token is empty; a token names one write: give it a name of its own, or no token")
     branch, ledger, _ = manifest.look(request.branch)
     first = published_before(ledger, branch, request.token)
     if first is None:

@@ -193,6 +193,14 @@ OPERATIONS = (
         base=COMMITS,
         changes=True,
     ),
+    Operation(
+        name="cleanup beside n forks",
+        covers=("Graph.cleanup", "omnigraph cleanup"),
+        needs=(worlds.branched,),
+        run=_cleanup,
+        base=BRANCHES,
+        changes=True,
+    ),
     _listing("info after n commits", ("Graph.info", "omnigraph info"), worlds.history, lambda place: place.graph.info(), base=COMMITS),
     _listing(
         "recoveries in n commits",

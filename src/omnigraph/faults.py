@@ -71,6 +71,7 @@ class Fault(StrEnum):
     CLEANUP_BEFORE_FORK = "cleanup.before_fork"
     CLEANUP_AFTER_FORK = "cleanup.after_fork"
     CLEANUP_BEFORE_TABLE = "cleanup.before_table"
+    CLEANUP_AFTER_VERSIONS = "cleanup.after_versions"
     CLEANUP_AFTER_TABLE = "cleanup.after_table"
     CACHE_BEFORE_RENAME = "cache.before_rename"
     SPARK_TASK_WRITTEN = "spark.task_written"

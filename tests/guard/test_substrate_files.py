@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
+from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
 
 from tests.guard.substrate import append, born, commit, delete, fragment_of, ids, transaction_of, upsert
 
@@ -182,3 +185,20 @@ def test_an_unreadable_newest_version_hides_the_one_before_it_from_who_asks_for_
         commit(before, append(before, "c"))
     newest.unlink()
     assert commit(before, append(before, "c")).version == 2
+
+
+def test_the_annotations_of_a_column_say_how_its_appended_files_are_compressed(tmp_path: Path) -> None:
+    """Those of the table count, and not those of the appended rows. Texts that are alike take less than half, and are read as they were."""
+    zstd = {b"lance-encoding:compression": b"zstd", b"lance-encoding:structural-encoding": b"miniblock"}
+    texts = [f"{at:064d} the same words in each of the texts, which are long enough to be stored one by one " * 3 for at in range(500)]
+    sizes = {}
+    for of_table, of_rows in (({}, {}), ({}, zstd), (zstd, {})):
+        path = tmp_path / f"{len(of_table)}{len(of_rows)}"
+        schema, appended = (pa.schema([pa.field("text", pa.string(), metadata=each)]) for each in (of_table, of_rows))
+        table = LanceDataset.commit(str(path), LanceOperation.Overwrite(schema, []), max_retries=0)
+        written = write_fragments(pa.table({"text": texts}, schema=appended), table)
+        grown = LanceDataset.commit(table, LanceOperation.Append(written), read_version=1)
+        assert grown.to_table()["text"].to_pylist() == texts
+        sizes[bool(of_table), bool(of_rows)] = (path / "data" / written[0].files[0].path).stat().st_size
+    assert sizes[True, False] * 2 < sizes[False, False]
+    assert sizes[False, True] * 1.5 > sizes[False, False]

@@ -146,7 +146,8 @@ def _ready_ms(edge: EdgeStatistics) -> float:
         case Availability.MISSING:
             known = min(edge.adjacency_known, edge.rows)
             read = edge.rows - known
-            nodes = _BUILD_NODE_MS * edge.ends if read else 0.0
+            # Where most edges are known, so are the ids of most nodes.
+            nodes = _BUILD_NODE_MS * edge.ends * read / max(edge.rows, 1)
             return _BUILD_CALLS * _CALL_MS + _BUILD_EDGE_MS * read + _EXTEND_EDGE_MS * known + nodes
         case _:
             assert_never(edge.adjacency)

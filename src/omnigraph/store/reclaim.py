@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from omnigraph.faults import Fault, reach
 from omnigraph.store.bases import home
 from omnigraph.store.data_files import PATCHES
+from omnigraph.store.deep import named_files
 from omnigraph.store.durable import version_file
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.refs import fork_points, native_refs
 from omnigraph.store.root import Root
-from omnigraph.store.tables import Table
+from omnigraph.store.tables import Table, TableRef, open_dataset
 
 _NUMBERED: Final = len(version_file(0).rpartition("/")[2])
 AGE: Final = timedelta(days=7)
@@ -70,7 +72,62 @@ def sweep(table: Table, versions: Sequence[int], *, preview: bool) -> Removal:
 
     A writer may still commit a younger file.
     """
+    if table.ref.branch is not None:
+        return _sweep_fork(table.root, table.ref, versions, preview=preview)
     return _preview(table, versions) if preview else _remove(table, versions)
+
+
+def _sweep_fork(root: Root, ref: TableRef, versions: Sequence[int], *, preview: bool) -> Removal:
+    """The same for a native branch. Lance reads the references of all native branches for each one, which is quadratic for all of them.
+
+    Those that were made from this one inherit nothing but files of the versions that they were made from, and these versions stay.
+    Version files are removed first: a version that can be opened can be read. What a killed process then leaves is removed after a week.
+    """
+    every = existing_versions(root, ref.path, branch=ref.branch)
+    spent = sorted(set(versions).intersection(every))
+    kept = {name for version in set(every).difference(spent) for name in _named_at(root, ref.at(version))}
+    gone = {name for version in spent for name in _named_at(root, ref.at(version))} - kept
+    sizes = root.objects.sizes(ref.home)
+    old = {name for name, written in root.objects.written(ref.home).items() if written < datetime.now(UTC) - AGE}
+    owners = {name: owner for name in sizes if (owner := _owner(ref, name)) is not None}
+    removed = {name: owner for name, owner in owners.items() if owner in gone or (owner not in kept and name in old)}
+    files = [f"{ref.home}/{version_file(version)}" for version in spent]
+    if not preview:
+        list(root.pool.map(root.objects.delete, files))
+        reach(Fault.CLEANUP_AFTER_VERSIONS)
+        list(root.pool.map(root.objects.delete, removed))
+        if root.is_local:  # the empty directories of indexes and blobs
+            for owner in set(removed.values()).difference(owner for name, owner in owners.items() if name not in removed):
+                root.objects.delete_prefix(owner.removesuffix(".lance"))
+    return Removal(len(spent), sum(sizes.get(name, 0) for name in (*removed, *files)))
+
+
+def _named_at(root: Root, ref: TableRef) -> Iterator[str]:
+    """The file of a version, and what it names: data and deletion files, and directories of indexes."""
+    table = Table(root, ref, open_dataset(root, ref))
+    yield f"{ref.home}/{version_file(ref.version)}"
+    yield from (file.path for files in named_files(table).values() for file in files)
+    yield from (index.directory for index in table.indexes)
+
+
+def _owner(ref: TableRef, name: str) -> str | None:
+    """What a file is kept with: itself, its data file if it is a blob, the directory of its index, or the version of its transaction.
+
+    None for version files, and for files that are not those of a version.
+    """
+    kind, _, rest = name.removeprefix(f"{ref.home}/").partition("/")
+    first, _, below = rest.partition("/")
+    match kind:
+        case "data":
+            return f"{ref.home}/data/{first}.lance" if below else name
+        case "_indices":
+            return f"{ref.home}/_indices/{first}"
+        case "_deletions":
+            return name
+        case "_transactions" if (base := first.partition("-")[0]).isdigit():
+            return f"{ref.home}/{version_file(int(base) + 1)}"
+        case _:
+            return None
 
 
 def leftovers(root: Root, path: str, *, at: datetime) -> dict[str, int]:

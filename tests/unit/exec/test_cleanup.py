@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,6 +67,10 @@ def removed(done: Cleanup, table: str = "node:Person") -> int:
 def sound(graph: Graph) -> None:
     assert graph.verify(deep=True) == []
     assert og.open(graph.uri).verify() == []
+
+
+def _sizes(home: Path) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in home.rglob("*") if path.is_file()}
 
 
 def readable(graph: Graph, commits: list[Commit]) -> list[bool]:
@@ -522,6 +527,62 @@ class TestLeftovers:
         os.utime(young, times=(time.time() - 8 * 86_400,) * 2)
         assert graph.cleanup(keep=100).size_bytes == 9
         assert not (table / "tree" / "never-0123456789abcdef").exists()
+        sound(graph)
+
+    def test_a_fork_keeps_the_files_of_its_versions_and_of_those_made_from_it_and_no_others(self, tmp_path: Path) -> None:
+        """Data, deletions, indexes, blobs and transactions of a native branch; a branch of it needs some of them."""
+        graph = og.init(tmp_path / "blobs", schema="node Person { name: String @key  age: I32? @index  face: Blob? }")
+        graph.branches.create("work")
+        for at in range(6):
+            face = "base64:" + b64encode(bytes([at]) * 300_000).decode()
+            graph.load([{"type": "Person", "data": {"name": f"p{at % 4}", "age": at, "face": face}}], branch="work", mode="merge")
+            if at % 2:
+                graph.optimize("work")
+            if at == 3:
+                graph.branches.create("child", from_="work")
+                add(graph, "c", "child")
+        graph.mutate('query q() { delete Person where name = "p3" }', branch="work")
+        graph.optimize("work")
+        shown = {branch: list(graph.export(branch=branch)) for branch in ("work", "child")}
+        home = Path(graph.uri, row(graph, branch="work").ref.home)
+        before = _sizes(home)
+        told, done = graph.cleanup(keep=1, dry_run=True), graph.cleanup(keep=1)
+        assert (told.versions, told.size_bytes) == (done.versions, done.size_bytes)
+        gone = before.keys() - _sizes(home).keys()
+        assert {path.relative_to(home).parts[0] for path in gone} >= {"data", "_deletions", "_indices", "_transactions", "_versions"}
+        assert {branch: list(graph.export(branch=branch)) for branch in ("work", "child")} == shown
+        assert not any(path.is_dir() and not any(path.iterdir()) for path in (home / "_indices").iterdir())
+        sound(graph)
+        dataset = lance.dataset(str(home))
+        stay = [lance.dataset(str(home), version=each["version"]) for each in dataset.versions()]
+        named = {file.path for one in stay for part in one.get_fragments() for file in part.data_files()}
+        assert {path.name for path in (home / "data").glob("*.lance")} <= named
+        assert {path.name for path in (home / "_indices").iterdir()} <= {
+            str(part.uuid) for one in stay for index in one.describe_indices() for part in index.segments
+        }
+
+    def test_files_of_dead_writers_to_a_fork_are_removed_after_a_week(self, graph: Graph) -> None:
+        graph.branches.create("work")
+        add_all(graph, "a", "b", branch="work")
+        graph.cleanup(keep=100)  # the version that the fork was made with
+        home = Path(graph.uri, row(graph, branch="work").ref.home)
+        left = [
+            home / "data" / "left.lance",
+            home / "data" / "left" / "1.blob",
+            home / "_deletions" / "0-1-5.arrow",
+            home / "_indices" / "x" / "y",
+        ]
+        for file in left:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"left")
+        assert graph.cleanup(keep=100).size_bytes == 0
+        for file in home.rglob("*"):
+            if file.is_file():
+                os.utime(file, times=(time.time() - 8 * 86_400,) * 2)
+        assert graph.cleanup(keep=100, dry_run=True).size_bytes == 16
+        assert graph.cleanup(keep=100).size_bytes == 16
+        assert not any(file.exists() for file in left)
+        assert names(graph, "work") == ["a", "b"]
         sound(graph)
 
     def test_the_transaction_of_a_living_process_stays(self, graph: Graph) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.fragment import write_fragments
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Outcome, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
@@ -286,6 +287,34 @@ def test_every_past_version_answers_as_it_did(tmp_path: Path) -> None:
 
 
 # -- what history costs
+
+
+def test_rows_that_are_alike_are_stored_compressed(tmp_path: Path) -> None:
+    """Commits differ in ids and numbers. Stored one by one they take twice as much."""
+    root = place(tmp_path)
+    ledger, folder = begun(root), Path(root.of(PATH)) / "data"
+    same = f'"kind":"mutate","schema":"{"88f9f06a0e73f7fd" * 4}","tables":["node:Person","edge:Knows"]'
+    bodies = [f'{{"id":"{new_ulid()}",{same}}}' for _ in range(900)]
+    facts = pa.table({"object_id": [f"commit:{at}" for at in range(900)], "born": [2] * 900, "body": bodies}, schema=ROWS)
+    before = files_below(folder)
+    moved = ledger.swap(head("next"), facts, uuid=new_ulid())
+    new = [(folder / name).stat().st_size for name in files_below(folder) - before]
+    assert len(new) == 2
+    assert sum(new) * 5 < sum(map(len, bodies))
+    assert moved.facts("commit:").column("body").to_pylist()[1:] == bodies
+
+
+def test_a_ledger_that_was_created_without_compression_goes_on_without(tmp_path: Path) -> None:
+    root = place(tmp_path)
+    plain = pa.schema([field.with_metadata(PRIMARY_KEY if field.name == "object_id" else None) for field in ROWS])
+    written = [
+        part for name in ("commit:0", "head") for part in write_fragments(entries([name], born=1).cast(plain), root.of(PATH), schema=plain)
+    ]
+    lance.LanceDataset.commit(root.of(PATH), lance.LanceOperation.Overwrite(plain, written), max_retries=0)
+    ledger = open_ledger(root, PATH, branch=None)
+    for at in range(1, 9):
+        ledger = swapped(ledger, str(at))
+    assert names(open_ledger(root, PATH, branch=None).facts("commit:")) == [f"commit:{at}" for at in range(9)]
 
 
 def _simulate(incoming: Sequence[int]) -> tuple[int, list[int]]:

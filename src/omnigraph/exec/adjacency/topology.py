@@ -34,6 +34,10 @@ COLUMNS_OF_IDS: Final = 16
 VERSIONS: Final = 256
 CANDIDATES: Final = 4
 """The number of older files considered for extension."""
+EXTENDED_AT_ONCE: Final = 16_384
+"""Ids of a type with up to this many rows are extended by the rows of a new version when they are first asked for. That reads the new
+fragments once; a query that finds its nodes without the ids reads every fragment that no index covers, several times.
+"""
 WORTH_WRITING: Final = 8
 """Extended data is written to a file again if one row in this many differs from the file it came from."""
 
@@ -134,11 +138,14 @@ class Topology:
         return _get_unchanged(self._ids, name.full, lambda: self._make_ids(name, row)).value
 
     def known_ids(self, row: TableRow) -> Ids | None:
-        """Like `ids`, but return None if they are neither in memory nor in a file."""
+        """Like `ids`, but return None if they are neither in memory nor in a file, nor soon extended from those of another version."""
         name = self._name(f"ids-{row.id}-", row)
         if (held := self._ids.peek(name.full)) is not None and held.is_unchanged():
             return held.value
-        return self.ids(row) if self._directory.has(name.full) else None
+        return self.ids(row) if self._directory.has(name.full) or self._is_soon_extended(name) else None
+
+    def _is_soon_extended(self, name: _Name) -> bool:
+        return name.rows.size <= EXTENDED_AT_ONCE and any(one.name.prefix == name.prefix for one in self._ids.values())
 
     def adjacency(self, edge: TableRow, source: TableRow, target: TableRow, *, back: bool = False) -> Adjacency:
         """Return the edges of a type as an adjacency: from sources, or `back` from targets. The first call builds it; it is then kept."""

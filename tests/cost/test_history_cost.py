@@ -112,3 +112,18 @@ def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
         counts.append(merge_reads(graph.uri))
     assert max(counts) <= 130, counts
     assert counts[2] <= counts[0] + 40, counts
+
+
+def test_a_merge_reads_changed_rows_once(tmp_path: Path) -> None:
+    """Neither the histories that this process wrote are read, nor the rows of the source more than once, nor those of the target."""
+    graph = graph_of(tmp_path / "g", rows=10_000)
+    graph.ensure_indices()
+    ledger = graph.engine.manifest.look()[1]
+    for turn in range(4):
+        graph.branches.create(f"work-{turn}")
+        for side, branch in enumerate((f"work-{turn}", "main")):
+            names = [f"p{at * 10 + 2 * turn + side:06}" for at in range(1_000)]
+            graph.load({"Person": pa.table({"name": names, "age": pa.array([turn + 10] * 1_000, pa.int32())})}, branch=branch)
+        reads_of(ledger)
+        assert graph.merge(f"work-{turn}").updated == 1_000
+        assert reads_of(ledger) <= 20

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from omnigraph.exec.history.by_property import ChangedEntities, Sides, blended, fitted_to, unblended
 from omnigraph.exec.history.changes import images
 from omnigraph.exec.history.conflicts import DESCRIBED, Choice, Conflict, ConflictKind, Settlement, Strategy
-from omnigraph.exec.history.pairs import ABSENT, RowPairs, Side, candidates, changed, differing_rows, read_parts, same_version
+from omnigraph.exec.history.pairs import ABSENT, RowPairs, Side, candidates, changed, differing_rows, origins_of, read_parts, same_version
 from omnigraph.exec.validate.delta import Added, RowsInMemory
 from omnigraph.store.arrays import Mask, joined, whole
 from omnigraph.store.difference import Addresses, moved_to, rows_apart, stored_rows
@@ -187,7 +187,8 @@ def _distinct(sides: Sides, parts: Sequence[ChangedEntities]) -> ChangedEntities
     if shared.any():
         assert sides.base.table is not None
         assert sides.theirs.table is not None
-        base[shared] = moved_to(sides.theirs.table, sides.base.table, every.theirs[shared])
+        known = origins_of(sides.theirs, sides.base)
+        base[shared] = moved_to(sides.theirs.table, sides.base.table, every.theirs[shared], origins=known)
     return ChangedEntities(every.ids, base, every.theirs, every.ours)
 
 
@@ -200,7 +201,7 @@ def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
     there = theirs.before != ABSENT
     if not same_version(sides.base, sides.ours):
         # The rows that left the base are known by their addresses. Their ids, which are scattered over the table, are not read.
-        gone, come = rows_apart(sides.base.table, sides.ours.table)
+        gone, come = rows_apart(sides.base.table, sides.ours.table, origins=origins_of(sides.base, sides.ours))
         new = stored_rows(sides.ours.table, come)
         places = Members(new.ids).find(theirs.ids)
         ours[places >= 0] = new.addresses[places[places >= 0]]
@@ -210,7 +211,8 @@ def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
     if shared.any():
         assert sides.base.table is not None
         assert sides.ours.table is not None
-        ours[shared] = moved_to(sides.base.table, sides.ours.table, theirs.before[shared])
+        known = origins_of(sides.base, sides.ours)
+        ours[shared] = moved_to(sides.base.table, sides.ours.table, theirs.before[shared], origins=known)
     return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours), moved
 
 

@@ -1,4 +1,4 @@
-"""A process that waits for a line, then writes one-row upserts for some seconds and prints what it did as JSON.
+"""A process that fills a graph, or that waits for a line, then writes one-row upserts for some seconds and prints what it did as JSON.
 
 It is run by its path, with the source tree to measure in PYTHONPATH, so that it can run on a tree that does not contain it.
 """
@@ -14,6 +14,12 @@ import time
 import omnigraph as og
 
 UPSERT = "query put($name: String, $n: I64) { insert Person { name: $name, n: $n } }"
+
+
+def fill(place: str, rows: int) -> None:
+    graph = og.init(place, schema="node Person { name: String @key  n: I64? }")
+    graph.load(({"type": "Person", "data": {"name": f"person-{n:07d}", "n": n}} for n in range(rows)), mode="append")
+    graph.ensure_indices()
 
 
 def main(place: str, rows: int, seconds: float) -> None:
@@ -43,4 +49,7 @@ def main(place: str, rows: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    if len(sys.argv) == 3:
+        fill(sys.argv[1], int(sys.argv[2]))
+    else:
+        main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))

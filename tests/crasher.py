@@ -10,14 +10,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import omnigraph as og
 from omnigraph import faults
 from omnigraph.errors import OmniGraphError
+from omnigraph.exec.history import landing, pairs
 from omnigraph.faults import ENVIRONMENT, Fault
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest.branches import create_branch, delete_branch
@@ -84,8 +86,10 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).load(**json.loads(what))
         case "apply" | "purge":
             og.open(manifest.root.uri, storage_options=manifest.root.storage_options).apply_schema(what, allow_data_loss=verb == "purge")
-        case "merge":
+        case "merge" | "merge-in-files":
             source, _, into = what.partition(" into ")
+            if verb == "merge-in-files":
+                rows_through_files(setattr)
             _graph(manifest).merge(source, into)
         case "revert":
             graph = _graph(manifest)
@@ -110,6 +114,12 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
 
 def _graph(manifest: Manifest) -> og.Graph:
     return og.open(manifest.root.uri, actor="act-merger", storage_options=manifest.root.storage_options)
+
+
+def rows_through_files(assign: Callable[[ModuleType, str, int], None]) -> None:
+    """Make a merge of a few rows go through data files, as one of many rows does."""
+    for module, name in ((landing, "HELD_BYTES"), (pairs, "FIRST_ROWS"), (pairs, "MOST_ROWS")):
+        assign(module, name, 1)
 
 
 def _run(transaction: og.Transaction, texts: str) -> None:

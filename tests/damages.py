@@ -28,7 +28,7 @@ from omnigraph.store.durable import version_file
 from omnigraph.store.tables import Table
 from tests.mutations import run
 
-DIMENSION = 512
+DIMENSION = 2_048
 PICTURES = 2_048
 """So many numbers that an index on them is built and used."""
 DOCS = 300

@@ -79,6 +79,14 @@ def _merge_all(place: Place) -> object:
     return place.graph.merge(f"new-{place.turn}")
 
 
+def _told_conflicts(place: Place) -> int:
+    """Tell the conflicts of two branches on which every entity was changed."""
+    _create(place)
+    for branch, age in ((f"new-{place.turn}", 8), ("main", 9 + place.turn)):
+        place.graph.mutate(f"query all() {{ update Person set {{ age: {age} }} where age >= 0 }}", branch=branch)
+    return sum(1 for _ in place.graph.merge_conflicts(f"new-{place.turn}"))
+
+
 def _reverted(place: Place) -> object:
     place.graph.mutate(worlds.ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": f"ada-{place.turn}"})
     return place.graph.revert(place.graph.snapshot().commit_id)
@@ -272,6 +280,7 @@ OPERATIONS = (
         changes=True,
     ),
     Operation(name="merge of n entities", covers=MERGE, needs=(worlds.people,), run=_merge_all, changes=True),
+    Operation(name="conflicts of n entities", covers=("Graph.merge_conflicts",), needs=(worlds.people,), run=_told_conflicts, changes=True),
     Operation(
         name="log of an entity in n commits",
         covers=("Graph.log", "omnigraph log"),

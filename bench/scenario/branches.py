@@ -1,7 +1,7 @@
-"""A branch, 1,000 updates on each side, and the merge, with 10,000 to 1,000,000 rows beside them; next to fluree, if it is installed.
+"""A branch, 1,000 updates on each side, and the merge, with 10,000 to 1,000,000 rows beside them; next to fluree and doltlite.
 
 Targets: a branch in under 10 ms at any size; a merge faster than fluree's, and less than twice as long with 1,000,000 rows as with 10,000.
-Every engine runs in a process of its own, in turn. `pip install fluree` adds the peer.
+Every engine runs in a process of its own, in turn. A peer that is not installed (`pip install fluree doltlite`) is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -89,16 +90,47 @@ def run_fluree(folder: str, rows_text: str) -> Steps:
     return clock.steps
 
 
+def run_doltlite(folder: str, rows_text: str) -> Steps:
+    import_module("doltlite")  # from now on it is the engine of sqlite3 in this process
+    import sqlite3
+
+    count, clock = int(rows_text), Clock()
+    database = sqlite3.connect(f"{folder}/items.db", isolation_level=None)
+
+    def call(function: str, *arguments: str) -> None:
+        database.execute(f"SELECT dolt_{function}({','.join('?' * len(arguments))})", arguments).fetchall()
+
+    def write(statement: str, values: list[tuple[object, ...]]) -> None:
+        database.execute("BEGIN")
+        database.executemany(statement, values)
+        database.execute("COMMIT")
+        call("commit", "-A", "-m", "changed")
+
+    database.execute("CREATE TABLE item(key TEXT PRIMARY KEY, n INTEGER, note TEXT)")
+    write("INSERT INTO item VALUES (?, 0, 'x')", [(f"k{at:08}",) for at in range(count)])
+    for turn in range(ROUNDS):
+        clock.time("create", call, "branch", f"b{turn}")
+        for name, branch, side in (("update the branch", f"b{turn}", 0), ("update main", "main", 1)):
+            call("checkout", branch)
+            values: list[tuple[object, ...]] = [(turn + 1, f"k{at:08}") for at in changed(count, turn, side).tolist()]
+            clock.time(name, write, "UPDATE item SET n = ? WHERE key = ?", values)
+        clock.time("merge", call, "merge", f"b{turn}")
+        updated = set(changed(count, turn, 0).tolist()) | set(changed(count, turn, 1).tolist())
+        assert database.execute("SELECT count(*) FROM item WHERE n = ?", (turn + 1,)).fetchone() == (len(updated),)
+    return clock.steps
+
+
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.scenario branches", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args(arguments)
     engines: dict[str, Callable[..., Steps]] = {"omnigraph": run_omnigraph}
-    if find_spec("fluree") is not None:
-        engines["fluree"] = run_fluree
-    else:
-        print("fluree is not installed (pip install fluree): it is left out")
+    for name, run in (("fluree", run_fluree), ("doltlite", run_doltlite)):
+        if find_spec(name) is not None:
+            engines[name] = run
+        else:
+            print(f"{name} is not installed (pip install {name}): it is left out")
     costs: list[Cost] = []
     for size in options.sizes:
         for _ in range(options.repeats):

@@ -1,6 +1,7 @@
 """Six processes that write one-row upserts to one branch -> commits per second, the wait for one commit, and its CPU time.
 
-With `--beside PATH` another checkout is measured in turn on copies of the same graph, so that other load affects both equally.
+With `--beside PATH` another checkout is measured in turn, so that other load affects both equally. Each has a graph that it filled itself:
+older ones do not read the graphs of newer ones.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import omnigraph as og
 from bench.child import compiled
-from bench.micro.write import ROWS, SCHEMA, fill, people
+from bench.micro.write import ROWS
 from bench.report import save
 
 HERE = Path(__file__).resolve().parent.parent.parent
@@ -35,11 +35,18 @@ class Round(NamedTuple):
     system_ms: float
 
 
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-P", str(HERE / "bench" / "writer.py"), *map(str, arguments)]
+
+
+def environment(tree: Path) -> dict[str, str]:
+    return {**compiled(), "PYTHONPATH": str(tree / "src")}
+
+
 def measure(tree: Path, graph: Path, *, processes: int, rows: int, seconds: float) -> Round:
-    environment = {**compiled(), "PYTHONPATH": str(tree / "src")}
-    command = [sys.executable, "-P", str(HERE / "bench" / "writer.py"), str(graph), str(rows), str(seconds)]
     children = [
-        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
+        subprocess.Popen(command(graph, rows, seconds), env=environment(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(processes)
     ]
     pipes = [(child.stdin, child.stdout) for child in children if child.stdin is not None and child.stdout is not None]
     for _, out in pipes:
@@ -72,12 +79,14 @@ def main(arguments: Sequence[str]) -> None:
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        fill(og.init(folder / "graph", schema=SCHEMA), people(asked.rows))
+        trees = [HERE, *(tree.resolve() for tree in asked.beside)]
+        for at, tree in enumerate(trees):
+            subprocess.run(command(folder / f"graph-{at}", asked.rows), env=environment(tree), check=True)
         rounds: list[Round] = []
         for _ in range(asked.rounds):
-            for tree in (HERE, *asked.beside):
-                shutil.copytree(folder / "graph", folder / "copy")
-                done = measure(tree.resolve(), folder / "copy", processes=asked.processes, rows=asked.rows, seconds=asked.seconds)
+            for at, tree in enumerate(trees):
+                shutil.copytree(folder / f"graph-{at}", folder / "copy")
+                done = measure(tree, folder / "copy", processes=asked.processes, rows=asked.rows, seconds=asked.seconds)
                 shutil.rmtree(folder / "copy")
                 rounds.append(done)
                 print(

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from omnigraph.arguments import checked_methods
 from omnigraph.exec.engine import check_at
-from omnigraph.handle import Handle
+from omnigraph.handle import OWN_CHECKS, Handle
 from omnigraph.ids import MAIN
 from omnigraph.manifest.registry import check_name, given_name, list_branches
 from omnigraph.manifest.tags import Tag, living_tags
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @waited_for_methods
+@checked_methods(but=OWN_CHECKS)
 class Branches:
     """The branches of a graph."""
 
@@ -73,6 +75,7 @@ class Branches:
 
 
 @waited_for_methods
+@checked_methods(but=OWN_CHECKS)
 class Tags:
     """The tags of a graph: names of commits. A tag keeps what its commit shows, and stands wherever a commit id does."""
 

@@ -142,7 +142,14 @@ def _bounded(message: str, facts: Mapping[str, object]) -> str:
         if isinstance(fact, str) and len(fact) > VALUE_CHARACTERS:
             for spelled in (fact, repr(fact)[1:-1]):
                 message = message.replace(spelled, shortened(spelled, VALUE_CHARACTERS))
-    return shortened(message)
+    return _visible(shortened(message))
+
+
+def _visible(message: str) -> str:
+    """Return the message with control characters of the input escaped, so that a name in it cannot control a terminal."""
+    if message.isprintable():
+        return message
+    return "".join(char if char.isprintable() or char in "\n\t\u200c\u200d" else char.encode("unicode_escape").decode() for char in message)
 
 
 class OmniGraphError(Exception):

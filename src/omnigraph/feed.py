@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from omnigraph.arguments import checked_methods
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.feed.baseline import Baseline
 from omnigraph.exec.feed.follow import follow
@@ -17,6 +18,7 @@ from omnigraph.manifest.registry import given_name
 from omnigraph.store.leaving import waited_for
 
 
+@checked_methods(but=("wait",))
 class Changes:
     """The change feed of a graph. Nothing about its readers is stored in the graph; each keeps its own cursor."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from omnigraph.answers import CommitGraph, Info, LoadReceipt, Mode, Receipt, Recovery, Snapshot, TableState, TransactionReceipt
+from omnigraph.arguments import checked, checked_methods
 from omnigraph.branches import Branches, Tags
 from omnigraph.catalog import Catalog, build_catalog, encode
 from omnigraph.embed import Embedder, EmbeddingProvider
@@ -28,7 +30,7 @@ from omnigraph.exec.problems import with_hint
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
-from omnigraph.handle import Handle, source_text
+from omnigraph.handle import OWN_CHECKS, Handle, source_text
 from omnigraph.ids import MAIN, CommitId, new_hex16
 from omnigraph.lang import located, parse_schema
 from omnigraph.manifest import read
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.catalog.evolve import SchemaPlan
     from omnigraph.exec.blobs import Blob
     from omnigraph.exec.history.changes import EntityChange
+    from omnigraph.exec.history.conflicts import Conflict
     from omnigraph.exec.history.copy import OnCopyProgress
     from omnigraph.exec.history.entity_log import LogEntry
     from omnigraph.exec.history.merge import RevertResult
@@ -90,6 +93,7 @@ MEMORY: Final = ":memory:"
 
 
 @waited_for
+@partial(checked, but=OWN_CHECKS)
 def init(
     uri: str | os.PathLike[str],
     *,
@@ -126,6 +130,7 @@ def init(
     return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
 
 
+@partial(checked, but=OWN_CHECKS)
 def memory(
     *,
     schema: str,
@@ -161,6 +166,7 @@ def memory(
 
 
 @waited_for
+@partial(checked, but=OWN_CHECKS)
 def open_(
     uri: str | os.PathLike[str],
     *,
@@ -196,6 +202,7 @@ def open_(
 
 
 @waited_for_methods
+@checked_methods(but=OWN_CHECKS)
 class Graph(Handle):
     """One open graph. Safe to use from many threads. Every read sees the newest commit unless it asks for another."""
 
@@ -366,13 +373,14 @@ class Graph(Handle):
         types: str | Iterable[str] | None = None,
     ) -> list[Commit]:
         """Return the commits of a branch, newest first: at most `limit`, not older than `since`, that changed one of `types`."""
-        if limit is not None and limit < 0:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+        limit = _checked_limit(limit)
         if since is None and types is None:
             return self.engine.manifest.commits(given_name(branch), limit=limit)
         moment = check_at(since)
         if not isinstance(moment, datetime | None):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"since takes a time such as 2026-01-31T12:00:00Z, not {since!r}")
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"since needs a time zone, as in datetime.now(UTC), and {moment} has none")
         commits = self.engine.manifest.commits(given_name(branch))
         if types is not None:
             commits = _commits_of_types(
@@ -388,8 +396,7 @@ class Graph(Handle):
 
     def commit_graph(self, branches: Iterable[str] | None = None, *, limit: int | None = None) -> CommitGraph:
         """Return the commits of all branches, or of some, with their parents, and where branches and tags stand."""
-        if limit is not None and limit < 0:
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+        limit = _checked_limit(limit)
         if isinstance(branches, str):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
         manifest = self.engine.manifest
@@ -436,6 +443,26 @@ class Graph(Handle):
         if commit.kind.moves_rows_only:  # D-11: the rows are the same in other files
             after = before
         return self._stream(diff(self.engine, before, after, wanted), before, after)
+
+    def merge_conflicts(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str = "entity",
+        on_conflict: str = "fail",
+        resolve: Mapping[tuple[str, str], str] | None = None,
+    ) -> Iterator[Conflict]:
+        """Yield all conflicts that `merge` with these arguments finds now: nodes before edges, then by type and id. Writes nothing.
+
+        Rows are read in parts, however many conflicts there are. If there are none between entities, the rules of the schema that
+        the merged graph would break are yielded, up to 1,000.
+        """
+        from omnigraph.exec.history.conflicts import settlement
+        from omnigraph.exec.history.merge import open_merge
+
+        found = open_merge(self.engine, given_name(source), given_name(into), settlement(strategy, on_conflict, resolve))
+        return self._stream(found.conflicts, *found.read)
 
     def _stream(self, changes: Iterator[T], *read: read.BranchSnapshot) -> Iterator[T]:
         manifest = self.engine.manifest
@@ -610,6 +637,13 @@ def _embedding(choice: Embedder | EmbeddingProvider | None) -> Embedder | Embedd
         return choice
     message = f"`embedding` takes an EmbeddingProvider, or an object with `model` and `embed`, not {type(choice).__name__}"
     raise InvalidInput(Kind.INVALID_ARGUMENT, message)
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    """Return a number of commits that `islice` takes."""
+    if limit is not None and limit < 0:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"limit must be zero or more, not {limit}", limit=limit)
+    return None if limit is None else min(limit, sys.maxsize)
 
 
 def _commits_of_types(commits: list[Commit], types: Iterable[str], catalog: Catalog) -> list[Commit]:

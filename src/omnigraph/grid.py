@@ -14,6 +14,11 @@ _GAP: Final = " | "
 _MORE: Final = "…"
 _JOINED: Final = ("Mn", "Me", "Cf")
 """Categories of characters that are drawn on the one before them: accents, variation selectors, joiners."""
+_JOINER: Final = "\u200d"
+_AS_EMOJI: Final = "\ufe0f"
+"""The variation selector that makes an emoji of the character before it, such as `❤`, which is then two columns wide."""
+_JOINERS: Final = f"\u200c{_JOINER}"
+"""Invisible characters that texts need: without them Persian words and families of emoji fall apart."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -22,10 +27,36 @@ def counted(count: int, noun: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: two for each wide character (CJK, emoji), none for an accent."""
+    """Return how many columns of a terminal a text takes: two for each wide character (CJK, emoji), none for an accent.
+
+    An emoji of several characters (a family, a flag, a hand with a colour of skin) takes two, as terminals draw it that know such emoji.
+    """
     if text.isascii():
         return len(text)
-    return sum(_character_width(character) for character in text)
+    return sum(width for _, width in _drawn(text))
+
+
+def _drawn(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each drawn unit of a text ends, and its width: a character with all that is drawn on it."""
+    width, joins = 0, False
+    for at, character in enumerate(text):
+        is_joined = at > 0 and (joins or _is_joined(character, width))
+        joins = character == _JOINER and width == 2
+        if is_joined:
+            width = 2 if character == _AS_EMOJI else width
+            continue
+        if at:
+            yield at, width
+        width = _character_width(character)
+    if text:
+        yield len(text), width
+
+
+def _is_joined(character: str, before: int) -> bool:
+    """Return whether a character is drawn on the one before it, which has this width."""
+    if unicodedata.category(character) in _JOINED or "\u1160" <= character <= "\u11ff":  # a part of a Korean syllable
+        return True
+    return before == 2 and "\U0001f3fb" <= character <= "\U0001f3ff"  # a colour of skin
 
 
 def _character_width(character: str) -> int:
@@ -35,22 +66,23 @@ def _character_width(character: str) -> int:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return a text, cut so that it takes at most `width` columns."""
+    """Return a text, cut so that it takes at most `width` columns. An emoji of several characters is kept or cut whole."""
     if display_width(text) <= width:
         return text
-    taken, end = 0, 0
-    for end, character in enumerate(text):  # noqa: B007  # the place where the text is cut
-        taken += _character_width(character)
+    taken, kept = 0, 0
+    for end, drawn in _drawn(text):
+        taken += drawn
         if taken > width - 1:
             break
-    return f"{text[:end]}{_MORE}"
+        kept = end
+    return f"{text[:kept]}{_MORE}"
 
 
 def escaped(text: str) -> str:
     """Escape control characters, so that a name in the data cannot control the terminal."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in "\u200d" else char.encode("unicode_escape").decode() for char in text)
+    return "".join(char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode() for char in text)
 
 
 def cell_text(value: object) -> str:

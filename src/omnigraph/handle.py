@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import LoadReceipt, Mode, Receipt
+from omnigraph.arguments import checked_methods
 from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from omnigraph.exec.load.load import Intake, OnProgress
     from omnigraph.exec.write.protocol import Written
 
+OWN_CHECKS: Final = frozenset({"source", "name", "params", "timeout", "at", "since", "text", "schema"})
+"""Arguments whose own check says more than their type."""
 QUERY_NAME: Final = "query.gq"
 """The name that messages use for a text without a name."""
 
 
 @waited_for_methods
+@checked_methods(but=OWN_CHECKS)
 class Handle:
     """An engine, and who writes with it."""
 
@@ -261,6 +265,8 @@ class Handle:
 
     def _expected(self, commit: str | None, branch: str) -> CommitId | None:
         """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
+        if commit == "":  # a variable of a script that is not set
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "if_commit is empty; name the commit that the branch must be at")
         if commit is None or len(commit) == COMMIT_ID_LENGTH:
             return None if commit is None else CommitId(commit)
         try:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.exec.history import pairs
 from omnigraph.graph import Graph
 from omnigraph.store import difference
 from omnigraph.store.root import FSYNC_ENVIRONMENT
@@ -60,7 +61,8 @@ def test_shared_fragments_are_never_read(tmp_path: Path, monkeypatch: pytest.Mon
     def no_scan(*_: object) -> None:
         raise AssertionError("a fragment that both sides share is scanned")
 
-    monkeypatch.setattr(difference, "scan_fragments", no_scan)
+    for module in (difference, pairs):
+        monkeypatch.setattr(module, "scan_fragments", no_scan)
     assert [change.id for change in graph.diff("main", "work")] == ["p000007"]
 
 

@@ -22,7 +22,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import MAIN
 from omnigraph.manifest import intents
 from tests.crash.matrix import Point, Writer, points
-from tests.crasher import crash
+from tests.crasher import crash, rows_through_files
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 WIDER = f"{SCHEMA}\nnode Town {{ name: String @key }}".replace("age: I32?", "age: I32?  mail: String?")
@@ -47,6 +47,8 @@ class MergeCase(NamedTuple):
     reverts: bool = False
     transacts: bool = False
     widens: bool = False
+    in_files: bool = False
+    """The rows of the target go over the wider table of the source through data files, like many rows."""
 
     @property
     def writer(self) -> Writer:
@@ -56,7 +58,7 @@ class MergeCase(NamedTuple):
     def doing(self) -> str:
         if self.transacts:
             return f"land {self.into} {json.dumps(STATEMENTS)}"
-        return "revert" if self.reverts else f"merge {SOURCE} into {self.into}"
+        return "revert" if self.reverts else f"{'merge-in-files' if self.in_files else 'merge'} {SOURCE} into {self.into}"
 
     @property
     def merges(self) -> bool:
@@ -69,6 +71,7 @@ CASES = (
     MergeCase("merge, fast-forward, first touch", TARGET, 2, 2, moved=False),
     MergeCase("merge, net zero, main", MAIN, 0, net_zero=True),
     MergeCase("merge, wider schema, main", MAIN, 1, 1, widens=True),
+    MergeCase("merge, wider schema, files, main", MAIN, 1, 1, widens=True, in_files=True),
     MergeCase("revert, main", MAIN, 2, reverts=True),
     MergeCase("transaction, main", MAIN, 2, transacts=True),
     MergeCase("transaction, first touch", TARGET, 2, 2, transacts=True),
@@ -95,6 +98,8 @@ def make(folder: Path, case: MergeCase) -> Graph:
             change(graph, text, SOURCE)
     if case.moved and case.merges:
         change(graph, 'insert Person { name: "m" }', case.into)
+    if case.in_files:
+        change(graph, 'update Person set { age: 5 } where name = "c"', case.into)
     return graph
 
 
@@ -158,7 +163,7 @@ def heads_of(graph: Graph, case: MergeCase) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("case", "point"), CELLS)
-def test_a_death_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -> None:
+def test_a_death_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: MergeCase, point: Point) -> None:
     """RT-22: A fast-forward that dies after the commit of some tables is undone, and made again whole.
     RT-23: A three-way merge that dies there is undone, and made again whole.
     RT-24: There is no window between parts of one table: its rows are one transaction, however many they are.
@@ -171,6 +176,8 @@ def test_a_death_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -
 
     RT-25: all tables committed, the merge is finished with both parents.
     """
+    if case.in_files:
+        rows_through_files(monkeypatch.setattr)
     graph = make(tmp_path / "g", case)
     heads, act = heads_of(graph, case), begun(graph, case)
     with armed(point.fault, after=point.nth), pytest.raises(SimulatedCrash):

@@ -59,8 +59,10 @@ def test_the_version_hint_is_only_a_hint(tmp_path: Path, hint: str | None) -> No
 def test_data_files_lie_in_data_and_are_named_in_the_fragment(tmp_path: Path) -> None:
     """Orphans are found by comparing the folder with what fragments name."""
     table = born(tmp_path / "t", "a", "b", fragments=2)
-    named = sorted(file.path for fragment in table.get_fragments() for file in fragment.metadata.files)
-    assert named == files(tmp_path / "t/data")
+    named = [file for fragment in table.get_fragments() for file in fragment.metadata.files]
+    assert sorted(file.path for file in named) == files(tmp_path / "t/data")
+    assert [type(file._path) for file in named] == [str, str]  # `path` makes a class at every access, so this is what we read
+    assert [file._path for file in named] == [file.path for file in named]
     append(table, "staged")
     assert len(files(tmp_path / "t/data")) == 3
 

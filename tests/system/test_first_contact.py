@@ -86,6 +86,21 @@ CASES = (
     Case(f"query g.omni -e '{READ}' --query q.gq", 2, err="mutually exclusive"),
     Case(f"query g.omni -e '{READ}' --format xml", 2, err="'xml' is not one of"),
     Case("branch create g.omni", 1, err="no graph addressed"),
+    Case("branch create g.omni", 1, err="'g.omni' was taken for NAME"),
+    Case(f"query nowhere -e '{READ}'", 1, err="'nowhere' was taken for NAME"),
+    Case(f"query g.omni -e '{READ}' --branch ''", 1, err="'' is not a valid branch name"),
+    Case("query g.omni --query ''", 2, err="the path is empty"),
+    Case("load g.omni --data '' --mode merge", 1, err="there is no file ''"),
+    Case("load g.omni --data p.jsonl --mode merge --errors .", 1, err="cannot write '.': a directory, not a file"),
+    Case("load g.omni --data p.jsonl --mode merge --errors nowhere/x", 1, err="cannot write 'nowhere/x': there is no directory 'nowhere'"),
+    Case("commit list g.omni --limit 99999999999999999999", out="load"),
+    Case("init --schema empty.pg new.omni", 1, err="schema file 'empty.pg' declares no type"),
+    Case("schema apply g.omni --schema empty.pg", 1, err="schema file 'empty.pg' declares no type"),
+    Case("init --schema binary.pg new.omni", 1, err="cannot read schema file 'binary.pg': not UTF-8 at byte 0"),
+    Case("init --schema s.pg 'a?b'", 1, err="has '?' in it, and branches of tables cannot be stored below such a directory; rename it"),
+    Case("mutate g.omni -e 'insert City { name: \"x\" }' --token ''", 1, err="the token is empty"),
+    Case("mutate g.omni -e 'insert City { name: \"x\" }' --if-commit ''", 1, err="if_commit is empty"),
+    Case("log g.omni \x1b[31m x", 1, err="\\x1b[31m"),
     Case("branch create", 2, err="Missing argument 'NAME'"),
     Case("load g.omni --data p.jsonl --mode merge --engine local --master local[2]", 2, err="leave out one of them"),
     # texts
@@ -156,12 +171,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "q.gq": f"query names() {{ {READ} }}\nquery add($n: String) {{ insert Person {{ name: $n }} }}\n",
         "bad.gq": "query bad() { match { $p: Person } return { $q.name } }\n",
         "p.jsonl": PEOPLE,
+        "empty.pg": "// nothing yet\n",
         "flat.jsonl": '{"type": "Person", "name": "Ada"}\n',
         "wrong.jsonl": '{"type": "Person", "data": {"name": "Bo", "born": "x"}}\n',
         "people.csv": "name,born\nBo,1900\n",
     }
     for name, text in files.items():
         (place / name).write_text(text)
+    (place / "binary.pg").write_bytes(b"\xff\x00\x01")
     graph = og.init(place / "g.omni", schema=SCHEMA)
     graph.load(place / "p.jsonl", message="the first")
     graph.tags.create("v1")
@@ -214,6 +231,18 @@ PYTHON = (
     ("og.open('g.omni', mode='r').mutate('insert City { name: \"x\" }')", "Unsupported: "),
     ("g.merge('nope')", "NotFound: there is no branch 'nope'; branches: 'main', 'work'"),
     ("g.branches.create('b' * 5000)", "InvalidInput: "),
+    ("g.merge('work', into=3)", "InvalidInput: `into` of merge() takes text, not int: 3"),
+    ("g.mutate('x', branch=None)", "InvalidInput: `branch` of mutate() takes text, not None"),
+    ("g.repair(confirm='no')", "InvalidInput: `confirm` of repair() takes True or False, not str: 'no'"),
+    ("g.commits(limit='3')", "InvalidInput: `limit` of commits() takes a whole number or None, not str: '3'"),
+    ("g.commits(types=3)", "InvalidInput: `types` of commits() takes text, a list of texts or None, not int: 3"),
+    ("g.verify(on_progress=3)", "InvalidInput: `on_progress` of verify() takes a function or None, not int: 3"),
+    ("og.open(3)", "InvalidInput: `uri` of open() takes text or a path, not int: 3"),
+    (
+        "og.open('g.omni', storage_options={'a': 1})",
+        "InvalidInput: `storage_options` of open() takes a mapping of texts to texts or None, ",
+    ),
+    ("g.branches.create('\\ud800')", "InvalidInput: `name` of create() is not text that UTF-8 can hold: '\\ud800'"),
     ("g.transaction().load", "<bound method Transaction.load"),
     ("g.transaction().merge", "Unsupported: a transaction has no 'merge', only query, explain, mutate and load"),
 )

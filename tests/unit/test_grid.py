@@ -11,7 +11,7 @@ from omnigraph.grid import counted, display_width, escaped, fitted, table_lines
 
 @pytest.mark.parametrize(
     ("text", "width"),
-    [("", 0), ("abc", 3), ("名前", 4), ("é", 1), ("e\u0301", 1), ("🙂", 2), ("Ａ", 2), ("…", 1), ("👩\u200d🔬", 4)],
+    [("", 0), ("abc", 3), ("名前", 4), ("é", 1), ("e\u0301", 1), ("🙂", 2), ("Ａ", 2), ("…", 1), ("👩\u200d🔬", 2)],
 )
 def test_a_wide_character_takes_two_columns_and_an_accent_none(text: str, width: int) -> None:
     assert display_width(text) == width

@@ -78,6 +78,41 @@ def test_a_commit_is_named_by_the_beginning_of_its_id_wherever_one_is_named(grap
         run(graph, 'insert Person { name: "Flo" }', if_commit=shortest(graph, head))
 
 
+def test_beginnings_of_ids_name_commits_of_differences_branches_tags_feeds_and_reverts(graph: Graph) -> None:
+    """The rest of T-10."""
+    last, before = (commit.id for commit in graph.commits()[:2])
+    new, old = shortest(graph, last), shortest(graph, before)
+    assert list(graph.diff(old, new)) == list(graph.diff(before, last)) == list(graph.commit_changes(new))
+    assert graph.changes.commit(new).changes == graph.changes.commit(last).changes
+    assert graph.changes.poll(start=f"after:{old}").blocks == graph.changes.poll(start=f"after:{before}").blocks
+    assert graph.explain(ALL, at=old) == graph.explain(ALL, at=before)
+    assert graph.tags.create("old", at=old).commit_id == before
+    graph.branches.create("past", at=old)
+    assert graph.snapshot("past").commit_id == before
+    assert graph.revert(new).reverted == last
+    assert names(graph) == names(graph, at=before)
+    both = shared(last, before)
+    refused: list[Callable[[], object]] = [
+        lambda: graph.diff(both, "main"),
+        lambda: graph.commit_changes(both),
+        lambda: graph.changes.commit(both),
+        lambda: graph.changes.poll(start=f"after:{both}"),
+        lambda: graph.explain(ALL, at=both),
+        lambda: graph.export(at=both),
+        lambda: graph.snapshot(at=both),
+        lambda: graph.tags.create("new", at=both),
+        lambda: graph.branches.create("new", at=both),
+        lambda: graph.revert(both),
+        lambda: run(graph, 'insert Person { name: "Flo" }', if_commit=both),
+    ]
+    now = graph.snapshot()
+    for attempt in refused:
+        with pytest.raises(InvalidInput) as caught:
+            attempt()
+        assert caught.value.kind is Kind.AMBIGUOUS_COMMIT
+    assert (graph.snapshot(), graph.branches.list(), [tag.name for tag in graph.tags.list()]) == (now, ["main", "past", "work"], ["old"])
+
+
 def test_a_beginning_that_two_commits_share_is_refused_with_both(graph: Graph) -> None:
     """T-11: A beginning that several commits share is `ambiguous_commit`, with the commits."""
     (mine,), old = graph.commits("work")[:1], graph.commits()[0]

@@ -56,8 +56,10 @@ def _read() -> dict[str, Any]:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read {path}: {error}", path=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read {path}: not UTF-8 at byte {error.start}", path=str(path)) from error
+    except OSError as error:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read {path}: {error.strerror}", path=str(path)) from error
     import yaml  # 20 ms that only a configuration needs
 
     try:

@@ -47,20 +47,30 @@ def draw_errors(source: Source) -> Iterator[None]:
         raise
 
 
+def check_output(path: Path) -> None:
+    """Refuse a file that cannot be written, before work whose result it is to hold."""
+    if path.is_dir():
+        raise _unwritable(path, "a directory, not a file")
+    if not path.parent.is_dir():
+        raise _unwritable(path, f"there is no directory '{path.parent}'")
+
+
+def _unwritable(path: Path, why: str) -> InvalidInput:
+    return InvalidInput(Kind.INVALID_ARGUMENT, f"cannot write '{path}': {why}", path=str(path))
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`. It replaces `path` after a flush, or is removed if the block fails."""
     staged = path.parent / f".{path.name}.{new_hex16()}.tmp"
+    check_output(path)
     try:
-        if path.is_dir():
-            raise IsADirectoryError
         with staged.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)
     except OSError as error:
-        why = "a directory, not a file" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot write '{path}': {why}", path=str(path)) from error
+        raise _unwritable(path, error.strerror or str(error)) from error
     finally:
         staged.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.files import atomic_file, check_output
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
@@ -35,6 +36,7 @@ from omnigraph.cli.scope import (
 )
 from omnigraph.cli.shapes import commit_document
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError, Unsupported
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +98,8 @@ def run_load(flags: Flags, target: GraphTarget, command: str, request: LoadReque
     on_spark, why = _on_spark(request)
     if why and not flags.quiet:
         output.note(why)
+    if request.errors_file is not None:
+        check_output(request.errors_file)
     source = None if on_spark else _source(request.data)
     if not request.dry_run:
         echo_write(target, command)
@@ -272,7 +276,8 @@ def _write_problems(refused: OmniGraphError, path: Path | None) -> None:
     import msgspec  # here: `--help` must not load it
 
     if path is not None:
-        path.write_text("".join(json.dumps(msgspec.to_builtins(problem)) + "\n" for problem in problems), "utf-8")
+        with atomic_file(path) as file:
+            file.writelines(json.dumps(msgspec.to_builtins(problem)).encode() + b"\n" for problem in problems)
         output.note(f"{len(problems)} problems written to {path}")
         return
     for problem in problems[1:]:
@@ -289,7 +294,7 @@ def _print_receipt(uri: str, receipt: LoadReceipt, request: LoadRequest, *, crea
         f"and {len(receipt.edges)} edge types"
     )
     if receipt.edges_without_id:
-        output.line(f"{receipt.edges_without_id} edges have no id: they are new edges, and loaded again they are added again")
+        output.line(f"{counted(receipt.edges_without_id, 'new edge')} without an id: a second load adds as many again")
     if created_from is not None:
         output.line(f"branch {request.branch} created from {created_from}")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.files import atomic_file
 from omnigraph.cli.history import branch, commit
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve, token_flag
@@ -56,7 +57,14 @@ def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--into", metavar="BRANCH", default="main", show_default=True, help="The branch that is written.")
 @_settling
 @click.option("--delete-branch", is_flag=True, help="Delete SOURCE after the merge.")
-@click.option("--dry-run", is_flag=True, help="Print what the merge would do, and its conflicts. Writes nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what the merge would do, and its conflicts. Writes nothing to the graph.")
+@click.option(
+    "--conflicts",
+    "conflicts_file",
+    metavar="FILE",
+    type=PATH,
+    help="With --dry-run: write all conflicts to a JSON file. With a `choice` in each, --resolve takes it.",
+)
 @graph_argument
 @command_flags
 def branch_merge(
@@ -71,25 +79,33 @@ def branch_merge(
     token: str | None,
     delete_branch: bool,
     dry_run: bool,
+    conflicts_file: Path | None,
     uri: str | None,
     as_json: bool,
 ) -> None:
     """Merge SOURCE into another branch, as one commit."""
+    if conflicts_file is not None and not dry_run:
+        raise click.UsageError("--conflicts needs --dry-run: a merge with conflicts writes nothing to the graph")
+    written: int | None = None
     target = resolve(flags, "branch", DATA, uri=uri)
     if not dry_run:
         echo_write(target, "branch merge")
     with open_graph(target, mode="r" if dry_run else "rw") as graph, _conflicts_as_table(as_json=as_json), Line("merge", quiet=flags.quiet):
+        choices = _choices(resolve_file)
         merged = graph.merge(
             source,
             into,
             strategy=strategy,
             on_conflict=settle or "fail",
-            resolve=_choices(resolve_file),
+            resolve=choices,
             message=message,
             token=token,
             delete_source=delete_branch and not dry_run,
             dry_run=dry_run,
         )
+        if conflicts_file is not None:
+            every = graph.merge_conflicts(source, into, strategy=strategy, on_conflict=settle or "fail", resolve=choices)
+            written = _write_conflicts(conflicts_file, every)
     if as_json:
         output.document(_document(merged, source, into, flags.actor, dry_run=dry_run))
         return
@@ -97,7 +113,10 @@ def branch_merge(
     output.line(f"{would} {source} into {into}: {merged.outcome}")
     if merged.inserted or merged.updated or merged.deleted:
         output.line(f"{merged.inserted} inserted, {merged.updated} updated, {merged.deleted} deleted")
-    _print_conflicts(merged.conflicts, merged.conflict_count)
+    if written is None:
+        _print_conflicts(merged.conflicts, merged.conflict_count)
+    else:
+        output.line(f"{counted(written, 'conflict')} written to {conflicts_file}")
     if merged.branch_deleted:
         output.line(f"deleted branch {source}")
     elif merged.branch_deleted is False:
@@ -150,6 +169,19 @@ def _choices(file: Path | None) -> dict[tuple[str, str], str] | None:
     except OSError as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read {file}: {error.strerror}", path=str(file)) from error
     return read_choices(data, name=str(file))
+
+
+def _write_conflicts(path: Path, conflicts: Iterator[Conflict]) -> int:
+    """Write a JSON list, one conflict a line, as they come. Those that a choice can settle have one, which is null."""
+    import msgspec
+
+    count = 0
+    with atomic_file(path) as file:
+        for count, conflict in enumerate(conflicts, 1):
+            choice = {"choice": None} if conflict.base or conflict.ours or conflict.theirs else {}
+            file.write((b",\n" if count > 1 else b"[\n") + msgspec.json.encode({**choice, **conflict_document(conflict)}))
+        file.write(b"\n]\n" if count else b"[]\n")
+    return count
 
 
 def _document(merged: MergeResult, source: str, into: str, actor: str | None, *, dry_run: bool) -> dict[str, object]:

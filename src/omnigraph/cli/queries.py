@@ -105,7 +105,7 @@ def query(
     source = query_source(query_file, query_string, what="query")
     selected = query_named(source, name)
     given = read_params(params, params_file)
-    place = branch or "main"
+    place = "main" if branch is None else branch
     with open_graph(target, mode="r") as graph, draw_errors(source):
         started = time.perf_counter()
         if only_explain or analyze:

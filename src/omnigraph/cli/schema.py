@@ -33,10 +33,12 @@ from omnigraph.cli.scope import (
     resolve,
     token_flag,
 )
+from omnigraph.errors import InvalidInput, Kind
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
     from omnigraph.catalog.evolve import Step
+    from omnigraph.lang import Source
 
 _file = click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The new schema (.pg).")
 _loss = click.option("--allow-data-loss", is_flag=True, help="Delete dropped data at once. It cannot be read at older commits.")
@@ -112,7 +114,7 @@ def schema_plan(context: click.Context, *, uri: str | None, schema_file: Path, a
     """Print the steps that lead to a new schema. Changes nothing. Exits with 1 if a step is not supported."""
     flags: Flags = context.obj
     target = resolve(flags, "schema plan", LOOK, uri=uri)
-    wanted = read_source(schema_file, what="schema file")
+    wanted = _schema_text(schema_file)
     with open_graph(target, mode="r") as graph, draw_errors(wanted):
         planned = graph.plan_schema(wanted.text, branch, allow_data_loss=allow_data_loss)
     if as_json:
@@ -146,7 +148,7 @@ def schema_apply(
 ) -> None:
     """Change the schema of a branch, in one commit. An unsupported change is refused."""
     target = resolve(flags, "schema apply", DATA, uri=uri)
-    wanted = read_source(schema_file, what="schema file")
+    wanted = _schema_text(schema_file)
     echo_write(target, "schema apply")
     if allow_data_loss:
         confirm(target, "schema apply --allow-data-loss", as_json=as_json)
@@ -173,6 +175,16 @@ def catalog_of(file: Path) -> Catalog:
         return build_catalog(tree, mint=new_hex16)
 
 
+def _schema_text(file: Path) -> Source:
+    """Read a schema file. One that declares nothing is refused: it is a wrong file rather than the wish to drop every type."""
+    from omnigraph.lang import parse_schema
+
+    source = read_source(file, what="schema file")
+    if not parse_schema(source.text, name=source.name).declarations:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"schema file '{file}' declares no type", path=str(file))
+    return source
+
+
 def _step_documents(steps: tuple[Step, ...]) -> dict[str, object]:
     import msgspec
 
@@ -196,7 +208,7 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
 def init(flags: Flags, *, uri: str, schema_file: Path, message: str | None, as_json: bool) -> None:
     """Create a graph at URI, a new or empty location."""
     target = resolve(flags, "init", INIT, uri=uri)
-    schema = read_source(schema_file, what="schema file")
+    schema = _schema_text(schema_file)
     with without_pandas():
         from omnigraph.graph import init as make  # after the cheap checks
 

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATH: Final = click.Path(path_type=Path)
+
+class _FilePath(click.Path):
+    """The path of a file. An empty text, as of a variable that is not set, is refused: it would stand for the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH: Final = _FilePath(path_type=Path)
 
 
 STORE_ENVIRONMENT: Final = "OMNIGRAPH_STORE"
@@ -265,7 +275,7 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
     place = uri if uri is not None else flags.store if flags.store is not None else _configured(flags)
     if place is None:
         ways = f"as the first argument, with --store URI, with the variable {STORE_ENVIRONMENT}, or with a profile (--profile NAME)"
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"no graph addressed: name it {ways}", command=command)
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"no graph addressed: name it {ways}{_taken_otherwise()}", command=command)
     if place.lower().startswith(("http://", "https://")):
         raise InvalidInput(
             Kind.INVALID_ARGUMENT,
@@ -274,6 +284,17 @@ def resolve(flags: Flags, command: str, capability: Capability, *, uri: str | No
             uri=place,
         )
     return GraphTarget(place, flags)
+
+
+def _taken_otherwise() -> str:
+    """Return what the arguments were taken for, if there are any: perhaps one of them was meant to be the graph."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    arguments = [parameter for parameter in context.command.params if isinstance(parameter, click.Argument) and not _is_graph(parameter)]
+    given = [(one.human_readable_name, context.params.get(str(one.name))) for one in arguments]
+    taken = [f"{shortened(value, VALUE_CHARACTERS)!r} was taken for {name}" for name, value in given if isinstance(value, str)]
+    return f"; {', '.join(taken)}" if taken else ""
 
 
 def _configured(flags: Flags) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 from typing import Final
 
@@ -41,16 +41,24 @@ def merge_base(
 def merge_bases(
     commits: Commits, ours: CommitId, theirs: CommitId, *, readable: Callable[[Commit], bool] = lambda _: True
 ) -> list[CommitId]:
-    """Return the common ancestors that no other common ancestor descends from. Only a `readable` commit is considered.
+    """Return the common ancestors that no other common ancestor descends from. Only a `readable` commit is considered, which is asked of
+    the others only if one of the last is not.
 
     There are several after crossing merges. The first has the smallest sum of steps, and of equals the newest manifest
     version. Steps alone are not enough to find them: a merge with an old commit makes that commit near, although a later one is
     common too.
     """
     left, right = distances(commits, ours), distances(commits, theirs)
-    common = {commit for commit in left.keys() & right.keys() if readable(commits[commit])}
-    last = common - _ancestors(commits, {parent for commit in common for parent in commits[commit].parents})
+    common = left.keys() & right.keys()
+    last = _last(commits, common)
+    if not all(readable(commits[commit]) for commit in last):
+        last = _last(commits, {commit for commit in common if readable(commits[commit])})
     return sorted(last, key=lambda c: (left[c] + right[c], -commits[c].manifest_version, c))
+
+
+def _last(commits: Commits, some: Set[CommitId]) -> Set[CommitId]:
+    """Return those of some commits that no other of them descends from."""
+    return some - _ancestors(commits, {parent for commit in some for parent in commits[commit].parents})
 
 
 def all_merge_bases(commits: Commits, heads: Iterable[CommitId], *, readable: Callable[[Commit], bool] = lambda _: True) -> set[CommitId]:

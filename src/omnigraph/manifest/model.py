@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -52,7 +53,7 @@ class CommitKind(StrEnum):
         return self in (CommitKind.INDEX, CommitKind.OPTIMIZE)
 
 
-class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class TableRow(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The version of a table that a branch shows. `native` is the Lance branch that contains it; None is the main line of the table.
 
     `owner` is the native name of the graph branch that may commit there (None is main). A branch inherits a table that it
@@ -84,7 +85,7 @@ class TableRow(msgspec.Struct, frozen=True, omit_defaults=True):
         own = (self.native,) if self.owner == branch and self.native is not None else ()
         return msgspec.structs.replace(other, former=(*self.former, *own))
 
-    @property
+    @cached_property
     def ref(self) -> TableRef:
         return TableRef(self.path, self.native, self.version)
 

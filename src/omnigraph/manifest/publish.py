@@ -115,7 +115,8 @@ class Drafted(msgspec.Struct, frozen=True):
 
 def draft(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN) -> Drafted:
     """Begin to write the rows of a publication that this caller is about to publish, or else to discard."""
-    return _draft(manifest.root, publication, publication.commit or new_commit_id(), *manifest.look(branch))
+    # Without a look for a newer state: the caller holds the lock, and `publish` looks, and drafts again if it finds one.
+    return _draft(manifest.root, publication, publication.commit or new_commit_id(), *(manifest.known(branch) or manifest.look(branch)))
 
 
 def publish(manifest: Manifest, publication: Publication, *, branch: BranchName = MAIN, drafted: Drafted | None = None) -> PublishResult:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, StorageError
 from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId, SchemaHash, TypeId
@@ -46,6 +47,8 @@ WINDOW: Final = 256
 """How many versions a short listing reads before it reads the whole history."""
 LISTED: Final = 10
 """How many commits the error of an ambiguous prefix lists."""
+COMMITS: Final = 4_096
+"""How many commits stay in memory, decoded."""
 SCHEMAS: Final = 256
 """How many schema texts stay in memory."""
 
@@ -109,6 +112,7 @@ class Manifest:
         self._mutex = threading.Lock()
         self._cache: dict[BranchName, _CachedBranch] = {}
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
+        self._commits: Final = Lru[str, Commit](COMMITS)
         self.remember(Branch.main(), main, read_state(main.state()))
 
     @cached_property
@@ -165,11 +169,18 @@ class Manifest:
         _, ledger, _ = self.look(branch.name)
         discard_torn_head(self.root, PATH, branch=branch.native, after=ledger.version)
 
-    def last_read(self, branch: BranchName) -> BranchSnapshot | None:
-        """Return the branch as it was last read or written here, which others may have changed since. Reads nothing."""
+    def known(self, branch: BranchName) -> tuple[Branch, Ledger, State] | None:
+        """Return what `look` last returned, or what was published here since, which others may have changed. Reads nothing."""
         with self._mutex:
             cached = self._cache.get(branch)
-        return None if cached is None else BranchSnapshot(cached.branch, cached.ledger.version, cached.state)
+        return None if cached is None else (cached.branch, cached.ledger, cached.state)
+
+    def last_read(self, branch: BranchName) -> BranchSnapshot | None:
+        """Return the branch as it was last read or written here, which others may have changed since. Reads nothing."""
+        if (known := self.known(branch)) is None:
+            return None
+        found, ledger, state = known
+        return BranchSnapshot(found, ledger.version, state)
 
     def known_epoch(self, branch: BranchName) -> int:
         """Return the fencing epoch of the last head that was read. Reads only if there is none in memory: the epoch only grows."""
@@ -321,9 +332,14 @@ class Manifest:
         return commits, {branch.name: state.head.commit for branch, _, state in seen}
 
     def history(self, branch: BranchName = MAIN) -> Mapping[CommitId, Commit]:
-        """Return all commits in the history of a branch, by id."""
+        """Return all commits in the history of a branch, by id. A commit never changes, so it is decoded once, for all branches."""
         _, ledger, _ = self.look(branch)
-        return _by_id(ledger)
+        rows = ledger.held_facts(COMMIT)
+        known = [self._commits.get(object_id) for object_id in rows.column("object_id").to_pylist()]
+        new = read_commits(rows.filter(pa.array([commit is None for commit in known], pa.bool_())))
+        for commit in new:
+            self._commits.put(COMMIT + commit.id, commit)
+        return {commit.id: commit for commit in (*known, *new) if commit is not None}
 
     def origins(self, branch: BranchName) -> Origins:
         """Return the origins of rewritten fragments that a branch knows, its own and those that it inherited."""

@@ -22,7 +22,9 @@ _MATCHED_TEXTS: Final = 0.05
 _EQUAL_PAIRS: Final = 0.01
 
 FLAT_NUMBERS: Final = 1_000_000
-"""Comparing this many numbers (vectors times their dimension) one by one takes about 10 ms: an index would gain nothing."""
+"""Reading and comparing this many numbers (vectors times their dimension) takes about 10 ms: so many may be outside of an index."""
+HELD_NUMBERS: Final = 4_000_000
+"""Comparing this many numbers in memory takes less than 2 ms, less than an index takes: so many are compared without one."""
 PROBES: Final = 20
 REFINE: Final = 5
 """What finds at least 95 of 100 of the ten nearest among 100,000 vectors of 128 numbers (docs/design/search.md)."""
@@ -159,8 +161,8 @@ class _Choices:
         ranking = plan.ranking
         if plan.top is None or not isinstance(below, ops.Scan) or not isinstance(ranking, ir.Nearest) or isinstance(ranking.query, str):
             return None
-        flat = FLAT_NUMBERS // len(ranking.query)
-        if plan.top > _MOST_BY_INDEX or ranking.field.column not in self._statistics.node(below.type.id).vectors or below.rows < flat:
+        few = HELD_NUMBERS // len(ranking.query)
+        if plan.top > _MOST_BY_INDEX or ranking.field.column not in self._statistics.node(below.type.id).vectors or below.rows < few:
             return None
         return ops.IndexSearch(ranking.field.column, PROBES, REFINE)
 

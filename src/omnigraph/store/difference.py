@@ -8,15 +8,14 @@ rows differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.arrays import joined, whole
-from omnigraph.store.deep import named_files
+from omnigraph.store.deletions import deleted_offsets
 from omnigraph.store.fragments import Fragment, fragments, scan_fragments
 from omnigraph.store.origins import Origins, Places, Runs, live_ranges
 from omnigraph.store.origins import joined as joined_runs
@@ -24,13 +23,6 @@ from omnigraph.store.tables import ADDRESS, KEY, Table
 
 Addresses = npt.NDArray[np.uint64]
 """Physical addresses of rows: fragment << 32 | offset."""
-
-_ARRAY: Final = "array"
-_BITMAP: Final = "bitmap"
-_PLAIN_COOKIE: Final = 12_346
-"""The first word of a roaring bitmap without run containers."""
-_SPARSE_ROWS: Final = 4_096
-"""Up to this many rows, a container of a roaring bitmap is a list. Past it, it is 65,536 bits."""
 
 
 class RowsApart(NamedTuple):
@@ -158,52 +150,12 @@ def _joined(parts: list[Addresses]) -> Addresses:
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
-# -- deletion files
-
-
-class _UnknownForm(Exception):
-    """A deletion file does not have the structure that this release knows."""
-
-
 def deleted_rows(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
     """The offsets of the deleted rows of a fragment, ascending."""
     if part.deletions is None:
         return np.empty(0, np.uint32)
-    try:
-        return _read_deletions(table, part)
-    except (_UnknownForm, StorageError, NotFound, pa.ArrowException, ValueError):  # Lance reads it, or reports what is wrong
-        alive = [batch.column(ADDRESS).to_numpy() & np.uint64(0xFFFFFFFF) for batch in scan_fragments(table, [part], [])]
-        every = np.arange(part.rows, dtype=np.uint32)
-        return np.setdiff1d(every, np.concatenate([np.empty(0, np.uint64), *alive]).astype(np.uint32), assume_unique=True)
-
-
-def _read_deletions(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
-    file = table.dataset.get_fragment(part.id).metadata.deletion_file
-    body = table.root.objects.get(named_files(table)[part.id][-1].path)
-    if file.file_type == _ARRAY:
-        (column,) = pa.ipc.open_file(pa.py_buffer(body)).read_all().columns
-        deleted = np.sort(column.to_numpy().astype(np.uint32))
-    elif file.file_type == _BITMAP:
-        deleted = _bitmap(bytes(body))
-    else:
-        raise _UnknownForm
-    if len(deleted) != file.num_deleted_rows:
-        raise _UnknownForm
-    return deleted
-
-
-def _bitmap(body: bytes) -> npt.NDArray[np.uint32]:
-    """The numbers in a roaring bitmap: a header of keys and sizes, the position of each container, and the containers."""
-    cookie, count = np.frombuffer(body, "<u4", 2).tolist()
-    if cookie != _PLAIN_COOKIE:
-        raise _UnknownForm
-    header = np.frombuffer(body, "<u2", 2 * count, 8).reshape(count, 2).astype(np.uint32)
-    starts = np.frombuffer(body, "<u4", count, 8 + 4 * count)
-    found = [_container(body, int(start), int(size) + 1) | key << np.uint32(16) for (key, size), start in zip(header, starts, strict=True)]
-    return np.concatenate([np.empty(0, np.uint32), *found])
-
-
-def _container(body: bytes, start: int, size: int) -> Any:
-    if size <= _SPARSE_ROWS:
-        return np.frombuffer(body, "<u2", size, start).astype(np.uint32)
-    return np.flatnonzero(np.unpackbits(np.frombuffer(body, np.uint8, 8_192, start), bitorder="little")).astype(np.uint32)
+    if (known := deleted_offsets(table, part.id)) is not None:
+        return known
+    alive = [batch.column(ADDRESS).to_numpy() & np.uint64(0xFFFFFFFF) for batch in scan_fragments(table, [part], [])]
+    every = np.arange(part.rows, dtype=np.uint32)
+    return np.setdiff1d(every, np.concatenate([np.empty(0, np.uint64), *alive]).astype(np.uint32), assume_unique=True)

@@ -229,10 +229,10 @@ def _directories(root: Root, files: Iterable[NewFile]) -> set[str]:
     """The directories of the files. For a directory that was not flushed before, also its ancestors up to the graph's root and above."""
     directories: set[str] = set()
     for file in files:
-        holder, *above = (str(parent) for parent in PurePosixPath(file.path).parents)
+        holder = os.path.dirname(file.path) or "."
         directories.add(holder)
         if holder not in root.flushed:
-            directories.update(above)
+            directories.update(map(str, PurePosixPath(holder).parents))
     if directories and "." not in root.flushed:
         directories.update(_above(root))
     return directories

@@ -13,6 +13,7 @@ from omnigraph.store.foreign import wrap_os_error
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _INTERRUPTED: Final = re.compile(r"\bKeyboardInterrupt\b")
 _PANIC: Final = "PanicException"
+_SOURCE: Final = re.compile(r",? /\S+\.rs:\d+(:\d+)?")
 
 
 def raised_by_lance() -> tuple[type[BaseException], ...]:
@@ -68,4 +69,5 @@ def reclaimed(path: str, *, branch: str | None, version: int) -> NotFound:
 
 
 def _first_line(text: str) -> str:
-    return text.splitlines()[0][:400] if text else "no reason given"
+    """The reason that Lance gives, without the place in its own source."""
+    return _SOURCE.sub("", text.splitlines()[0])[:400] if text else "no reason given"

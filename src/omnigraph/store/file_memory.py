@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from omnigraph.lru import Lru
 
+DELETED_BYTES: Final = 8 << 20
 KEYS_BYTES: Final = 32 << 20
 ROWS_BYTES: Final = 8 << 20
 LOOKUPS: Final = 64
@@ -23,13 +24,16 @@ class KeyBlock(NamedTuple):
 
 
 class FileMemory:
-    """Keys and rows of files. A fragment is identified by the names of its files, and a page of a B-tree by index uuid and page number.
+    """Keys, rows and deleted rows of files. A fragment is identified by the names of its files, a page of a B-tree by index uuid and
+    page number, and a deletion file by its path in the graph.
 
     A file is never rewritten and its name is never used again, so an entry can be evicted but never be out of date.
     """
 
     def __init__(self) -> None:
         self.keys: Final = Lru[tuple[str | int, ...], KeyBlock](KEYS_BYTES, weigh=lambda block: block.keys.nbytes + block.places.nbytes)
+        self.deleted: Final = Lru[str, Any](DELETED_BYTES, weigh=lambda offsets: offsets.nbytes)
+        """The offsets of the rows that a deletion file lists (numpy uint32), ascending."""
         self.first_keys: Final = Lru[str, list[str]](LOOKUPS)
         """The first key of each page of a B-tree, in ascending order, by index uuid."""
         self._rows: Final = Lru[tuple[tuple[str, ...], tuple[int, ...]], pa.Table](ROWS_BYTES, weigh=lambda rows: rows.nbytes)
@@ -49,4 +53,6 @@ class FileMemory:
 
 
 def files_of(fragment: Any) -> tuple[str, ...]:
-    return tuple(str(file.path) for file in fragment.files)
+    """The names of the data files of a fragment (its metadata)."""
+    # Not `file.path`: it creates a class at every access, which takes longer than the rest of a lookup of one key.
+    return tuple(file._path for file in fragment.files)

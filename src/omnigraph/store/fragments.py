@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.store.failure import raised_by_lance
+from omnigraph.store.file_memory import files_of
 from omnigraph.store.tables import Table
 
 _BATCH: Final = 65_536
@@ -41,7 +42,7 @@ def fragments(table: Table) -> tuple[Fragment, ...]:
 
 def _files(part: Any) -> tuple[str, ...]:
     # An overlay replaces values of some rows in place. To be safe, a fragment with overlays equals no other.
-    return (*(str(file.path) for file in part.files), *map(repr, part.overlays))
+    return (*files_of(part), *map(repr, part.overlays))
 
 
 def _deletions(file: Any) -> tuple[int, int, int] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import methodcaller
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from lance.file import LanceFileReader
 
 from omnigraph.errors import NotFound, StorageError
 from omnigraph.store.damage import IndexFiles
+from omnigraph.store.deletions import deleted_offsets
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.file_memory import KeyBlock, files_of
 from omnigraph.store.fragments import Fragment, fragments
@@ -33,6 +35,7 @@ UNCOVERED_ROWS: Final = 65_536
 """With more rows that no index covers, their keys are not read into memory."""
 
 _BTREE: Final = "BTree"
+_TEXT: Final = methodcaller("as_py")
 _PAGE_ROWS: Final = 4096
 _ROW_ID: Final = "_rowid"
 """Our tables have no stable row ids, so this is the address of a row."""
@@ -66,26 +69,16 @@ def remember(table: Table, written: Sequence[Any], rows: pa.Table) -> None:
         table.root.memory.keys.put(files_of(written[0]), _block(rows.column(KEY)))
 
 
-def _matches(keys: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> Any:
-    """The positions of the wanted keys."""
-    return np.flatnonzero(is_in(keys, wanted))
-
-
 # -- deleted rows
 
 
 def _is_deleted(table: Table, address: int) -> bool:
-    fragment = address >> 32
-    file = table.dataset.get_fragment(fragment).metadata.deletion_file
-    if file is None:
-        return False
-    if file.base_id is not None or file.file_type != "array":  # in the directory of another native branch, or a bitmap
+    deleted = deleted_offsets(table, address >> 32)
+    if deleted is None:
         raise _Unexpected
-    body = table.root.objects.get(f"{table.ref.home}/{file.path(fragment)}")
-    (deleted,) = pa.ipc.open_file(pa.py_buffer(body)).read_all().columns
-    if len(deleted) != file.num_deleted_rows:
-        raise _Unexpected
-    return bool(pc.any(pc.equal(deleted, pa.scalar(address & 0xFFFFFFFF, deleted.type))).as_py())
+    offset = address & 0xFFFFFFFF
+    at = int(np.searchsorted(deleted, offset))
+    return at < len(deleted) and int(deleted[at]) == offset
 
 
 # -- fragments that no index covers
@@ -101,7 +94,8 @@ def _in_fragments(table: Table, parts: Sequence[Fragment], wanted: pa.Array) -> 
     if [len(block.keys) for block in blocks] != [part.rows for part in parts]:
         raise _Unexpected
     ends = np.cumsum([part.rows for part in parts])
-    for met in _matches(pa.chunked_array([block.keys for block in blocks], wanted.type), wanted):
+    # Joined first: a lookup in an array of a few keys costs more than to copy all of them.
+    for met in np.flatnonzero(is_in(pa.concat_arrays([block.keys for block in blocks]), wanted)):
         at = int(np.searchsorted(ends, met, side="right"))
         yield parts[at].id << 32 | int(met - ends[at]) + parts[at].rows
 
@@ -137,13 +131,12 @@ def _block(keys: pa.ChunkedArray) -> KeyBlock:
 
 def _in_index(table: Table, index: IndexFiles, keys: pa.Array) -> Iterator[int]:
     firsts = _first_keys(table, index)
-    pages: set[int] = set()
     for key in keys.to_pylist():
         # Equal keys may begin in the page before the one that begins with them.
-        pages.update(range(max(0, bisect_left(firsts, key) - 1), bisect_right(firsts, key)))
-    for page in sorted(pages):
-        block = _page(table, index, page)
-        yield from block.places[_matches(block.keys, keys)].tolist()
+        for page in range(max(0, bisect_left(firsts, key) - 1), bisect_right(firsts, key)):
+            block = _page(table, index, page)
+            start = bisect_left(block.keys, key, key=_TEXT)
+            yield from block.places[start : bisect_right(block.keys, key, lo=start, key=_TEXT)].tolist()
 
 
 def _first_keys(table: Table, index: IndexFiles) -> list[str]:
@@ -166,7 +159,10 @@ def _page(table: Table, index: IndexFiles, page: int) -> KeyBlock:
     reader = _open(table, index, "page_data.lance")
     start = page * _PAGE_ROWS
     read = reader.read_range(start, min(_PAGE_ROWS, reader.num_rows() - start)).to_table()
-    return held.put((index.uuid, page), KeyBlock(read.column("values").combine_chunks(), read.column("ids").to_numpy()))
+    keys = read.column("values").combine_chunks()
+    if pc.any(pc.greater(keys[:-1], keys[1:])).as_py():
+        raise _Unexpected
+    return held.put((index.uuid, page), KeyBlock(keys, read.column("ids").to_numpy()))
 
 
 def _open(table: Table, index: IndexFiles, name: str) -> Any:

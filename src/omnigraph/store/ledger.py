@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
@@ -88,7 +89,23 @@ class Ledger:
     def facts(self, prefix: str, *, since: int = 0, until: int | None = None) -> pa.Table:
         """All facts whose id starts with `prefix` and that were written at version `since` or later, up to version `until`."""
         upto = "" if until is None else f" AND born <= {until}"
-        return self._facts(f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}{upto}")
+        return self._facts(f"{_starting(prefix)} AND born >= {since}{upto}")
+
+    def held_facts(self, prefix: str) -> pa.Table:
+        """All facts whose id starts with `prefix`. Small fragments that this process wrote or read before come from memory, so this is
+        not for a check of what is stored.
+        """
+        held: list[pa.Table] = []
+        unread: list[Any] = []
+        large: list[Any] = []
+        for fragment in self._fragments()[:-1]:
+            if (rows := self._root.memory.rows(fragment.metadata, fields=())) is not None:
+                held.append(rows)
+            else:
+                (unread if fragment.metadata.physical_rows < SMALL_ROWS else large).append(fragment)
+        every = pa.concat_tables([ROWS.empty_table(), *held, self._keep(unread)])
+        found = every.filter(pc.starts_with(every.column("object_id"), prefix))
+        return pa.concat_tables([found, self._read(large, _starting(prefix))]) if large else found
 
     def noted_versions(self) -> dict[str, int]:
         """The checksums of version files of tables that the swap to this version noted."""
@@ -145,6 +162,15 @@ class Ledger:
         known = [self._root.memory.rows(fragment.metadata, fields=()) for fragment in fragments]
         held = [rows for rows in known if rows is not None]
         return pa.concat_tables(held) if len(held) == len(known) else self._read(fragments)
+
+    def _keep(self, fragments: Sequence[Any]) -> pa.Table:
+        """Reads all rows of these fragments, and keeps them in memory."""
+        read, at = self._read(fragments), 0
+        for fragment in fragments:
+            count = fragment.metadata.physical_rows
+            self._root.memory.keep_rows(fragment.metadata, read.slice(at, count), fields=())
+            at += count
+        return read
 
     # -- the one way to change it
 
@@ -358,6 +384,10 @@ def _new_files(home: str, fragments: Sequence[Any]) -> list[NewFile]:
 
 def _noted(versions: Mapping[str, int]) -> dict[str, str] | None:
     return {path: str(value) for path, value in versions.items()} or None
+
+
+def _starting(prefix: str) -> str:
+    return f"starts_with(object_id, {_quoted(prefix)})"
 
 
 def _quoted(text: str) -> str:

@@ -33,9 +33,9 @@ def canonical_uri(uri: str) -> str:
             Kind.INVALID_ARGUMENT, f"{uri!r} is not a URI; use a directory, file://, s3://bucket/prefix or memory://name", uri=uri
         )
     if uri.startswith("file:"):
-        return os.path.realpath(_file_path(uri))
+        return _directory(_file_path(uri))
     if "://" not in uri:
-        return os.path.realpath(uri)
+        return _directory(uri)
     if uri.startswith(_S3):
         s3_place(uri)
         return uri.removesuffix("/")
@@ -43,6 +43,20 @@ def canonical_uri(uri: str) -> str:
         return _memory_name(uri)
     clean = redacted(uri)
     raise Unsupported(Kind.UNSUPPORTED, f"cannot store a graph at {clean!r}; use a directory, file://, s3:// or memory://", uri=clean)
+
+
+def _directory(path: str) -> str:
+    """The absolute path of a directory. One that Lance cannot store tables below is refused."""
+    try:
+        real = os.path.realpath(path)
+    except FileNotFoundError:  # only a relative path needs it
+        message = f"the working directory of this process no longer exists, so that {path!r} has no meaning; change to another directory"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=path) from None
+    if wrong := next((character for character in real if character < " " or character in "\x7f?"), None):
+        what = "'?'" if wrong == "?" else f"the control character {wrong!r}"
+        message = f"{real!r} has {what} in it, and branches of tables cannot be stored below such a directory; rename it"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=real)
+    return real
 
 
 def is_local(canonical: str) -> bool:

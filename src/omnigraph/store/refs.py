@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import secrets
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import lance
 import msgspec
 import pyarrow as pa
 from lance.fragment import DataFile, write_fragments
@@ -23,6 +27,8 @@ from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _DOTS: Final = re.compile(r"\.{2,}")  # Lance refuses two in a row
 _LABEL: Final = 40
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/._ !$&'()+,;=:@-]*")
+"""Paths that Lance takes literally when it creates a native branch."""
 
 
 def fresh_ref(branch: str) -> str:
@@ -44,11 +50,28 @@ def create_ref(table: Table, name: str) -> Table:
     _check(name)
     ref = TableRef(table.ref.path, name, table.ref.version)
     try:
-        table.dataset.create_branch(name, (table.ref.branch or "main", table.ref.version))
+        with _plainly_named(table) as dataset:
+            dataset.create_branch(name, (table.ref.branch or "main", table.ref.version))
     except raised_by_lance() as error:
         raise lance_error(error, doing=f"create native branch {name} of", path=table.root.of(table.ref.path)) from error
     settle_visible(table.root, [f"{ref.path}/{ref_file(name)}", f"{ref.home}/{version_file(ref.version)}"])
     return Table(table.root, ref, open_dataset(table.root, ref))
+
+
+@contextmanager
+def _plainly_named(table: Table) -> Iterator[Any]:
+    """The dataset of the table, by a path that Lance takes literally: if need be, through a temporary link to the graph.
+
+    While it creates a native branch, Lance escapes the path once more, and so creates `/home/j%C3%BCrgen` beside `/home/jürgen`, or fails
+    because it may not. It also takes `?` for the end of the path. The paths that it records are never used (`bases.py`).
+    """
+    if not table.root.is_local or _PLAIN.fullmatch(table.root.uri):
+        yield table.dataset
+        return
+    with TemporaryDirectory(prefix="omnigraph-") as directory:
+        os.symlink(table.root.uri, link := f"{directory}/graph")
+        version = table.ref.version if table.ref.branch is None else None
+        yield lance.dataset(f"{link}/{table.ref.path}", version=version)
 
 
 def _check(name: str) -> None:

@@ -26,6 +26,7 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, 
 from omnigraph.faults import Fault, reach
 from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
+from omnigraph.store.deletions import remember_deleted
 from omnigraph.store.durable import NewFile, settle, settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.fold import SMALL_ROWS, fold, foldable, light
@@ -421,14 +422,17 @@ def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
     owners = ascending >> np.uint64(32)
     for part in np.split(ascending, np.flatnonzero(np.diff(owners)) + 1) if len(ascending) else ():
         owner = int(part[0] >> np.uint64(32))
+        offsets = part & np.uint64(0xFFFFFFFF)
         try:
-            left = table.dataset.get_fragment(owner).delete_rows((part & np.uint64(0xFFFFFFFF)).tolist())
+            fragment = table.dataset.get_fragment(owner)
+            left = fragment.delete_rows(offsets.tolist())
         except raised_by_lance() as error:
             raise table.failed(error, doing="delete from") from error
         if left is None:
             gone.append(owner)
         else:
             touched.append(left)
+            remember_deleted(table, fragment.metadata, left, offsets)
     return touched, gone
 
 

@@ -39,8 +39,10 @@ from omnigraph.store.durable import (
 from omnigraph.store.failure import lance_error, missing_table, raised_by_lance, reclaimed
 from omnigraph.store.intact import Access, by_index, by_search_index, files_of, index_files, passed_by, without_index
 from omnigraph.store.membership import Members, others
+from omnigraph.store.posting_lists import PostingList
 from omnigraph.store.process import refuse_forked_child
 from omnigraph.store.root import Root
+from omnigraph.store.word_lists import TEXTS, WordLists, open_lists
 
 KEY: Final = "id"
 ADDRESS: Final = "_rowaddr"
@@ -50,8 +52,6 @@ FILE_FORMAT: Final = "2.2"
 HANDLES: Final = 64
 """How many tables stay open. A handle takes a few kilobytes; opening one again costs one or two reads."""
 
-_TEXT_LENGTHS: Final = "_docs.lance"
-"""The end of the name of a file that lists the texts of a full-text index with the number of their words."""
 _RENDERED_OPERATION: Final = re.compile(r"\boperation: (\w+)")
 _RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
 
@@ -59,7 +59,7 @@ Where: TypeAlias = "str | pc.Expression"
 """A filter: SQL text or a pyarrow expression."""
 
 
-class TableRef(msgspec.Struct, frozen=True):
+class TableRef(msgspec.Struct, frozen=True, cache_hash=True):
     """One version of one table. Two native branches can use the same version number, so the branch is part of the reference."""
 
     path: str
@@ -104,12 +104,13 @@ class WordIndexScores(NamedTuple):
 class WordIndexCounts(NamedTuple):
     """The addresses (numpy uint64) of the texts in a full-text index with the number of their words, and the fragments that it covers.
 
-    Rows that were deleted since are among them.
+    Rows that were deleted since are among them. The lists of its words name texts in this order; None if their format is not known.
     """
 
     addresses: Any
     counts: Any
     covered: frozenset[int]
+    lists: WordLists | None
 
 
 class Table:
@@ -248,17 +249,19 @@ class Table:
             raise self.failed(error, doing="lay pending rows over") from error
 
     def nearest(self, column: str, query: Sequence[float], count: int, *, where: str | None, probes: int, refine: int) -> pa.Table | None:
-        """Finds about the `count` rows whose vectors are nearest to the query, of those that match the filter, by the index on the column.
+        """Finds `refine` times `count` rows that are about the nearest to the query, of those that match the filter, by the index on the
+        column, for the caller to compare.
 
         Returns the column and the addresses of the rows; rows that the index does not cover are included. Returns None if the index
-        cannot be used. The index is approximate: `probes` of its parts are searched at least, and `refine` times as many rows compared.
+        cannot be used. The index is approximate: `probes` of its parts are searched at least.
         """
 
         def ask() -> pa.Table:
-            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": count, "metric": "cosine"}
+            # Lance would compare them too, for a factor given to it, and then read the vectors of the best again.
+            wanted = {"column": column, "q": pa.array(query, pa.float32()), "k": refine * count, "metric": "cosine"}
             return self.dataset.scanner(
                 columns=[column],
-                nearest={**wanted, "minimum_nprobes": probes, "refine_factor": refine},
+                nearest={**wanted, "minimum_nprobes": probes},
                 filter=where,
                 prefilter=True,
                 with_row_address=True,
@@ -300,14 +303,21 @@ class Table:
         files = [index for index in self.indexes if index.is_text and index.column == column]
 
         def ask() -> WordIndexCounts:
-            paths = [file for index in files for file in files_of(self.root, index) if file.endswith(_TEXT_LENGTHS)]
+            sizes = {file: size for index in files for file, size in files_of(self.root, index).items()}
+            paths = [file for file in sizes if file.endswith(TEXTS)]
             options = self.root.storage_options
             read = [LanceFileReader(self.root.of(file), storage_options=options).read_all().to_table() for file in paths]
+            lists = open_lists(self.root, [(file, len(table)) for file, table in zip(paths, read, strict=True)], sizes)
             rows = [table.column(name).to_numpy() for table in read for name in ("_rowid", "_num_tokens")]
             addresses, counts = (np.concatenate([np.zeros(0, np.uint64), *rows[at::2]]) for at in (0, 1))
-            return WordIndexCounts(addresses.astype(np.uint64), counts.astype(np.int64), _covered(files))
+            return WordIndexCounts(addresses.astype(np.uint64), counts.astype(np.int64), _covered(files), lists)
 
         return by_search_index(self, files, ask)
+
+    def listed(self, column: str, lists: WordLists, words: Sequence[str]) -> list[PostingList] | None:
+        """Reads which texts have each of these words, from the lists of the full-text index on the column. None if it cannot be used."""
+        files = [index for index in self.indexes if index.is_text and index.column == column]
+        return by_search_index(self, files, lambda: lists.of(words))
 
     def addresses(self, where: Where) -> Any:
         """The physical addresses (numpy uint64: fragment << 32 | offset) of matching rows."""

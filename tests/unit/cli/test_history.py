@@ -92,6 +92,44 @@ def test_a_file_of_choices_that_does_not_fit(diverged: og.Graph, call: Call, tex
     assert diverged.snapshot() == before
 
 
+def test_thousands_of_conflicts_are_settled_by_a_file(files: Path, call: Call) -> None:
+    """All conflicts are in the file, one on each line. With choices in it, the merge lands; a conflict without one stays open."""
+    graph = og.init(files / "graph.omni", schema=Path("people.pg").read_text())
+    for branch, born in (("main", 0), ("work", 1), ("main", 2)):
+        if branch == "work":
+            graph.branches.create("work")
+        graph.load([{"type": "Person", "data": {"name": f"p{at:04}", "born": born}} for at in range(5_000)], branch=branch)
+    said = call("branch", "merge", "work", *STORE, "--dry-run", "--conflicts", "open.json")
+    assert said.out.splitlines() == ["would merge work into main: conflicts", "5,000 conflicts written to open.json"]
+    text = Path("open.json").read_text()
+    told = json.loads(text)
+    assert [one["id"] for one in told] == [f"p{at:04}" for at in range(5_000)]
+    assert len(text.splitlines()) == 5_002
+    assert (told[4_999]["choice"], told[4_999]["theirs"]["properties"]["born"]) == (None, 1)
+    plan = call("branch", "merge", "work", *STORE, "--dry-run", "--conflicts", "again.json", "--json").json()
+    assert (len(plan["conflicts"]), plan["conflict_count"], Path("again.json").read_text()) == (1_000, 5_000, text)
+    Path("most.json").write_text(text.replace('"choice":null', '"choice":"theirs"', 4_999))
+    head = graph.commits()[0].id
+    refused = call("branch", "merge", "work", *STORE, "--resolve", "most.json", "--json")
+    assert [one["id"] for one in json.loads(refused.err.splitlines()[-1])["facts"]["conflicts"]] == ["p4999"]
+    assert graph.commits()[0].id == head
+    landed = call("branch", "merge", "work", *STORE, "--resolve", "most.json", "--ours")
+    assert landed.out.splitlines() == ["merged work into main: merged", "0 inserted, 4999 updated, 0 deleted"]
+    found = graph.query("match { $p: Person } return { $p.born as born } order { $p.name }").rows
+    assert [row["born"] for row in found] == [1] * 4_999 + [2]
+    assert call("branch", "merge", "work", *STORE, "--dry-run", "--conflicts", "none.json").code == 0
+    assert Path("none.json").read_text() == "[]\n"
+
+
+def test_a_file_of_conflicts_that_cannot_be_written(diverged: og.Graph, call: Call) -> None:
+    before = diverged.snapshot()
+    needs = call("branch", "merge", "work", *STORE, "--conflicts", "open.json")
+    assert (needs.code, "--conflicts needs --dry-run" in needs.err, Path("open.json").exists()) == (2, True, False)
+    nowhere = call("branch", "merge", "work", *STORE, "--dry-run", "--conflicts", "no/such/open.json")
+    assert (nowhere.code, "cannot write 'no/such/open.json'" in nowhere.err) == (1, True)
+    assert diverged.snapshot() == before
+
+
 @pytest.mark.parametrize(("flag", "born"), [("--ours", 3), ("--theirs", 2)])
 def test_one_side_wins(diverged: og.Graph, call: Call, flag: str, born: int) -> None:
     document = call("branch", "merge", "work", *STORE, flag, "--json").json()

@@ -23,7 +23,7 @@ from omnigraph.store.index import existing
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import fill, manifest_of, rows, run, table, table_row, versions
 
-DIMENSION = 500
+DIMENSION = 2_000
 ENOUGH = 2_000
 LIBRARY = f"""
 node Author {{ name: String @key  born: I32? @index }}

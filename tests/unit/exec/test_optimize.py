@@ -22,7 +22,7 @@ from omnigraph.store.index import existing, parts_of
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.mutations import fill, rows, run, table, table_row, versions
 
-DIMENSION = 500
+DIMENSION = 2_000
 LIBRARY = f"""
 node Author {{ name: String @key  born: I32? @index }}
 node Book {{ title: String @index  year: I32?  place: Vector({DIMENSION})? @index }}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,9 +13,15 @@ import pytest
 import omnigraph as og
 from omnigraph import faults
 from omnigraph.catalog.layout import PROPERTY_MARK
+from omnigraph.exec.engine import Engine
+from omnigraph.exec.upkeep.verify import verify
 from omnigraph.exec.write.protocol import GiveUp, Prepared, Request, write
 from omnigraph.faults import Fault, SimulatedCrash
+from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.model import CommitKind
+from omnigraph.store.objects import open_objects
+from omnigraph.store.root import Root
+from tests.counting import CountingObjects
 from tests.mutations import table, table_row
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
@@ -92,3 +101,36 @@ def test_a_column_that_holds_another_property_is_found(tmp_path: Path, column: p
     assert [(finding.severity.value, finding.where) for finding in found][:1] == [("error", "main:node:Person")]
     assert says in " ".join(finding.message for finding in found)
     assert "copy the graph" in found[0].remedy
+
+
+class Interrupted(CountingObjects):
+    """Real objects, of which one call is preceded by something that another process does."""
+
+    def __init__(self, uri: str, at: int, do: Callable[[], object]) -> None:
+        super().__init__(open_objects(uri))
+        self.made, self._at, self._do = 0, at, do
+
+    def _count(self, kind: str) -> None:
+        super()._count(kind)
+        self.made += 1
+        if self.made == self._at:
+            self._do()
+
+
+def test_a_branch_that_is_made_and_written_meanwhile_is_no_finding(tmp_path: Path) -> None:
+    """Before every storage call of a verification in turn, another handle makes a branch, forks a table, and deletes the branch before."""
+    graph = og.init(tmp_path / "g", schema=SCHEMA)
+    add(graph, "Ada")
+    graph.branches.create("w0")
+
+    def meanwhile(at: int) -> None:
+        graph.branches.create(f"w{at}")
+        graph.mutate('insert Person { name: "Eve" }', branch=f"w{at}")
+        graph.branches.delete(f"w{at - 1}")
+
+    for at in count(1):
+        objects = Interrupted(graph.uri, at, partial(meanwhile, at))
+        assert verify(Engine(open_graph(Root(objects)))) == [], f"before call {at}"
+        if objects.made < at:
+            break
+    assert at > 20

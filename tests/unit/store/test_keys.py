@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.store import index, stage
+from omnigraph.store.deletions import deleted_offsets
 from omnigraph.store.index import IndexSpec, LanceIndexKind
 from omnigraph.store.keys import FEW, UNCOVERED_ROWS, addresses_of
 from omnigraph.store.refs import create_ref
@@ -110,11 +111,32 @@ def test_a_native_branch_finds_what_it_inherits_and_what_it_wrote(tmp_path: Path
     forked = create_ref(table, "work-1")
     here = landed(stage.upsert(forked, rows("k2", "new")))
     there = landed(stage.upsert(table, rows("k3", "new")))
-    for handle in (here, there):
-        for id_ in ("k0", "k1", "k2", "k3", "new"):
-            answer = addresses_of(handle, pa.array([id_]))
-            assert answer is None or answer.tolist() == scanned(handle, id_)
-    assert addresses_of(forked, pa.array(["k4"])) is not None or addresses_of(there, pa.array(["k4"])) is not None
+    for handle in (forked, here, there):
+        agrees(handle, "k0", "k1", "k2", "k3", "new")
+
+
+def test_many_deleted_rows_are_looked_up_too(tmp_path: Path) -> None:
+    """Past 5,000 deleted rows of a fragment, Lance writes a bitmap instead of a list."""
+    ids = [f"k{n:05d}" for n in range(20_000)]
+    table = indexed(landed(stage.append(start(tmp_path), rows(*ids))))
+    table = landed(stage.delete_keys(table, pa.array(ids[::3])))
+    assert table.dataset.get_fragments()[0].metadata.deletion_file.file_type == "bitmap"
+    agrees(table, *ids[:9])
+    table = landed(stage.upsert(table, rows("k00001", "k00003")))
+    agrees(table, *ids[:9])
+
+
+def test_what_a_delete_wrote_is_not_read_again(tmp_path: Path) -> None:
+    """The rows of a deletion file are those of the one before it and the new ones, and equal what a new process reads."""
+    table = indexed(landed(stage.append(start(tmp_path), rows(*(f"k{n}" for n in range(100))))))
+    for step in range(3):
+        table = landed(stage.delete_keys(table, pa.array([f"k{40 - step}", f"k{50 + step}"])))
+        (path,) = Path(table.root.uri).glob(f"nodes/t/_deletions/0-{table.ref.version - 1}-*")
+        name = str(path.relative_to(table.root.uri))
+        known, read = table.root.memory.deleted.get(name), deleted_offsets(anew(table), 0)
+        assert known is not None
+        assert read is not None
+        assert known.tolist() == read.tolist() == sorted([*range(40 - step, 41), *range(50, 51 + step)])
 
 
 def test_too_much_is_left_to_a_scan(tmp_path: Path) -> None:

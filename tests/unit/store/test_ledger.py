@@ -27,6 +27,7 @@ from omnigraph.store.ledger import ROWS, Ledger, SwapLost, create_ledger, open_l
 from omnigraph.store.refs import create_ref, delete_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import PRIMARY_KEY, committed_uuid
+from tests.counting import reads_of
 from tests.unit.store.tables import place
 
 PATH = "__manifest"
@@ -239,6 +240,22 @@ def test_facts_are_found_by_id_by_prefix_and_by_age(tmp_path: Path) -> None:
     assert names(ledger.facts("commit:", since=6)) == ["commit:5", "commit:6", "commit:7"]
     assert names(ledger.facts("schema:")) == []
     assert len(ledger.facts("", since=ledger.version + 1)) == 0
+
+
+def test_facts_that_were_read_or_written_here_are_held(tmp_path: Path) -> None:
+    """Held facts are those that are stored, on every branch, and are read once."""
+    ledger = begun(place(tmp_path))
+    for n in range(1, 30):
+        ledger = swapped(ledger, str(n))
+    fresh = open_ledger(place(tmp_path), PATH, branch=None)
+    for one in (ledger, fresh, fresh):
+        for prefix in ("commit:", "commit:1", "schema:", ""):
+            assert names(one.held_facts(prefix)) == names(one.facts(prefix))
+    reads_of(fresh)
+    assert len(fresh.held_facts("commit:")) == 30
+    assert reads_of(fresh) == 0
+    assert len(fresh.facts("commit:")) == 30
+    assert reads_of(fresh) > 0
 
 
 def test_the_state_is_no_fact(tmp_path: Path) -> None:

@@ -154,7 +154,11 @@ class Topology:
 
     def availability(self, edge: TableRow, source: TableRow, target: TableRow) -> Availability:
         """Return where `adjacency` would get its result from. One direction is enough: to turn it takes a third of a build."""
-        found = {self._availability(self._edges_name(edge, source, target, back=back)) for back in (False, True)}
+        found = set()
+        for back in (False, True):
+            found.add(place := self._availability(self._edges_name(edge, source, target, back=back)))
+            if place is Availability.MEMORY:
+                return place
         return next(place for place in Availability if place in found)
 
     def _availability(self, name: _Name) -> Availability:

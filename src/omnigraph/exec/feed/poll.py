@@ -58,7 +58,7 @@ class ResumedPairs:
     """The pairs of commits that readers go on inside of, page by page, so that each page need not read all ids of the commit again."""
 
     def __init__(self) -> None:
-        self._pairs: Final = Lru[tuple[TableRef | None, TableRef | None], RowPairs](PAIRS_BYTES, weigh=_bytes)
+        self._pairs: Final = Lru[tuple[TableRef | None, TableRef | None], RowPairs](PAIRS_BYTES, weigh=lambda pairs: pairs.nbytes)
 
     def pairing(self, place: ChangePlace | None) -> Pairing:
         """How to find the candidates of a commit. Nothing is kept of a commit that is read from its start."""
@@ -68,10 +68,6 @@ class ResumedPairs:
         key = tuple(side.table.ref if side.table is not None else None for side in (before, after))
         known = self._pairs.get((key[0], key[1]))
         return known if known is not None else self._pairs.put((key[0], key[1]), candidates(before, after))
-
-
-def _bytes(pairs: RowPairs) -> int:
-    return int(pairs.ids.nbytes + pairs.before.nbytes + pairs.after.nbytes)
 
 
 class Poll:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -89,9 +89,6 @@ class Settlement(msgspec.Struct, frozen=True):
         """What was asked for, for the digest of a token."""
         return repr((self.strategy.value, self.otherwise.value, sorted((*key, choice.value) for key, choice in self.chosen.items())))
 
-    def of(self, type_name: str, ids: Sequence[str]) -> list[Choice]:
-        return [self.chosen.get((type_name, id_), self.otherwise) for id_ in ids]
-
 
 def settlement(strategy: str, on_conflict: str, resolve: Mapping[tuple[str, str], str] | None) -> Settlement:
     """Check the words of a caller."""
@@ -112,15 +109,18 @@ def settlement(strategy: str, on_conflict: str, resolve: Mapping[tuple[str, str]
 
 
 class _ChosenConflict(msgspec.Struct):
-    """One line of a file of conflicts: the part that settles it."""
+    """One entry of a file of conflicts: the part that settles it. Null leaves it open."""
 
     type_name: str
     id: str
-    choice: str
+    choice: str | None
 
 
 def read_choices(data: bytes, *, name: str) -> dict[tuple[str, str], str]:
-    """The choices in a JSON document: a list of conflicts as a merge prints them, each with a `choice`; or an object with that list."""
+    """The choices in a JSON document: a list of conflicts as a merge prints them, each with a `choice`; or an object with that list.
+
+    A choice of null leaves a conflict to the other ways of settling it.
+    """
     try:
         found = msgspec.json.decode(data)
         listed: Any = found.get("conflicts") if isinstance(found, dict) else found
@@ -133,6 +133,8 @@ def read_choices(data: bytes, *, name: str) -> dict[tuple[str, str], str]:
         ) from error
     choices: dict[tuple[str, str], str] = {}
     for one in written:
+        if one.choice is None:
+            continue
         if choices.setdefault((one.type_name, one.id), one.choice) != one.choice:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} settles {one.type_name} '{one.id}' twice, differently", path=name)
     return choices

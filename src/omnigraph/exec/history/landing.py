@@ -4,33 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.layout import ID, table_schema
+from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.by_property import Sides, fitted_to
 from omnigraph.exec.history.conflicts import DESCRIBED, Conflict, ConflictKind, Conflicts, Settlement, rule_conflicts
 from omnigraph.exec.history.pairs import ABSENT, Side, candidates, changed, read_parts, shared_types, side_of
-from omnigraph.exec.history.three_way import HELD_BYTES, TypePlan, changes_of, plan_type
-from omnigraph.exec.validate.delta import CommittedTables, Delta
+from omnigraph.exec.history.three_way import IncomingRows, TypePlan, changes_of, plan_type
+from omnigraph.exec.validate.delta import Added, CommittedTables, Delta, RowsInMemory
 from omnigraph.exec.validate.findings import Findings, merge_in_order
 from omnigraph.exec.validate.integrity import check_integrity
 from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Change, Patch
-from omnigraph.ids import TableId
+from omnigraph.ids import TableId, TypeId
 from omnigraph.manifest.model import SchemaText, TableRow
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.data_files import Shelf
+from omnigraph.store.difference import Addresses
 from omnigraph.store.membership import Members
 from omnigraph.store.refs import fresh_ref
 from omnigraph.store.tables import Table
+
+HELD_BYTES: Final = 64 << 20
+"""How many bytes of incoming rows of one type are held in memory. More are read from the other side as often as they are needed."""
 
 INSERTED: Final = "inserted"
 UPDATED: Final = "updated"
@@ -64,6 +69,7 @@ class Landing:
         self._new: Final[list[Side]] = []
         self._shelves: Final[list[Shelf]] = []
         self._plans: Final[list[TypePlan]] = []
+        self._held: Final[dict[TypeId, pa.Table]] = {}
         schema_conflicts = [] if refused is None else [refused]
         for type_id in shared_types(engine.catalog(theirs)) if refused is None else ():
             first, second, third = (side_of(engine, snapshot, type_id) for snapshot in (base, theirs, ours))
@@ -75,7 +81,8 @@ class Landing:
             else:
                 others = [side_of(engine, snapshot, type_id) for snapshot in crossing]
                 self._plans.append(plan_type(sides, settlement, crossing=others))
-        self.conflicts: Final = self._find_conflicts(schema_conflicts)
+        self._schema_conflicts: Final = tuple(schema_conflicts)
+        self.conflicts: Final = self._find_conflicts()
         if refused is None:
             refuse_choices(settlement, *self._plans)
 
@@ -117,7 +124,11 @@ class Landing:
         """Tables with new columns that the target has changed, too: those of theirs, with the changes of the target."""
         changes: dict[TableId, Change] = {}
         for plan in self._plans:
-            if self._alters(plan) and len((patch := rebased(plan)).removed) + len(patch.rows or ()):
+            if not self._alters(plan):
+                continue
+            removed, rows = rebased(plan)
+            patch = self._patch(plan.sides.theirs, removed, rows, native=fresh_ref(self._ours.branch.name))
+            if len(removed) or patch.rows is not None or patch.fragments:
                 row = self._theirs.table_of(plan.sides.entity.id, name=plan.sides.entity.name)
                 changes[row.id] = msgspec.structs.replace(patch, of=row)
         return changes
@@ -134,18 +145,29 @@ class Landing:
 
     # -- conflicts
 
-    def _find_conflicts(self, schema_conflicts: list[Conflict]) -> Conflicts:
+    def _find_conflicts(self) -> Conflicts:
         """Conflicts between rows first. Only if there are none are the rules of the schema checked (M-05)."""
-        described = [*schema_conflicts, *(conflict for plan in self._plans for conflict in plan.conflicts)]
-        count = len(schema_conflicts) + sum(plan.conflict_count for plan in self._plans)
-        if count:
-            return Conflicts(tuple(described[:DESCRIBED]), count)
+        if count := self._between_rows_count:
+            return Conflicts(tuple(islice(self._between_rows(), DESCRIBED)), count)
         findings = self._check()
         return Conflicts(tuple(rule_conflicts(findings.found)), findings.count)
 
+    @property
+    def _between_rows_count(self) -> int:
+        return len(self._schema_conflicts) + sum(len(plan.conflicts) for plan in self._plans)
+
+    def _between_rows(self) -> Iterator[Conflict]:
+        yield from self._schema_conflicts
+        for plan in self._plans:
+            yield from plan.conflicts.described()
+
+    def all_conflicts(self) -> Iterator[Conflict]:
+        """Every conflict between rows, read in parts. Of the broken rules of the schema, the first ones."""
+        return self._between_rows() if self._between_rows_count else iter(self.conflicts.described)
+
     def _check(self) -> Findings:
         """Check the graph as it would be, like every other write."""
-        deltas = [Delta(plan.sides.entity, plan.added(), plan.deleted) for plan in self._plans if not plan.is_empty]
+        deltas = [Delta(plan.sides.entity, self._added(plan), plan.deleted) for plan in self._plans if not plan.is_empty]
         deltas += [Delta(side.entity, _WholeTable(side.table)) for side in self._new if side.entity is not None and side.table is not None]
         values = (
             check_values(delta.entity, pa.Table.from_batches([batch]), limit=DESCRIBED)
@@ -160,22 +182,41 @@ class Landing:
 
     # -- rows
 
+    def _added(self, plan: TypePlan) -> Added | None:
+        """The rows that come in, for the checks and for the write. They are held if they are few."""
+        if not plan.inserted + plan.updated:
+            return None
+        held: list[pa.Table] = []
+        size = 0
+        for part in plan.rows():
+            held.append(part)
+            size += part.nbytes
+            if size > HELD_BYTES:
+                return IncomingRows(plan)
+        rows = self._held[plan.sides.entity.id] = pa.concat_tables(held)
+        return RowsInMemory(rows)
+
     def _change(self, plan: TypePlan) -> tuple[TableId, Change]:
         row = self._ours.table_of(plan.sides.entity.id, name=plan.sides.entity.name)
         native = fresh_ref(self._ours.branch.name) if row.owner != self._ours.branch.native else None
-        assert plan.sides.ours.table is not None
-        shelf = Shelf(plan.sides.ours.table, native=native)
-        self._shelves.append(shelf)
-        files = _gathered(plan.rows())
+        held = self._held.get(plan.sides.entity.id)
+        return row.id, self._patch(plan.sides.ours, plan.removed, plan.rows() if held is None else iter([held]), native=native)
+
+    def _patch(self, side: Side, removed: Addresses, rows: Iterator[pa.Table], *, native: str | None) -> Patch:
+        """The change of a table. Rows that are too many to be held are written to files, for the native branch if there will be one."""
+        assert side.table is not None
+        files = _gathered(rows)
         first, second = next(files, None), next(files, None)
         if first is None or second is None:
-            return row.id, Patch(plan.removed, rows=first)
+            return Patch(removed, rows=first)
+        shelf = Shelf(side.table, native=native)
+        self._shelves.append(shelf)
         for part in (first, second):
             shelf.put(part)
         del first, second
         for part in files:
             shelf.put(part)
-        return row.id, Patch(plan.removed, fragments=tuple(shelf.fragments), native=native)
+        return Patch(removed, fragments=tuple(shelf.fragments), native=native)
 
 
 class _TargetTables(CommittedTables):
@@ -201,16 +242,17 @@ class _WholeTable(msgspec.Struct, frozen=True):
         yield from self.table.scan(columns)
 
 
-def rebased(plan: TypePlan) -> Patch:
-    """The change that makes the table of theirs the merged one: what only the target changed, and rows merged by property."""
-    sides = plan.sides
-    decided = whole(joined([plan.incoming.ids, whole(plan.merged.column(ID))], pa.string()))
+def rebased(plan: TypePlan) -> tuple[Addresses, Iterator[pa.Table]]:
+    """What makes the table of theirs the merged one: the rows that go, and those that only the target changed or that are merged by
+    property, in parts.
+    """
+    sides, merged = plan.sides, plan.merged.entities.ids
+    decided = whole(joined([plan.incoming.ids, merged], pa.string()))
     apart = changed(sides.ours, sides.theirs, candidates(sides.ours, sides.theirs))
     own = apart.at(~Members(decided).has(apart.ids))
-    over = apart.at(Members(plan.merged.column(ID)).has(apart.ids))
-    parts = [fitted_to(sides.entity, sides.ours, part) for part in read_parts(sides.ours, own.before[own.before != ABSENT])]
-    removed = np.concatenate([own.after[own.after != ABSENT], over.after])
-    return Patch(removed, rows=pa.concat_tables([table_schema(sides.entity).empty_table(), *parts, plan.merged]))
+    over = apart.at(Members(merged).has(apart.ids))
+    parts = (fitted_to(sides.entity, sides.ours, part) for part in read_parts(sides.ours, own.before[own.before != ABSENT]))
+    return np.concatenate([own.after[own.after != ABSENT], over.after]), chain(parts, plan.merged.parts())
 
 
 def _gathered(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -218,7 +260,8 @@ def _gathered(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     size = 0
     for part in parts:
-        held.append(part)
+        if len(part):
+            held.append(part)
         size += part.nbytes
         if size > HELD_BYTES:
             yield pa.concat_tables(held)

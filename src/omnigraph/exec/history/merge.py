@@ -8,9 +8,10 @@ source commit that was read first (M-26).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -81,7 +82,7 @@ class _Relation(msgspec.Struct, frozen=True):
     """How a source commit relates to a target: the states that both come from, and the commits that the target lacks."""
 
     outcome: MergeOutcome
-    bases: tuple[CommitId, ...] = ()
+    bases: tuple[Commit, ...] = ()
     copied: tuple[Commit, ...] = ()
 
 
@@ -115,6 +116,20 @@ def plan_merge(engine: Engine, source: BranchName, into: BranchName, settlement:
     return MergeResult(outcome, None, *_counted(landing.counts), found.described, found.count)
 
 
+class OpenMerge(NamedTuple):
+    """The conflicts of a merge, and the snapshots that must be kept while they are read."""
+
+    conflicts: Iterator[Conflict]
+    read: tuple[BranchSnapshot, ...] = ()
+
+
+def open_merge(engine: Engine, source: BranchName, into: BranchName, settlement: Settlement) -> OpenMerge:
+    """Compare two branches as `merge` does. All conflicts between entities are told, in parts. Writes nothing."""
+    run, ours = _Merge(engine, source, into, settlement), engine.manifest.snapshot(into)
+    landing = run.compare(ours)
+    return OpenMerge(iter(())) if landing is None else OpenMerge(landing.all_conflicts(), (run.theirs, ours))
+
+
 def delete_merged(engine: Engine, source: BranchName, result: MergeResult) -> MergeResult:
     """Delete a branch after its merge. A refusal does not undo the merge (M-33). A retry finds no branch to delete."""
     try:
@@ -134,7 +149,7 @@ class _Merge:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"branch {source!r} cannot be merged into itself", branch=source)
         self._engine: Final = engine
         self._settlement: Final = settlement
-        self._theirs: Final = engine.manifest.snapshot(source)
+        self.theirs: Final = engine.manifest.snapshot(source)
         self._relation: _Relation | None = None
         self._landing: Landing | None = None
 
@@ -150,7 +165,7 @@ class _Merge:
 
     def compare(self, ours: BranchSnapshot) -> Landing | None:
         """Compare the source with a target. None if the target has all its commits."""
-        manifest, theirs = self._engine.manifest, self._theirs
+        manifest, theirs = self._engine.manifest, self.theirs
         known = manifest.history(ours.branch.name)
         self._relation = relation = _relate(manifest, theirs, ours, {**known})
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
@@ -159,12 +174,12 @@ class _Merge:
         with manifest.reading(theirs, past=False):
             adopts = self._adopts(ours, known)
             refused = schema_conflict(theirs, ours) if adopts is None else None
-            base, *crossing = (manifest.snapshot(theirs.branch.name, at=base) for base in relation.bases)
+            base, *crossing = map(manifest.snapshot_of, relation.bases)
             return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, refused=refused, adopts=bool(adopts))
 
     def _adopts(self, ours: BranchSnapshot, known: Mapping[CommitId, Commit]) -> bool | None:
         """Whether the target takes over the schema of the source: not if it has or had it. None if the schemas cannot be merged."""
-        theirs, engine = self._theirs, self._engine
+        theirs, engine = self.theirs, self._engine
         if any(theirs.state.head.schema == commit.schema for commit in known.values()):
             return False
         passed = any(ours.state.head.schema == commit.schema for commit in engine.manifest.history(theirs.branch.name).values())
@@ -176,16 +191,16 @@ class _Merge:
         self._landing = landing = self.compare(ours)
         if landing is None:
             return Prepared({}, counts=_NOTHING)
-        _raise_conflicts(landing.conflicts, source=self._theirs.branch.name, branch=ours.branch.name)
+        _raise_conflicts(landing.conflicts, source=self.theirs.branch.name, branch=ours.branch.name)
         assert self._relation is not None
-        with self._engine.manifest.reading(self._theirs, past=False):
+        with self._engine.manifest.reading(self.theirs, past=False):
             return Prepared(
                 landing.changes(),
                 counts=landing.counts,
                 commits_empty=True,
                 schema=landing.schema,
                 adopted=landing.adopted,
-                merged=self._theirs.commit,
+                merged=self.theirs.commit,
                 copied=self._relation.copied,
             )
 
@@ -195,14 +210,20 @@ def _relate(manifest: Manifest, theirs: BranchSnapshot, ours: BranchSnapshot, kn
     if theirs.commit in known and theirs.commit in lineage.distances(known, ours.commit):
         return _Relation(MergeOutcome.ALREADY_UP_TO_DATE)
     commits = {**manifest.history(theirs.branch.name), **known}
-    live = {None, *(branch.native for branch in living_branches(manifest.root.objects))}
-    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda commit: commit.native in live)
+    here = {None, ours.branch.native, theirs.branch.native}
+
+    @cache
+    def live() -> frozenset[str | None]:
+        return frozenset(branch.native for branch in living_branches(manifest.root.objects))
+
+    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda one: one.native in here or one.native in live())
     if not bases:
         raise NotFound(
             Kind.COMMIT_NOT_FOUND, f"branches {theirs.branch.name!r} and {ours.branch.name!r} have no common commit that can be read"
         )
     copied = tuple(commits[commit] for commit in sorted(lineage.distances(commits, theirs.commit)) if commit not in known)
-    return _Relation(MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED, tuple(bases), copied)
+    outcome = MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED
+    return _Relation(outcome, tuple(commits[base] for base in bases), copied)
 
 
 def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:

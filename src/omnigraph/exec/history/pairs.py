@@ -22,10 +22,11 @@ from omnigraph.exec.history.compare import any_differing
 from omnigraph.ids import BranchName, TypeId
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import Column, Mask, Places, joined, whole
-from omnigraph.store.difference import Addresses, KnownOrigins, StoredRows, rows_apart, stored_rows
+from omnigraph.store.difference import Addresses, KnownOrigins, RowsApart, StoredRows, rows_apart, stored_rows
+from omnigraph.store.fragments import scan_fragments
 from omnigraph.store.membership import Members
 from omnigraph.store.origins import Origins
-from omnigraph.store.tables import Table
+from omnigraph.store.tables import ADDRESS, Table
 from omnigraph.store.take import take
 
 PART_BYTES: Final = 16 * 1024 * 1024
@@ -66,22 +67,28 @@ class RowPairs(NamedTuple):
     ids: pa.Array
     before: Addresses
     after: Addresses
-    held: pa.Table | None = None
+    held_before: pa.Table | None = None
     """The rows before, if they were few enough to be read with their ids. A row that does not exist has only nulls."""
+    held_after: pa.Table | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        held = (rows.nbytes for rows in (self.held_before, self.held_after) if rows is not None)
+        return int(self.ids.nbytes + self.before.nbytes + self.after.nbytes + sum(held))
 
     def at(self, kept: Mask) -> RowPairs:
         return self if kept.all() else self.take(np.flatnonzero(kept))
 
     def take(self, places: Places) -> RowPairs:
-        held = None if self.held is None else self.held.take(pa.array(places))
-        return RowPairs(self.ids.take(pa.array(places)), self.before[places], self.after[places], held)
+        held = (None if rows is None else rows.take(pa.array(places)) for rows in (self.held_before, self.held_after))
+        return RowPairs(self.ids.take(pa.array(places)), self.before[places], self.after[places], *held)
 
     def slice(self, start: int, stop: int) -> RowPairs:
-        held = None if self.held is None else self.held.slice(start, stop - start)
-        return RowPairs(self.ids.slice(start, stop - start), self.before[start:stop], self.after[start:stop], held)
+        held = (None if rows is None else rows.slice(start, stop - start) for rows in (self.held_before, self.held_after))
+        return RowPairs(self.ids.slice(start, stop - start), self.before[start:stop], self.after[start:stop], *held)
 
 
 class PartOfRows(NamedTuple):
@@ -127,30 +134,57 @@ def candidates(before: Side, after: Side) -> RowPairs:
     if same_version(before, after):
         return paired(_NONE, _NONE)
     gone, come = rows_apart(before.table, after.table, origins=origins_of(before, after))
-    new = stored_rows(after.table, come)
-    if gone.fragments or not 0 < len(gone.single) <= PartSize(before).rows:
-        return paired(stored_rows(before.table, gone), new)
-    # A few rows far apart, as an update leaves them: reading their ids takes as long as reading the rows.
-    rows = before.read(gone.single)
-    pairs = paired(StoredRows(whole(rows.column(ID)), gone.single), new)
-    order = np.argsort(gone.single)
-    there = pairs.before != ABSENT
-    places = order[np.searchsorted(gone.single[order], np.where(there, pairs.before, gone.single[order[0]]))]
-    return RowPairs(pairs.ids, pairs.before, pairs.after, rows.take(pa.array(places, mask=~there)))
+    return paired(_found(before, gone), _found(after, come))
 
 
-_NONE: Final = StoredRows(pa.array([], pa.string()), np.empty(0, np.uint64))
+class _FoundRows(NamedTuple):
+    """Ids and addresses of some rows of one side, and the rows themselves if they are few."""
+
+    stored: StoredRows
+    rows: pa.Table | None = None
 
 
-def paired(before: StoredRows, after: StoredRows) -> RowPairs:
+_NONE: Final = _FoundRows(StoredRows(pa.array([], pa.string()), np.empty(0, np.uint64)))
+
+
+def _found(side: Side, apart: RowsApart) -> _FoundRows:
+    live = sum(part.rows - (part.deletions[2] if part.deletions is not None else 0) for part in apart.fragments)
+    if side.entity is None or side.table is None or not 0 < live + len(apart.single) <= PartSize(side).rows:
+        return _FoundRows(stored_rows(side.table, apart))
+    # A few rows, as an update leaves them: reading their ids takes as long as reading the rows.
+    names = table_schema(side.entity).names
+    parts = [side.read(apart.single)] if len(apart.single) else []
+    addresses = [apart.single]
+    if apart.fragments and blob_properties(side.entity):  # a scan does not read blobs
+        stored = stored_rows(side.table, RowsApart(apart.fragments, apart.single[:0]))
+        parts.append(side.read(stored.addresses))
+        addresses.append(stored.addresses)
+    elif apart.fragments:
+        scanned = pa.Table.from_batches(scan_fragments(side.table, apart.fragments, names))
+        parts.append(scanned.select(names))
+        addresses.append(scanned.column(ADDRESS).to_numpy())
+    rows = pa.concat_tables(parts)
+    return _FoundRows(StoredRows(whole(rows.column(ID)), np.concatenate(addresses)), rows)
+
+
+def paired(before: _FoundRows, after: _FoundRows) -> RowPairs:
     """Match rows by id."""
-    every = pc.unique(whole(joined([before.ids, after.ids], pa.string())))
+    every = pc.unique(whole(joined([before.stored.ids, after.stored.ids], pa.string())))
     ids = every.take(pc.sort_indices(every))
     known = Members(ids)
-    places = [np.full(len(ids), ABSENT), np.full(len(ids), ABSENT)]
-    for found, rows in zip(places, (before, after), strict=True):
-        found[known.find(rows.ids)] = rows.addresses
-    return RowPairs(ids, *places)
+    places: list[Addresses] = []
+    held: list[pa.Table | None] = []
+    for stored, rows in (before, after):
+        found = known.find(stored.ids)
+        place = np.full(len(ids), ABSENT)
+        place[found] = stored.addresses
+        places.append(place)
+        if rows is not None:
+            order = np.zeros(len(ids), np.int64)
+            order[found] = np.arange(len(found))
+            rows = rows.take(pa.array(order, mask=place == ABSENT))
+        held.append(rows)
+    return RowPairs(ids, *places, *held)
 
 
 def changed_parts(before: Side, after: Side, pairs: RowPairs, *, first_rows: int | None = None) -> Iterator[PartOfRows]:
@@ -196,7 +230,11 @@ def parts(before: Side, after: Side, pairs: RowPairs, *, first_rows: int | None 
     while at < len(pairs):
         some = pairs.slice(at, at + size.rows)
         at += len(some)
-        part = PartOfRows(some, old.read(some.before) if some.held is None else some.held, new.read(some.after))
+        part = PartOfRows(
+            some,
+            old.read(some.before) if some.held_before is None else some.held_before,
+            new.read(some.after) if some.held_after is None else some.held_after,
+        )
         size.learn(part.before, part.after)
         yield part
 

@@ -24,17 +24,46 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.history.by_property import ChangedEntities, Sides, blended, fitted_to, unblended
+from omnigraph.exec.history.by_property import ChangedEntities, Choices, MergedRows, Sides, blended, clashing, fitted_to, unblended
 from omnigraph.exec.history.changes import images
-from omnigraph.exec.history.conflicts import DESCRIBED, Choice, Conflict, ConflictKind, Settlement, Strategy
-from omnigraph.exec.history.pairs import ABSENT, RowPairs, Side, candidates, changed, differing_rows, origins_of, read_parts, same_version
-from omnigraph.exec.validate.delta import Added, RowsInMemory
+from omnigraph.exec.history.conflicts import Choice, Conflict, ConflictKind, Settlement, Strategy
+from omnigraph.exec.history.pairs import (
+    ABSENT,
+    PartSize,
+    RowPairs,
+    Side,
+    candidates,
+    changed,
+    differing_rows,
+    origins_of,
+    read_parts,
+    same_version,
+)
 from omnigraph.store.arrays import Mask, joined, whole
 from omnigraph.store.difference import Addresses, moved_to, rows_apart, stored_rows
 from omnigraph.store.membership import Members
 
-HELD_BYTES: Final = 64 << 20
-"""How many bytes of incoming rows of one type are held in memory. More are read from the other side as often as they are needed."""
+
+class OpenConflicts(msgspec.Struct, frozen=True):
+    """Entities of one type that are in conflict and not settled. Only ids and addresses are held; the rows are read when they are told."""
+
+    sides: Sides
+    entities: ChangedEntities
+    apart: Mask
+    """False where both sides have the same values."""
+    split: Mask
+    """True where the bases of crossing merges disagree, so that the entity is in conflict as a whole."""
+    by_property: bool
+
+    def __len__(self) -> int:
+        return len(self.entities)
+
+    def described(self) -> Iterator[Conflict]:
+        """Describe each with its three values, by ascending id. The rows are read in parts."""
+        size = PartSize(*self.sides[:3])
+        for places, some in self.entities.parts(size):
+            clashes = clashing(self.sides, some, self.split[places]) if self.by_property else [()] * len(some)
+            yield from _entity_conflicts(self.sides, some, clashes, self.apart[places], size)
 
 
 class TypePlan(NamedTuple):
@@ -42,15 +71,11 @@ class TypePlan(NamedTuple):
 
     sides: Sides
     incoming: ChangedEntities
-    """ChangedEntities that are as theirs afterwards. Those without a row there are deleted."""
-    merged: pa.Table
-    """Rows merged by property."""
-    merged_over: Addresses
-    """The rows of ours that the merged ones replace."""
-    conflicts: tuple[Conflict, ...]
-    conflict_count: int
+    """Entities that are as theirs afterwards. Those without a row there are deleted."""
+    merged: MergedRows
+    conflicts: OpenConflicts
     settled: frozenset[str]
-    """The ids of conflicts that were settled. Known only if the caller chose for some of them."""
+    """The ids for which the caller chose, and that are in conflict."""
 
     @property
     def is_empty(self) -> bool:
@@ -64,7 +89,7 @@ class TypePlan(NamedTuple):
     def removed(self) -> Addresses:
         """The rows of ours that are replaced or deleted."""
         gone = self.incoming.ours[self.incoming.ours != ABSENT]
-        return np.concatenate([gone, self.merged_over])
+        return np.concatenate([gone, self.merged.entities.ours])
 
     @property
     def inserted(self) -> int:
@@ -76,27 +101,15 @@ class TypePlan(NamedTuple):
 
     def rows(self) -> Iterator[pa.Table]:
         """The rows that come in, with the columns of the target, in parts."""
-        addresses = self.incoming.theirs[self.incoming.theirs != ABSENT]
-        for part in read_parts(self.sides.theirs, addresses):
+        there = self.incoming.theirs != ABSENT
+        held = self.incoming.held
+        parts = read_parts(self.sides.theirs, self.incoming.theirs[there]) if held is None else [held.filter(pa.array(there))]
+        for part in parts:
             yield fitted_to(self.sides.entity, self.sides.theirs, part)
-        if len(self.merged):
-            yield self.merged
-
-    def added(self) -> Added | None:
-        """The rows that come in, for the checks. They are held if they are few."""
-        if not self.inserted + self.updated:
-            return None
-        held: list[pa.Table] = []
-        size = 0
-        for part in self.rows():
-            held.append(part)
-            size += part.nbytes
-            if size > HELD_BYTES:
-                return _IncomingRows(self)
-        return RowsInMemory(pa.concat_tables(held))
+        yield from self.merged.parts()
 
 
-class _IncomingRows(msgspec.Struct, frozen=True):
+class IncomingRows(msgspec.Struct, frozen=True):
     """Incoming rows that are too many to be held. Each read takes them from the other side again."""
 
     plan: TypePlan
@@ -125,21 +138,29 @@ def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] 
     both_there: Mask = (contested.theirs != ABSENT) & (contested.ours != ABSENT)
     disputed = apart | both_there if settlement.strict else apart
     contested, split, apart = contested.at(disputed), split[disputed], apart[disputed]
-    choices = np.array([choice.value for choice in settlement.of(sides.entity.name, contested.ids.to_pylist())], dtype=object)
-    blend = blended(sides, contested, choices, split) if settlement.strategy is Strategy.PROPERTY else unblended(sides, contested)
+    choices, chosen = _choices(settlement, sides.entity.name, contested.ids)
+    by_property = settlement.strategy is Strategy.PROPERTY
+    blend = blended(sides, contested, choices, split) if by_property else unblended(sides, contested)
     unsettled = blend.conflict & (choices == Choice.FAIL)
     taken = blend.conflict & (choices == Choice.THEIRS) & ~blend.merged
-    described = np.flatnonzero(unsettled)[:DESCRIBED]
-    named = [blend.clashes.get(place, ()) for place in described.tolist()]
     return TypePlan(
         sides,
         _union(free, contested.at(taken)),
         blend.rows,
-        contested.ours[blend.merged],
-        tuple(_entity_conflicts(sides, contested.take(described), named, apart[described])),
-        int(unsettled.sum()),
-        frozenset(contested.at(blend.conflict & (choices != Choice.FAIL)).ids.to_pylist() if settlement.chosen else ()),
+        OpenConflicts(sides, contested.at(unsettled), apart[unsettled], split[unsettled], by_property),
+        frozenset(contested.at(blend.conflict & chosen).ids.to_pylist() if chosen.any() else ()),
     )
+
+
+def _choices(settlement: Settlement, type_name: str, ids: pa.Array) -> tuple[Choices, Mask]:
+    """What the caller chose for each entity, and for which of them by name."""
+    choices, named = np.full(len(ids), settlement.otherwise.value, object), np.zeros(len(ids), np.bool_)
+    wanted = {id_: choice.value for (name, id_), choice in settlement.chosen.items() if name == type_name}
+    if wanted and len(ids):
+        places = Members(ids).find(pa.array(wanted.keys(), pa.string()))
+        choices[places[places >= 0]] = np.array(list(wanted.values()), object)[places >= 0]
+        named[places[places >= 0]] = True
+    return choices, named
 
 
 def _classified(sides: Sides, crossing: Sequence[Side]) -> tuple[ChangedEntities, ChangedEntities, Mask]:
@@ -200,25 +221,28 @@ def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
         return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours), moved
     there = theirs.before != ABSENT
     if not same_version(sides.base, sides.ours):
-        # The rows that left the base are known by their addresses. Their ids, which are scattered over the table, are not read.
+        # The rows that left the base are known by their addresses. Their ids, which are scattered over the table, are not read. Nor are
+        # the ids of the new rows, unless one may belong to an entity that ours inserted or changed.
         gone, come = rows_apart(sides.base.table, sides.ours.table, origins=origins_of(sides.base, sides.ours))
-        new = stored_rows(sides.ours.table, come)
-        places = Members(new.ids).find(theirs.ids)
-        ours[places >= 0] = new.addresses[places[places >= 0]]
-        moved = places >= 0
-        moved[there] |= gone.has(theirs.before[there])
+        moved[there] = gone.has(theirs.before[there])
+        if not there.all() or moved.any():
+            new = stored_rows(sides.ours.table, come)
+            places = Members(new.ids).find(theirs.ids)
+            ours[places >= 0] = new.addresses[places[places >= 0]]
+            moved |= places >= 0
     shared = ~moved & there
     if shared.any():
         assert sides.base.table is not None
         assert sides.ours.table is not None
         known = origins_of(sides.base, sides.ours)
         ours[shared] = moved_to(sides.base.table, sides.ours.table, theirs.before[shared], origins=known)
-    return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours), moved
+    return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours, theirs.held_after), moved
 
 
 def _differ(one: Side, other: Side, entities: ChangedEntities, left: str, right: str) -> Mask:
     """Which rows of two states differ: one is absent, or the values are different. Two absent rows are equal."""
-    pairs = RowPairs(entities.ids, getattr(entities, left), getattr(entities, right))
+    held = (entities.held if name == "theirs" else None for name in (left, right))
+    pairs = RowPairs(entities.ids, getattr(entities, left), getattr(entities, right), *held)
     apart: Mask = (pairs.before == ABSENT) != (pairs.after == ABSENT)
     both = np.flatnonzero((pairs.before != ABSENT) & (pairs.after != ABSENT))
     if len(both):
@@ -230,19 +254,24 @@ def _union(one: ChangedEntities, other: ChangedEntities) -> ChangedEntities:
     if not len(other):
         return one
     ids = whole(joined([one.ids, other.ids], pa.string()))
-    return ChangedEntities(ids, *(np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True)))
+    base, theirs, ours = (np.concatenate(pair) for pair in zip(one[1:4], other[1:4], strict=True))
+    held = None if one.held is None or other.held is None else pa.concat_tables([one.held, other.held])
+    return ChangedEntities(ids, base, theirs, ours, held)
 
 
-def _entity_conflicts(sides: Sides, entities: ChangedEntities, clashes: Sequence[tuple[str, ...]], apart: Mask) -> Iterator[Conflict]:
+def _entity_conflicts(
+    sides: Sides, entities: ChangedEntities, clashes: Sequence[tuple[str, ...]], apart: Mask, size: PartSize
+) -> Iterator[Conflict]:
     """Describe entities that both sides changed, differently or, where `apart` is false, to the same values."""
-    if not len(entities):
-        return
     entity = sides.entity
     shown = []
+    read: list[pa.Table] = []
     for side, addresses in ((sides.base, entities.base), (sides.ours, entities.ours), (sides.theirs, entities.theirs)):
         declared = side.entity or entity
         rows, there = Side(declared, side.table).read(addresses), (addresses != ABSENT).tolist()
+        read.append(rows)
         shown.append([image if is_there else None for image, is_there in zip(images(declared, rows), there, strict=True)])
+    size.learn(*read)
     for id_, properties, differ, base, ours, theirs in zip(entities.ids.to_pylist(), clashes, apart.tolist(), *shown, strict=True):
         kind = (
             ConflictKind.CONCURRENT_CHANGE

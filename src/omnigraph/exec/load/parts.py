@@ -102,9 +102,13 @@ def count_lines(part: FilePart) -> int:
 def existing_file(path: str, *, name: str | None = None) -> Path:
     """The path of an existing file. Raises `InvalidInput` for a directory, `NotFound` for a missing file."""
     found, named = Path(path), name if name is not None else path
-    if found.is_dir():
+    try:
+        is_directory, is_there = found.is_dir() and path != "", found.exists() and path != ""
+    except OSError as error:  # such as a name that is too long
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot read '{named}': {error.strerror}", path=named) from error
+    if is_directory:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"'{named}' is a directory; give the files to load one by one", path=named)
-    if not found.exists():
+    if not is_there:
         raise NotFound(Kind.OBJECT_NOT_FOUND, f"there is no file '{named}'", path=named)
     return found
 

@@ -13,7 +13,7 @@ from omnigraph.exec.adjacency.column_cache import ColumnCache, VectorMatrix
 from omnigraph.exec.adjacency.node_ids import FEW_IDS, Ids, alive
 from omnigraph.exec.adjacency.numbering import Numbering, Numbers64
 from omnigraph.exec.read.conditions import RowFilter, filter_mask
-from omnigraph.exec.read.postings import Lengths, Postings, Totals
+from omnigraph.exec.read.postings import Covered, Lengths, Listed, Postings, Scored, Totals
 from omnigraph.exec.read.predicate import exact_sql
 from omnigraph.exec.read.rows import BATCH, distinct
 from omnigraph.exec.read.table_statistics import usable_columns
@@ -27,6 +27,7 @@ from omnigraph.store.intact import passed_by
 from omnigraph.store.membership import Members
 from omnigraph.store.stage import IN_LIST
 from omnigraph.store.tables import ADDRESS, Table, one_of
+from omnigraph.store.word_lists import WordLists
 from omnigraph.store.words import Words
 
 SPARSE: Final = 20
@@ -54,6 +55,10 @@ class _TextLengths(NamedTuple):
     """Of the texts that it covers."""
     deleted: bool
     """Whether the index has texts of rows that were deleted since."""
+    numbers: Numbers64 | Lengths
+    """The row number of each text in the order of the index; -1 for one that is gone. Narrow where all numbers are small."""
+    lists: WordLists | None
+    """The lists of its words, if their format is known."""
     rest: Numbers64
     rest_words: Words
 
@@ -169,19 +174,21 @@ class Entities:
         return Totals(int(np.count_nonzero(found.lengths)), int(found.lengths.sum()))
 
     def postings(self, column: str, *, check: Check) -> Postings | None:
-        """Return the texts of a column by their words, from the full-text index. None if the index cannot tell: it counts texts that
-        were deleted since, or leaves out too many.
+        """Return the texts of a column by their words, from the full-text index. None if the index cannot tell: it leaves out too many,
+        or its lists cannot be read and its scores count texts that were deleted since.
         """
         if (known := self._postings.get(column)) is not None:
             return known
         if self.size <= SMALL_TABLE_ROWS or (found := self._text_lengths(column, check=check)) is None:
             return None
-        if found.deleted or len(found.rest) * SPARSE > self.size:
+        if (found.deleted and found.lists is None) or len(found.rest) * SPARSE > self.size:
             return None
-        covered = Totals(found.texts, found.words)
-        lengths, rest = found.lengths, found.rest
-        known = Postings(self.table, self.numbers, column, lengths=lengths, covered=covered, rest=rest, rest_words=found.rest_words)
-        return self._postings.setdefault(column, known)
+        covered: Covered
+        if found.lists is not None:
+            covered = Listed(self.table, column, found.lists, found.numbers)
+        else:
+            covered = Scored(self.table, self.numbers, column, found.lengths, Totals(found.texts, found.words))
+        return self._postings.setdefault(column, Postings(covered, found.lengths, rest=found.rest, rest_words=found.rest_words))
 
     def _text_lengths(self, column: str, *, check: Check) -> _TextLengths | None:
         if (known := self._lengths.get(column)) is not None:
@@ -191,13 +198,18 @@ class Entities:
         parts = [part.id for part in self.numbers.fragments if part.id in found.covered]
         present = np.isin(found.addresses >> np.uint64(32), np.array(parts, np.uint64))
         present[present] = self.alive[self.numbers.from_addresses(found.addresses[present])]
+        numbers: Numbers64 | Lengths = np.full(len(present), -1, np.int64)
+        if self.size <= np.iinfo(np.int32).max:
+            numbers = numbers.astype(np.int32)
+        numbers[present] = self.numbers.from_addresses(found.addresses[present])
         rest = self._uncovered(found.covered)
         lengths = np.zeros(self.size, np.int32)
-        lengths[self.numbers.from_addresses(found.addresses[present])] = found.counts[present]
+        lengths[numbers[present]] = found.counts[present]
         covered = int(np.count_nonzero(lengths)), int(lengths.sum())
         words = Words(whole(self.read(rest, (column,), check=check)[column]) if len(rest) else pa.array([], pa.string()))
         lengths[rest] = words.lengths
-        return self._lengths.setdefault(column, _TextLengths(lengths, *covered, not present.all(), rest, words))
+        known = _TextLengths(lengths, *covered, not present.all(), numbers, found.lists, rest, words)
+        return self._lengths.setdefault(column, known)
 
     def _uncovered(self, covered: frozenset[int]) -> Numbers64:
         rest = self.numbers.places(part for part in self.numbers.fragments if part.id not in covered)

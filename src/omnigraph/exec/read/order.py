@@ -6,9 +6,10 @@ Nulls come first in ascending order and last in descending order, unless the key
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,13 @@ from omnigraph.exec.adjacency.numbering import Numbers64
 from omnigraph.exec.read.encoding import has_nan, normalize_zero
 from omnigraph.lang.query import NullOrder
 from omnigraph.store.arrays import Column, Mask, whole
+
+FEW_ROWS: Final = 10_000
+"""Up to so many rows with one key of numbers are ordered by numpy."""
+
+
+FEW_TIES: Final = 100
+"""Up to so many rows with equal keys are ordered by their ids in Python: a call of Arrow takes longer."""
 
 
 class OrderColumn(NamedTuple):
@@ -40,12 +48,33 @@ def places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Nu
 
     Ids are read only for rows with equal keys, and, with a limit, only if they can affect the result.
     """
+    if len(keys) == 1 and (values := _numbers(keys[0].column)) is not None:
+        return _number_places(values, descending=keys[0].descending, limit=limit, ties=ties)
     keys = [key._replace(column=_plain(key.column)) for key in keys]
     if limit is not None and (few := _candidates(keys[0], limit)) is not None:
         some = pa.array(few)
         keys = [key._replace(column=key.column.take(some)) for key in keys]
         return few[_places(keys, limit=limit, ties=lambda at: ties(few[at]))]
     return _places(keys, limit=limit, ties=ties)
+
+
+def _numbers(column: Column) -> npt.NDArray[Any] | None:
+    """Return a column of few numbers as an array, to which calls of Arrow would cost more than the order; None for another one."""
+    if len(column) > FEW_ROWS or column.null_count or not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        return None
+    values = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
+    return None if np.isnan(values).any() else values
+
+
+def _number_places(
+    values: npt.NDArray[Any], *, descending: bool, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]
+) -> Numbers64:
+    ascending = np.argsort(values, kind="stable")
+    by_value = ascending[::-1] if descending else ascending
+    ordered = values[by_value]
+    starts = np.ones(len(ordered), np.bool_)
+    starts[1:] = ordered[1:] != ordered[:-1]
+    return _first_places(by_value, starts, limit, ties)
 
 
 def _candidates(key: OrderColumn, limit: int) -> Numbers64 | None:
@@ -67,7 +96,11 @@ def _candidates(key: OrderColumn, limit: int) -> Numbers64 | None:
 
 def _places(keys: Sequence[OrderColumn], *, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
     by_keys = _sorted(keys)
-    starts = _run_starts([key.column for key in keys], by_keys)
+    return _first_places(by_keys, _run_starts([key.column for key in keys], by_keys), limit, ties)
+
+
+def _first_places(by_keys: Numbers64, starts: Mask, limit: int | None, ties: Callable[[Numbers64], Sequence[Column]]) -> Numbers64:
+    """Return the first rows of those that are in the order of their keys. `starts` says which differ from the one before."""
     if limit is not None and limit < len(by_keys):
         # Rows equal to the last of the first `limit` may still come before it.
         runs = np.append(np.flatnonzero(starts), len(by_keys))
@@ -124,10 +157,22 @@ def _break_ties(order: Numbers64, starts: Mask, ties: Callable[[Numbers64], Sequ
     tied = np.flatnonzero(~(starts & ends))
     if not len(tied):
         return order
-    run = pa.array(np.cumsum(starts)[tied])
-    columns = [run, *ties(order[tied])]
-    table = pa.table({str(at): column for at, column in enumerate(columns)})
-    within = pc.sort_indices(table, sort_keys=[(str(at), "ascending", "at_start") for at in range(len(columns))]).to_numpy()
+    runs, columns = np.cumsum(starts, dtype=np.int64)[tied], ties(order[tied])
+    within = _few_by_id(runs, columns) if len(tied) <= FEW_TIES else _by_id(runs, columns)
     result = order.copy()
     result[tied] = order[tied][within]
     return result
+
+
+def _by_id(runs: Numbers64, ids: Sequence[Column]) -> Numbers64:
+    columns = [pa.array(runs), *ids]
+    table = pa.table({str(at): column for at, column in enumerate(columns)})
+    order = pc.sort_indices(table, sort_keys=[(str(at), "ascending", "at_start") for at in range(len(columns))])
+    return np.asarray(order.to_numpy(), np.int64)
+
+
+def _few_by_id(runs: Numbers64, ids: Sequence[Column]) -> Numbers64:
+    """Like `_by_id`. Python compares texts by code points, which is the order of their bytes."""
+    values = [[(value is not None, value) for value in column.to_pylist()] for column in ids]
+    keys = list(zip(runs.tolist(), *values, strict=True))
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)

@@ -25,7 +25,7 @@ from omnigraph.exec.read.rows import BATCH, NULL_ENTITY, Rows, distinct
 from omnigraph.exec.read.text import Relevance, bm25, hits_of, rounded
 from omnigraph.plan import ir, ops
 from omnigraph.plan.expr import ID, TYPE, Field, TypeRef
-from omnigraph.plan.planner import FLAT_NUMBERS
+from omnigraph.plan.planner import HELD_NUMBERS
 from omnigraph.store.arrays import Column, Mask, whole
 from omnigraph.store.words import Words, spelled_words
 
@@ -33,10 +33,6 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 NUMBERS: Final = 1 << 20
 """How many numbers of vectors are multiplied together: few enough to stay in the cache of a processor."""
-
-
-FEW_LEFT: Final = 4
-"""If a filter leaves fewer vectors than this many times what a scan compares at once, they are compared without an index."""
 
 
 class Scores(Protocol):
@@ -147,7 +143,7 @@ def _by_index(op: ops.Rank, entities: Entities, scan: ops.Scan, *, check: Check)
         return None
     assert isinstance(op.ranking, ir.Nearest)
     assert isinstance(op.ranking.query, tuple)
-    if scan.where and np.count_nonzero(entities.mask(scan.where, check=check)) < FEW_LEFT * FLAT_NUMBERS // len(op.ranking.query):
+    if scan.where and np.count_nonzero(entities.mask(scan.where, check=check)) < HELD_NUMBERS // len(op.ranking.query):
         return None  # so few are left that all are compared: an index searches among those that a filter drops
     settings = {"probes": op.index.probes, "refine": op.index.refine}
     found = entities.nearest(op.index.column, op.ranking.query, op.top, scan.where, **settings)
@@ -155,7 +151,7 @@ def _by_index(op: ops.Rank, entities: Entities, scan: ops.Scan, *, check: Check)
         return None
     numbers, vectors = found
     rows = _with_scores(op, Rows(len(numbers), {scan.binding: numbers}), cosine_distances(vectors, np.array(op.ranking.query)))
-    return rows if rows.count == op.top else None
+    return rows if rows.count >= op.top else None
 
 
 def _with_scores(op: ops.Rank, rows: Rows, scores: Floats) -> Rows:
@@ -239,7 +235,8 @@ def _nearest(held: VectorMatrix, query: Floats, top: int, kept: Mask | None) -> 
     """
     unit = (query / np.sqrt(np.square(query).sum())).astype(np.float32)
     with np.errstate(all="ignore"):
-        distances = 1 - (held.rows @ unit) * held.reciprocals
+        # Not a product by BLAS: its threads wait for each other, which on busy cores costs more than they gain.
+        distances = 1 - np.einsum("ij,j->i", held.rows, unit) * held.reciprocals
     distances[held.reciprocals == 0] = np.inf
     doubtful = held.doubtful
     if kept is not None:
@@ -332,14 +329,13 @@ class _Relevance:
         if not self._may_use_index or not isinstance(entities, Entities):
             return None
         postings = entities.postings(column, check=self._check)
-        asked = [word for word in words if postings is None or not postings.kept(word)]
-        if asked and entities.held_words(column):
-            return None  # words in memory are faster than a call of the index
+        searches = len(words) if postings is None else postings.searches(words)
+        if searches and entities.held_words(column):
+            return None  # words in memory are faster than a search by the index
         if postings is not None:
-            if asked and entities.spend_words(column, rows=0, calls=len(asked)):
+            if searches and entities.spend_words(column, rows=0, calls=searches):
                 return None
-            hits = [found for word, spelled in words.items() if (found := postings.of(word, spelled)) is not None]
-            if len(hits) == len(words):
+            if (hits := postings.of(words)) is not None:
                 return bm25(hits, texts=postings.totals.texts, words=postings.totals.words)
         numbers = entities.with_words(column, self._ranking.query)
         if numbers is None or entities.spend_words(column, rows=len(numbers)):

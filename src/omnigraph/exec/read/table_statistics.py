@@ -7,7 +7,7 @@ up once, and only for the types that a query uses. After that, statistics need n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.ids import TypeId
@@ -37,32 +37,34 @@ KnownEdges = Callable[[TypeId], int]
 """Edge type -> the number of edges that an older adjacency shares with the one the snapshot needs."""
 
 
-class _IndexSurvey(NamedTuple):
+class _IndexSurvey:
     """The indexes of one table version. The root tracks whether their files are intact, because that can change."""
 
-    indexes: tuple[BuiltIndex, ...]
-    files: tuple[IndexFiles, ...]
-    root: Root
+    def __init__(self, indexes: tuple[BuiltIndex, ...], files: tuple[IndexFiles, ...], root: Root) -> None:
+        self._files: Final = files
+        self._root: Final = root
+        self._usable: Final = usable_columns(indexes)
+        self._searched: Final = {
+            kind: frozenset(index.column for index in indexes if index.kind is kind and covers_nearly_all(index))
+            for kind in (LanceIndexKind.VECTOR, LanceIndexKind.INVERTED)
+        }
 
     @property
     def usable_columns(self) -> frozenset[str]:
-        return frozenset() if passed_by(self.root, self.files) else usable_columns(self.indexes)
+        return frozenset() if passed_by(self._root, self._files) else self._usable
 
     @property
     def vector_columns(self) -> frozenset[str]:
         """The columns with an index on vectors that covers nearly all rows and is not known to be damaged."""
-        return self._searched(LanceIndexKind.VECTOR, {file.column for file in self.files if file.is_vector and self._is_damaged(file)})
+        return self._searched[LanceIndexKind.VECTOR] - {file.column for file in self._files if self._is_damaged(file) and file.is_vector}
 
     @property
     def text_columns(self) -> frozenset[str]:
         """The columns with an index on words that covers nearly all rows and is not known to be damaged."""
-        return self._searched(LanceIndexKind.INVERTED, {file.column for file in self.files if file.is_text and self._is_damaged(file)})
-
-    def _searched(self, kind: LanceIndexKind, damaged: set[str]) -> frozenset[str]:
-        return frozenset(index.column for index in self.indexes if index.kind is kind and covers_nearly_all(index)) - damaged
+        return self._searched[LanceIndexKind.INVERTED] - {file.column for file in self._files if self._is_damaged(file) and file.is_text}
 
     def _is_damaged(self, file: IndexFiles) -> bool:
-        return self.root.index_damage.get(file.uuid) is not None
+        return self._root.index_damage.get(file.uuid) is not None
 
 
 class Surveyor:
@@ -85,13 +87,14 @@ class Surveyor:
         """Return the statistics for planning a query on `types`. For other types they contain only the row count."""
         shown = live_tables(snapshot.state)
         used = {type_: shown[type_] for type_ in types if type_ in shown}
+        surveys = {type_: self._survey(row.ref) for type_, row in used.items()}
         links = [edge.id for edge in catalog.edges if edge.id in used]
         return statistics_of(
             catalog,
             {type_: row.rows for type_, row in shown.items()},
-            indexed={type_: self._survey(row.ref).usable_columns for type_, row in used.items()},
-            vectors={type_: self._survey(row.ref).vector_columns for type_, row in used.items()},
-            texts={type_: self._survey(row.ref).text_columns for type_, row in used.items()},
+            indexed={type_: survey.usable_columns for type_, survey in surveys.items()},
+            vectors={type_: survey.vector_columns for type_, survey in surveys.items()},
+            texts={type_: survey.text_columns for type_, survey in surveys.items()},
             adjacency={edge: availability(edge) for edge in links},
             spent_ms={edge: spent_ms(edge) for edge in links},
             known={edge: known(edge) for edge in links},

@@ -24,7 +24,7 @@ from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.read import BranchSnapshot
-from omnigraph.plan.planner import FLAT_NUMBERS
+from omnigraph.plan.planner import FLAT_NUMBERS, HELD_NUMBERS
 from omnigraph.store.index import IndexSpec, LanceIndexKind, Segment, existing, write_index
 from omnigraph.store.intact import damaged_indexes
 from omnigraph.store.tables import Table, Tables, own_handle
@@ -192,7 +192,8 @@ def obstacle(entity: EntityType, intent: IndexIntent, row: TableRow, table: Tabl
     key = row.id, _name(intent)
     if key in ahead:
         return None if ahead[key] is not None else Pending.FEW_VECTORS
-    return _too_few(table, intent.column, _dimension(entity, intent), needed=max(FEWEST_VECTORS, flat_rows(entity, intent)))
+    dimension = _dimension(entity, intent)
+    return _too_few(table, intent.column, dimension, needed=max(FEWEST_VECTORS, HELD_NUMBERS // dimension))
 
 
 def _too_few(table: Table, name: str, dimension: int, *, needed: int) -> Pending | None:

@@ -31,7 +31,7 @@ from omnigraph.store.bases import home
 from omnigraph.store.durable import version_file
 from omnigraph.store.fingerprints import fingerprints
 from omnigraph.store.membership import KeySet, others, repeated
-from omnigraph.store.refs import is_referenced, native_refs, parent_ref, ref_file
+from omnigraph.store.refs import has_ref, is_referenced, native_refs, parent_ref, ref_file
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, require_version
 
@@ -86,7 +86,12 @@ class _Check(msgspec.Struct, frozen=True):
 def verify(engine: Engine, *, deep: bool = False, on_progress: OnVerifyProgress | None = None) -> list[Finding]:
     """Check every branch, every commit that is kept and every table. The list is empty if the graph is sound. `deep` reads every byte."""
     while True:
-        findings, kept = _verify(engine, deep=deep, on_progress=on_progress)
+        try:
+            findings, kept = _verify(engine, deep=deep, on_progress=on_progress)
+        except NotFound as error:
+            if error.kind is Kind.BRANCH_NOT_FOUND:
+                continue  # a branch was deleted meanwhile
+            raise
         if not findings or is_current(engine.manifest, kept):
             return findings  # else a cleanup removed versions meanwhile, which are no damage
 
@@ -109,8 +114,8 @@ def _verify(engine: Engine, *, deep: bool, on_progress: OnVerifyProgress | None)
     findings += _file_damages(check)
     for branch in branches:
         findings += _branch(check, branch)
-    findings = [finding for finding in findings if not _is_deleted(manifest, finding, branches)]
     findings += _references(manifest, check.kept, readable)
+    findings = [finding for finding in findings if not _is_deleted(manifest, finding, branches)]
     findings += _tags(manifest)
     findings += _unused(manifest)
     return findings, check.kept
@@ -304,30 +309,34 @@ def _tags(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _unused(manifest: Manifest) -> Iterator[Finding]:
-    """Table directories and native branches that no live branch shows and no intent references. Dead writers left them."""
-    objects = manifest.root.objects
-    names = (MAIN, *all_branches(objects))
+    """Table directories and native branches that no live branch shows and no intent references. Dead writers left them.
+
+    They are listed before the intents are read, and those before the branches: a writer arms its intent before it makes them, and
+    publishes before it removes its intent. So what a writer makes meanwhile is not listed, or found in use.
+    """
+    root, objects = manifest.root, manifest.root.objects
+    listed = [entry.rstrip("/") for directory in ("nodes", "edges") for entry in objects.list(directory)]
+    natives = {path: native_refs(root, path) for path in listed}
     try:
-        # Read the intents first: a writer publishes before it removes its intent.
         pending = intents.pending(objects)
         intended = {table.base.home for intent in pending for table in intent.tables}
+        names = (MAIN, *all_branches(objects))
         states = [*(manifest.snapshot(name).state for name in names), *tagged_states(manifest)]
         shown = [row for state in states for row in state.tables.values()]
     except OmniGraphError:
         return  # the unreadable branch is a finding already, and it may use any of these
     used = {row.path for row in shown} | {birth.row.path for intent in pending for birth in intent.births}
     homes = {needed for row in shown for needed in row.homes} | intended
-    for directory in ("nodes", "edges"):
-        for path in (entry.rstrip("/") for entry in objects.list(directory)):
-            if path not in used:
+    for path, refs in natives.items():
+        if path not in used:
+            if objects.list(path):  # else it was removed meanwhile
                 yield Finding(Severity.WARNING, "unused_table", "no branch shows this table", path, _LEFT, path)
-                continue
-            refs = native_refs(manifest.root, path)
-            unused = {ref for ref in refs if home(path, ref) not in homes}
-            if unused:  # a merge can leave a branch with a fork of the fork of a branch that was deleted since
-                unused -= _ancestors(manifest.root, path, [ref for ref in refs if ref not in unused])
-            for ref in sorted(unused):
-                yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path, _LEFT, home(path, ref))
+            continue
+        unused = {ref for ref in refs if home(path, ref) not in homes}
+        if unused:  # a merge can leave a branch with a fork of the fork of a branch that was deleted since
+            unused -= _ancestors(root, path, [ref for ref in refs if ref not in unused])
+        for ref in sorted(ref for ref in unused if has_ref(root, path, ref)):  # else its branch was deleted meanwhile
+            yield Finding(Severity.WARNING, "unused_ref", f"no branch shows native branch {ref}", path, _LEFT, home(path, ref))
 
 
 def _ancestors(root: Root, path: str, refs: Iterable[str]) -> set[str]:

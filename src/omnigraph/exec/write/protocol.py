@@ -284,7 +284,7 @@ def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Cha
     before = snapshot.state.tables[table]
     if isinstance(change, Patch) and change.of is not None:
         base = before.replaced_by(change.of, branch=snapshot.branch.native)
-        return _TableStage(base, change, None, fresh_ref(snapshot.branch.name), shown=before.version)
+        return _TableStage(base, change, None, change.native or fresh_ref(snapshot.branch.name), shown=before.version)
     if before.owner != snapshot.branch.native:
         written_for = change.native if isinstance(change, Files | Patch) else None
         return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
@@ -378,6 +378,8 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
     """
     if request.token is None:
         return None
+    if not request.token:  # an unset variable of a script: all its writes would be one
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "the token is empty; a token names one write: give it a name of its own, or no token")
     branch, ledger, _ = manifest.look(request.branch)
     first = published_before(ledger, branch, request.token)
     if first is None:

@@ -124,10 +124,12 @@ class World:
         try:
             expected = naive_merge([self.models[base] for base in bases], theirs, ours, way, strategy)
         except Conflicted:
-            with pytest.raises(og.MergeConflicts):
+            with pytest.raises(og.MergeConflicts) as caught:
                 self.graph.merge(source, into, on_conflict=way, strategy=strategy)
             assert self.head(into) == before
+            assert tuple(self.graph.merge_conflicts(source, into, on_conflict=way, strategy=strategy)) == caught.value.facts["conflicts"]
             return
+        assert list(self.graph.merge_conflicts(source, into, on_conflict=way, strategy=strategy)) == []
         outcome = self.graph.merge(source, into, on_conflict=way, strategy=strategy).outcome
         assert (outcome is MergeOutcome.ALREADY_UP_TO_DATE) == (self.head(into) == before)
         self.models[self.head(into)] = expected
@@ -145,6 +147,9 @@ def test_a_merge_is_that_of_dicts(tmp_path_factory: pytest.TempPathFactory, step
             world.merge(branch, other, *more)
     for branch in BRANCHES:
         assert model_of(world.graph, branch) == world.model(branch)
+        world.graph.branches.create(f"fresh-{branch}", from_=branch)
+        assert world.graph.merge(f"fresh-{branch}", branch).outcome is MergeOutcome.ALREADY_UP_TO_DATE
+        assert world.graph.merge(branch, f"fresh-{branch}").outcome is MergeOutcome.ALREADY_UP_TO_DATE
     assert world.graph.verify() == []
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Unsupported
-from omnigraph.exec.history import landing, three_way
+from omnigraph.exec.history import by_property, landing, pairs, three_way
 from omnigraph.exec.history.conflicts import Conflict, ConflictKind
 from omnigraph.exec.history.merge import MergeOutcome
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph, Receipt
 from omnigraph.manifest.model import CommitKind
+from omnigraph.store.data_files import Shelf
+from omnigraph.store.difference import Addresses
 from tests.mutations import rows, run, table_row
 
 STRATEGIES = ("entity", "property")
@@ -673,6 +677,77 @@ def test_wrong_arguments_write_nothing(graph: Graph) -> None:
     assert reader.merge("work", dry_run=True).inserted == 1
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_of_many_conflicts_are_told_in_parts(graph: Graph, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    """Of 5,000 conflicts the error has the first 1,000 and the number; all are told by id, and can be settled one by one (M-04)."""
+    graph.load(people(range(5_000), age=0))
+    graph.branches.create("work")
+    graph.load(people(range(5_000), age=1, note="t"), branch="work")
+    graph.load(people(range(5_000), age=2))
+    read: list[int] = []
+    side_read = pairs.Side.read
+
+    def watched(side: pairs.Side, addresses: Addresses) -> pa.Table:
+        read.append(len(addresses))
+        return side_read(side, addresses)
+
+    monkeypatch.setattr(pairs.Side, "read", watched)
+    monkeypatch.setattr(pairs, "MOST_ROWS", 1_000)
+    with pytest.raises(og.MergeConflicts) as caught:
+        graph.merge("work", strategy=strategy)
+    first = caught.value.facts["conflicts"]
+    assert isinstance(first, tuple)
+    assert (len(first), caught.value.facts["count"]) == (1_000, 5_000)
+    every = graph.merge_conflicts("work", strategy=strategy)
+    assert next(every) == first[0]
+    read.clear()
+    told = [first[0], *every]
+    assert max(read) <= 1_024, "no more rows are read at once, however many conflicts are left"
+    assert tuple(told[:1_000]) == first
+    assert [one.id for one in told] == [f"p{at:05}" for at in range(5_000)]
+    assert {one.properties for one in told} == {("age",) if strategy == "property" else ()}
+    assert {(one.base.properties["age"], one.ours.properties["age"], one.theirs.properties["age"]) for one in told} == {(0, 2, 1)}
+    choices = {(one.type_name, str(one.id)): ("ours", "theirs")[at % 2] for at, one in enumerate(told)}
+    half = dict(list(choices.items())[:2_500])
+    assert [one.id for one in graph.merge_conflicts("work", strategy=strategy, resolve=half)] == [one.id for one in told[2_500:]]
+    assert list(graph.merge_conflicts("work", strategy=strategy, resolve=choices)) == []
+    merged = graph.merge("work", strategy=strategy, resolve=choices)
+    assert merged.updated == (5_000 if strategy == "property" else 2_500)
+    found = rows(graph, "node:Person")
+    assert [found[f"p{at:05}"]["age"] for at in range(5_000)] == [2, 1] * 2_500
+    assert found["p00000"]["note"] == ("t" if strategy == "property" else None)
+
+
+def test_conflicts_that_are_told_are_those_of_the_merge(graph: Graph) -> None:
+    """Rules that break are told too, and what cannot be merged at all is refused at once."""
+    graph.branches.create("work")
+    assert list(graph.merge_conflicts("work")) == []
+    run(graph, 'insert Knows { from: "Alice", to: "Dan" }', branch="work")
+    run(graph, 'delete Person where name = "Dan"')
+    assert tuple(graph.merge_conflicts("work")) == conflicts_of(graph)
+    head = graph.commits()[0].id
+    with pytest.raises(NotFound):
+        graph.merge_conflicts("nowhere")
+    with pytest.raises(InvalidInput):
+        graph.merge_conflicts("main")
+    with pytest.raises(InvalidInput):
+        graph.merge_conflicts("work", strategy="all")
+    with pytest.raises(InvalidInput):
+        graph.merge_conflicts("work", resolve={("Person", "Dan"): "ours"})
+    reader = og.open(graph.uri, mode="r")
+    assert tuple(reader.merge_conflicts("work")) == conflicts_of(graph)
+    assert graph.commits()[0].id == head
+
+
+def test_of_many_broken_rules_the_first_are_told(graph: Graph) -> None:
+    graph.branches.create("work")
+    graph.load([{"edge": "Knows", "from": "Alice", "to": "Dan", "data": {"id": f"k{at}"}} for at in range(1_200)], branch="work")
+    run(graph, 'delete Person where name = "Dan"')
+    dry = graph.merge("work", dry_run=True)
+    assert (dry.conflict_count, len(dry.conflicts)) == (1_200, 1_000)
+    assert tuple(graph.merge_conflicts("work")) == dry.conflicts
+
+
 def test_a_dry_run_writes_nothing(graph: Graph) -> None:
     graph.branches.create("work")
     run(graph, 'insert Person { name: "Eve" }', branch="work")
@@ -692,8 +767,7 @@ def test_many_rows_go_through_files(graph: Graph, monkeypatch: pytest.MonkeyPatc
 
     FF-09: Rows are read, checked and written in parts of bounded size.
     """
-    for module in (landing, three_way):
-        monkeypatch.setattr(module, "HELD_BYTES", 10_000)
+    monkeypatch.setattr(landing, "HELD_BYTES", 10_000)
     for branch in ("target", "work"):
         graph.branches.create(branch)
     many = [{"type": "Person", "data": {"name": f"p{at:05}", "age": at, "note": "x" * 50}} for at in range(3_000)]
@@ -704,6 +778,78 @@ def test_many_rows_go_through_files(graph: Graph, monkeypatch: pytest.MonkeyPatc
         assert list(graph.diff("work", target)) == []
         assert table_row(graph, "node:Person", branch=target).rows == 3_003
     assert graph.verify(deep=True) == []
+
+
+def people(values: Iterable[int], **properties: object) -> list[dict[str, object]]:
+    return [{"type": "Person", "data": {"name": f"p{at:05}", **properties}} for at in values]
+
+
+class Watched:
+    """How many rows each call of `_merged` made, and how many of its results were alive at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.most_alive = 0
+        alive: list[weakref.ref[pa.Table]] = []
+        merged = by_property._merged
+
+        def watched(*arguments: Any) -> Any:
+            part = merged(*arguments)
+            self.sizes.append(len(part.rows))
+            alive.append(weakref.ref(part.rows))
+            self.most_alive = max(self.most_alive, sum(one() is not None for one in alive))
+            return part
+
+        monkeypatch.setattr(by_property, "_merged", watched)
+
+
+@pytest.mark.parametrize("into", ["main", "target"])
+def test_many_rows_merged_by_property_are_made_in_parts(graph: Graph, monkeypatch: pytest.MonkeyPatch, into: str) -> None:
+    """Rows with the changes of both sides are made in parts whenever they are needed, and few parts are held at once (FF-09)."""
+    monkeypatch.setattr(landing, "HELD_BYTES", 10_000)
+    monkeypatch.setattr(by_property, "PART_BYTES", 10_000)
+    monkeypatch.setattr(pairs, "FIRST_ROWS", 100)
+    monkeypatch.setattr(pairs, "MOST_ROWS", 100)
+    graph.load(people(range(3_000), age=0, note="x" * 50))
+    for branch in ("target", "work"):
+        graph.branches.create(branch)
+    graph.load(people(range(3_000), age=1, note="x" * 50), branch="work")
+    graph.load(people(range(3_000), age=0, note="y" * 50), branch=into)
+    watched = Watched(monkeypatch)
+    assert graph.merge("work", into, strategy="property").updated == 3_000
+    assert (max(watched.sizes), min(watched.sizes)) == (100, 100)
+    assert len(watched.sizes) >= 60, "once to decide, and once or more for the checks and the write"
+    assert watched.most_alive <= 4
+    found = rows(graph, "node:Person", branch=into)
+    assert {(found[f"p{at:05}"]["age"], found[f"p{at:05}"]["note"]) for at in range(3_000)} == {(1, "y" * 50)}
+    assert og.open(graph.uri).verify(deep=True) == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_many_rows_of_the_target_go_over_a_wider_table_in_files(graph: Graph, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    """What the target changed is laid over the wider table of the source in parts, through files (FF-09)."""
+    monkeypatch.setattr(landing, "HELD_BYTES", 10_000)
+    graph.load(people(range(3_000), age=0))
+    graph.branches.create("work")
+    graph.apply_schema(WIDER, "work")
+    graph.load(people(range(3_000, 3_005), mail="m"), branch="work")
+    graph.load(people(range(3_000), age=1, note="y" * 50))
+    put: list[int] = []
+    put_rows = Shelf.put
+
+    def watched(shelf: Shelf, rows: pa.Table) -> None:
+        put.append(len(rows))
+        put_rows(shelf, rows)
+
+    monkeypatch.setattr(Shelf, "put", watched)
+    merged = graph.merge("work", strategy=strategy)
+    assert (merged.outcome, merged.inserted, sum(put)) == (M, 5, 3_000)
+    assert len(put) >= 2
+    found = rows(graph, "node:Person")
+    assert {(found[f"p{at:05}"]["age"], found[f"p{at:05}"]["note"]) for at in range(3_000)} == {(1, "y" * 50)}
+    assert [found[f"p{at:05}"]["mail"] for at in (0, 3_000)] == [None, "m"]
+    run(graph, 'update Person set { mail: "d" } where name = "p00001"')
+    assert og.open(graph.uri).verify(deep=True) == []
 
 
 def test_an_interrupted_merge_is_finished_with_both_parents(graph: Graph) -> None:

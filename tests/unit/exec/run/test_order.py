@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.exec.adjacency.numbering import Numbers64
+from omnigraph.exec.read import order
 from omnigraph.exec.read.order import OrderColumn, places
 from omnigraph.lang.query import NullOrder
 
@@ -87,3 +89,22 @@ def test_ids_are_only_asked_for_where_keys_are_equal() -> None:
     key = OrderColumn(pa.array([5, 1, 1, 7, 7, 7, 7, 7]), descending=False)
     assert places([key], limit=2, ties=ties).tolist() == [1, 2]
     assert sorted(asked) == [1, 2]
+
+
+@given(sortable(), st.none() | st.integers(0, 12))
+@settings(deadline=None)
+def test_few_rows_are_ordered_as_many_are(given_: tuple[list[Given], list[str | None]], limit: int | None) -> None:
+    """Numbers by numpy and few ties in Python, or all by Arrow: the same order."""
+    keys, ids = given_
+
+    def ordered() -> list[int]:
+        def ties(at: Numbers64) -> list[pa.Array]:
+            return [pa.array([ids[place] for place in at.tolist()], pa.string())]
+
+        return list(places([key.column for key in keys[:1]], limit=limit, ties=ties).tolist())
+
+    few = ordered()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "FEW_ROWS", 0)
+        patch.setattr(order, "FEW_TIES", 0)
+        assert ordered() == few

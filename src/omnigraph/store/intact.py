@@ -80,7 +80,7 @@ def _damages(table: Indexed, indexes: Iterable[IndexFiles], *, anew: bool = Fals
     root = table.root
     for index in indexes:
         if index.uuid not in root.index_damage or (anew and root.index_damage[index.uuid] is None):
-            if (reason := _look(root, index)) is not None:
+            if (anew or index.uuid not in root.index_sizes) and (reason := _look(root, index)) is not None:
                 record(root, IndexDamage(index, reason))
             elif (reason := _compare(table, index)) is not None:
                 record(root, IndexDamage(index, reason, hidden=True))

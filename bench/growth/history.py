@@ -54,6 +54,11 @@ def _changed(place: Place) -> object:
     return list(place.graph.diff(before, "main"))
 
 
+def _diff_of_one(place: Place) -> None:
+    if len(found := list(place.graph.diff("main", "before"))) != 1:
+        raise SystemExit(f"the diff found {found[:3]}")
+
+
 def _merged(place: Place) -> object:
     _first_touch(place)
     return place.graph.merge(f"new-{place.turn}")
@@ -264,6 +269,16 @@ OPERATIONS = (
     ),
     _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),
     _flat("merge of one entity, n commits", MERGE, worlds.history, _merged_late, base=COMMITS, changes=True),
+    _flat("diff across an optimize of n rows", ("Graph.diff", "omnigraph diff"), worlds.compacted_people, _diff_of_one),
+    Operation(
+        name="merge across an optimize of n rows",
+        covers=MERGE,
+        needs=(worlds.compacted_people,),
+        run=lambda place: place.graph.merge("before"),
+        kind=Kind.FLAT,
+        times=3,
+        changes=True,
+    ),
     Operation(name="merge of n entities", covers=MERGE, needs=(worlds.people,), run=_merge_all, changes=True),
     Operation(name="conflicts of n entities", covers=("Graph.merge_conflicts",), needs=(worlds.people,), run=_told_conflicts, changes=True),
     Operation(

@@ -131,6 +131,18 @@ def scattered_people(folder: Path, n: int) -> None:
     _note(folder, rows)
 
 
+def compacted_people(folder: Path, n: int) -> None:
+    """n people in twenty fragments, a branch with one change, and then an optimize of all rows."""
+    rows = people_rows(n)
+    graph = _graph(folder)
+    for part in range(20):
+        graph.load({"Person": rows.slice(part * n // 20, n // 20)}, mode="append")
+    graph.branches.create("before")
+    graph.mutate(ADD.replace("age: 7", 'age: 7, city: "c"'), params={"name": "ada"}, branch="before")
+    graph.optimize()
+    _note(folder, rows)
+
+
 def optimized_social(folder: Path, n: int) -> None:
     import omnigraph as og
 

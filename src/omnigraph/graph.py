@@ -268,30 +268,42 @@ class Graph(Handle):
         wanted = Wanted(source_text(text, SCHEMA_NAME), allow_data_loss)
         return apply(self.engine, wanted, branch=given_name(branch), actor=self.actor, message=message, token=token)
 
-    def ensure_indices(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnIndexProgress | None = None) -> Indexes:
-        """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do."""
+    def ensure_indices(
+        self, branch: str = MAIN, *, message: str | None = None, token: str | None = None, on_progress: OnIndexProgress | None = None
+    ) -> Indexes:
+        """Build, in one commit, every index that the schema declares and the tables lack. A second call has nothing to do; with the
+        same `token` it returns the commit of the first.
+        """
         from omnigraph.exec.upkeep.indices import ensure_indices
 
         self.require_writable()
-        return ensure_indices(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+        name = given_name(branch)
+        return ensure_indices(self.engine, branch=name, actor=self.actor, message=message, token=token, on_progress=on_progress)
 
     def ensure_embeddings(
-        self, branch: str = MAIN, *, message: str | None = None, on_progress: OnEmbeddingProgress | None = None
+        self, branch: str = MAIN, *, message: str | None = None, token: str | None = None, on_progress: OnEmbeddingProgress | None = None
     ) -> Embeddings:
-        """Embed, in one commit, every text of an `@embed` property whose vector is missing. A second call has nothing to do."""
+        """Embed, in one commit or, if they are many, in several, the texts of `@embed` properties whose vectors are missing.
+
+        A second call has nothing to do; with the same `token` it returns the last commit of the first.
+        """
         from omnigraph.exec.upkeep.embeddings import ensure_embeddings
 
         self.require_writable()
-        return ensure_embeddings(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+        name = given_name(branch)
+        return ensure_embeddings(self.engine, branch=name, actor=self.actor, message=message, token=token, on_progress=on_progress)
 
-    def optimize(self, branch: str = MAIN, *, message: str | None = None, on_progress: OnOptimizeProgress | None = None) -> Optimized:
+    def optimize(
+        self, branch: str = MAIN, *, message: str | None = None, token: str | None = None, on_progress: OnOptimizeProgress | None = None
+    ) -> Optimized:
         """Compact the tables of a branch and bring their indexes up to date, in one commit. No answer changes, and nothing is deleted.
-        A second call has nothing to do.
+        A second call has nothing to do; with the same `token` it returns the commit of the first.
         """
         from omnigraph.exec.upkeep.optimize import optimize
 
         self.require_writable()
-        return optimize(self.engine, branch=given_name(branch), actor=self.actor, message=message, on_progress=on_progress)
+        name = given_name(branch)
+        return optimize(self.engine, branch=name, actor=self.actor, message=message, token=token, on_progress=on_progress)
 
     def keep_tidy(self, branches: Iterable[str] | None = None, *, every_seconds: float = 60.0, after_commits: int = 64) -> Keeper:
         """Return a keeper for a long-lived process: a thread that optimizes branches, all or some, when a table had that many commits.
@@ -554,7 +566,9 @@ class Graph(Handle):
 
         return verify(self.engine, deep=deep, on_progress=on_progress)
 
-    def repair(self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, message: str | None = None) -> RepairReport:
+    def repair(
+        self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, message: str | None = None, token: str | None = None
+    ) -> RepairReport:
         """Classify what is wrong with the tables of a branch. With `confirm`, mend what can be mended without rewriting a row.
 
         `force` also publishes what another program changed in a table. What has no remedy is listed in `lost`.
@@ -563,7 +577,8 @@ class Graph(Handle):
 
         if confirm:
             self.require_writable()
-        return repair(self.engine, branch=given_name(branch), confirm=confirm, force=force, actor=self.actor, message=message)
+        name = given_name(branch)
+        return repair(self.engine, branch=name, confirm=confirm, force=force, actor=self.actor, message=message, token=token)
 
     def cleanup(
         self,

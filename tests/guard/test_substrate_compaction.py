@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
 from lance.lance import _Session as Session
 from lance.optimize import Compaction, RewriteResult
 
-from tests.guard.substrate import append, born, commit, delete, ids, part, swap, transaction_of
+from tests.guard.substrate import append, born, commit, delete, fragment_of, ids, part, swap, transaction_of
 
 
 def planned(table: LanceDataset) -> list[RewriteResult]:
@@ -240,3 +241,18 @@ def test_cleanup_of_an_unknown_version_removes_files_that_no_version_names_after
     assert head.cleanup_old_versions(versions=[0]).bytes_removed == 4
     assert [file.exists() for file in files] == [False, True]
     assert numbers(head) == [1, 2, 3, 4]
+
+
+def test_a_scan_of_fragments_gives_their_rows_in_the_order_of_their_offsets_and_files_take_them_in_this_order(tmp_path: Path) -> None:
+    """A record of rewritten rows counts them: fragments as they are listed, deleted rows left out, and new files one after another."""
+    table = born(tmp_path / "t", *(f"{at:04}" for at in range(4_000)), fragments=4)
+    gone = [f"{at:04}" for at in range(0, 4_000, 7)]
+    table.delete("id IN (" + ", ".join(f"'{name}'" for name in gone) + ")")
+    chosen = [fragment_of(table, number) for number in (2, 0, 3)]
+    reader = table.scanner(fragments=chosen, batch_size=64, scan_in_order=True).to_reader()
+    written = write_fragments(reader, table, mode="append", max_rows_per_file=1_000)
+    wanted = [f"{at:04}" for start in (2_000, 0, 3_000) for at in range(start, start + 1_000) if at % 7]
+    grown = LanceDataset.commit(table, LanceOperation.Append(written), read_version=table.version)
+    new = [part for part in grown.get_fragments() if part.fragment_id >= 4]
+    assert [name for part in new for name in part.to_table(columns=["id"])["id"].to_pylist()] == wanted
+    assert [part.physical_rows for part in written] == [1_000, 1_000, len(wanted) - 2_000]

@@ -1,8 +1,9 @@
 """Nodes and edges -> an SVG, or an HTML page that holds it. Pure: the same drawing gives the same text.
 
 Nodes begin on a grid, in the order in which they are given. Nodes repel each other and edges pull their ends together, for a fixed
-number of rounds; then boxes that overlap are pushed apart. Only additions, products and square roots are used, which are exact to
-the last bit everywhere, and positions are rounded to whole pixels.
+number of rounds; then boxes that overlap are pushed apart. Nodes without edges stand in rows below. Each label stands where it covers
+least of the boxes and of other labels, along its line. Only additions, products and square roots are used, which are exact to the last
+bit everywhere, and positions are rounded to whole pixels.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from omnigraph.grid import display_width, escaped, fitted
 
 MOST_NODES: Final = 500
 """More nodes than that make no readable picture, and their layout takes long."""
-_CELL: Final = 7
+_CELL: Final = 7.25
 """The width of a character of the monospaced font, in pixels, and a little more."""
+_LABEL_CELL: Final = 6.7
+_LABEL_HIGH: Final = 13
+_GAP: Final = 24
 _LINE: Final = 16
 _MARGIN: Final = 8
 _LONGEST: Final = 32
@@ -52,15 +56,34 @@ class Drawing(NamedTuple):
     """Whether the groups are listed below."""
 
 
+class _Area(NamedTuple):
+    """A rectangle of the picture."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def covered(self, other: _Area) -> float:
+        """Return how much of it another one covers."""
+        wide = min(self.right, other.right) - max(self.left, other.left)
+        high = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return wide * high if wide > 0 and high > 0 else 0.0
+
+
 class _Box:
     """A node with its size and the position of its centre."""
 
     def __init__(self, node: DrawnNode, x: float, y: float) -> None:
         self.node: Final = node
         self.lines: Final = tuple(fitted(escaped(line), _LONGEST) for line in node.lines)
-        self.wide: Final = max(display_width(line) for line in self.lines) * _CELL + 2 * _MARGIN
+        self.wide: Final = round(max(display_width(line) for line in self.lines) * _CELL) + 2 * _MARGIN
         self.high: Final = len(self.lines) * _LINE + _MARGIN
         self.x, self.y = x, y
+
+    @property
+    def area(self) -> _Area:
+        return _Area(self.x - self.wide / 2, self.y - self.high / 2, self.x + self.wide / 2, self.y + self.high / 2)
 
     def border(self, x: float, y: float) -> tuple[float, float]:
         """Return where the line from the centre to another point leaves the box."""
@@ -86,12 +109,14 @@ def svg(drawing: Drawing) -> str:
     boxes = _placed(drawing)
     groups = sorted({node.group for node in drawing.nodes})
     fills = {group: _FILLS[at % len(_FILLS)] for at, group in enumerate(groups)}
-    width = max([round(box.x + box.wide / 2) for box in boxes.values()] + [20 * _CELL]) + 60
-    height = max([round(box.y + box.high / 2) for box in boxes.values()] + [0]) + 60
-    parts = [
-        *(part for box in boxes.values() for part in _box(box, fills[box.node.group])),
-        *(_legend(groups, fills, height) if drawing.legend else ()),
-    ]
+    areas = _areas(boxes, _edges(drawing.edges, boxes)[1])
+    left, top = round(min(area.left for area in areas)) - 40, round(min(area.top for area in areas)) - 40
+    for box in boxes.values():  # so that all positions are inside the picture
+        box.x, box.y = box.x - left, box.y - top
+    lines, labels = _edges(drawing.edges, boxes)
+    areas = _areas(boxes, labels)
+    width = max(round(max(area.right for area in areas)), round(20 * _CELL)) + 40
+    height = round(max(area.bottom for area in areas)) + 40
     total = height + (_LINE * len(groups) + _MARGIN if drawing.legend else 0)
     return "\n".join(
         [
@@ -101,19 +126,25 @@ def svg(drawing: Drawing) -> str:
             '<defs><marker id="arrow" viewBox="0 0 10 10" refX="10" refY="5" markerWidth="8" markerHeight="8" orient="auto">'
             '<path d="M0 0 L10 5 L0 10 z" fill="#475569"/></marker></defs>',
             f'<rect width="{width}" height="{total}" fill="#ffffff"/>',
-            *_edges(drawing.edges, boxes),
-            *parts,
+            *lines,
+            *(part for box in boxes.values() for part in _box(box, fills[box.node.group])),
+            *(label.text for label in labels),
+            *(_legend(groups, fills, 20, height) if drawing.legend else ()),
             "</svg>",
             "",
         ]
     )
 
 
-def _legend(groups: Sequence[str], fills: Mapping[str, str], top: int) -> Iterator[str]:
+def _areas(boxes: Mapping[str, _Box], labels: Sequence[_Label]) -> list[_Area]:
+    return [*(box.area for box in boxes.values()), *(label.area for label in labels)] or [_Area(0, 0, 0, 0)]
+
+
+def _legend(groups: Sequence[str], fills: Mapping[str, str], left: int, top: int) -> Iterator[str]:
     for at, group in enumerate(groups):
         y = top + at * _LINE
-        yield f'<rect x="20" y="{y}" width="12" height="12" fill="{fills[group]}" stroke="#475569"/>'
-        yield f'<text x="38" y="{y + 10}">{escape(escaped(group))}</text>'
+        yield f'<rect x="{left}" y="{y}" width="12" height="12" fill="{fills[group]}" stroke="#475569"/>'
+        yield f'<text x="{left + 18}" y="{y + 10}">{escape(escaped(group))}</text>'
 
 
 def _box(box: _Box, fill: str) -> Iterator[str]:
@@ -129,66 +160,129 @@ def _box(box: _Box, fill: str) -> Iterator[str]:
             yield f'<text x="{left + _MARGIN}" y="{y}">{escape(line)}</text>'
 
 
-def _edges(edges: Sequence[DrawnEdge], boxes: Mapping[str, _Box]) -> Iterator[str]:
-    """Yield the lines, then the labels, so that no line crosses a label. Several edges of one pair are bent away from each other."""
+class _Label(NamedTuple):
+    """The text of an edge, and the rectangle that it takes."""
+
+    text: str
+    area: _Area
+
+
+_Points = Sequence[tuple[float, float]]
+_ALONG: Final = (0.5, *(0.5 + side * step / 20 for step in range(1, 10) for side in (-1, 1)))
+"""Where a label may stand on its line, the best first."""
+
+
+def _edges(edges: Sequence[DrawnEdge], boxes: Mapping[str, _Box]) -> tuple[list[str], list[_Label]]:
+    """Return the lines and the labels. Several edges of one pair are bent away from each other."""
     seen: dict[tuple[str, str], int] = {}
-    labels: list[str] = []
+    lines: list[str] = []
+    labels: list[_Label] = []
+    areas = [box.area for box in boxes.values()]
     for edge in edges:
         pair = (min(edge.source, edge.target), max(edge.source, edge.target))
         number = seen[pair] = seen.get(pair, -1) + 1
-        path, (x, y) = _line(boxes[edge.source], boxes[edge.target], number, is_turned=edge.source > edge.target)
+        path, points = _line(boxes[edge.source], boxes[edge.target], number, is_turned=edge.source > edge.target)
         arrow = ' marker-end="url(#arrow)"' if edge.directed else ""
         dashes = ' stroke-dasharray="5 4"' if edge.dashed else ""
-        yield f'<path d="{path}" fill="none" stroke="#475569"{dashes}{arrow}/>'
+        lines.append(f'<path d="{path}" fill="none" stroke="#475569"{dashes}{arrow}/>')
         if edge.label:
-            text = escape(fitted(escaped(edge.label), _LONGEST))
-            labels.append(
-                f'<text x="{round(x)}" y="{round(y)}" text-anchor="middle" font-size="11" fill="#334155" stroke="#ffffff" '
-                f'stroke-width="3" paint-order="stroke">{text}</text>'
-            )
-    yield from labels
+            labels.append(_label(fitted(escaped(edge.label), _LONGEST), points, [*areas, *(label.area for label in labels)]))
+    return lines, labels
 
 
-def _line(one: _Box, other: _Box, number: int, *, is_turned: bool) -> tuple[str, tuple[float, float]]:
-    """Return the path of the edge with that number among those of its pair, and where its label stands."""
+def _label(text: str, points: _Points, taken: Sequence[_Area]) -> _Label:
+    """Return a label at the point where it covers least of what is there: on the line, above, below or beside it."""
+    half = display_width(text) * _LABEL_CELL / 2
+    beside = ((by * side, y) for by in (half + 6, half / 2) for y in (4.0, -3.0, 13.0) for side in (1, -1))
+    moves = ((0.0, -3.0), (0.0, 13.0), *beside, (0.0, -18.0), (0.0, 28.0))
+    best: tuple[float, float, float] | None = None
+    for dx, dy in moves:
+        for x, y in points:
+            area = _label_area(x + dx, y + dy, half)
+            cost = sum(area.covered(other) for other in taken)
+            if best is None or cost < best[0]:
+                best = (cost, x + dx, y + dy)
+        if best is not None and not best[0]:
+            break
+    assert best is not None
+    x, y = round(best[1]), round(best[2])
+    shown = (
+        f'<text x="{x}" y="{y}" text-anchor="middle" font-size="11" fill="#334155" stroke="#ffffff" '
+        f'stroke-width="3" paint-order="stroke">{escape(text)}</text>'
+    )
+    return _Label(shown, _label_area(x, y, half))
+
+
+def _label_area(x: float, y: float, half: float) -> _Area:
+    """Return the rectangle of a label whose baseline has its middle there."""
+    return _Area(x - half, y - _LABEL_HIGH + 3, x + half, y + 3)
+
+
+def _line(one: _Box, other: _Box, number: int, *, is_turned: bool) -> tuple[str, _Points]:
+    """Return the path of the edge with that number among those of its pair, and points where its label may stand."""
     if one is other:
         x, y, size = one.x + one.wide / 2, one.y - one.high / 2, 26 + 14 * number
         curve = (
             f"M{round(x - 10)} {round(y)} C{round(x - 10)} {round(y - size)} {round(x + size)} {round(y + 10)} {round(x)} {round(y + 10)}"
         )
-        return curve, (x + size / 2, y - size / 2)
+        return curve, [(x + size / 2, y - size / 2), (x + size, y + 4), (x, y - size)]
     bend = (number + 1) // 2 * 34 * (-1 if number % 2 else 1) * (-1 if is_turned else 1)
     dx, dy = other.x - one.x, other.y - one.y
     far = sqrt(dx * dx + dy * dy) or 1.0
     middle = ((one.x + other.x) / 2 - dy / far * bend, (one.y + other.y) / 2 + dx / far * bend)
     (x1, y1), (x2, y2) = one.border(*middle), other.border(*middle)
-    label = ((x1 + x2) / 4 + middle[0] / 2, (y1 + y2) / 4 + middle[1] / 2 - 3)
+    points = [_between((x1, y1), middle if bend else ((x1 + x2) / 2, (y1 + y2) / 2), (x2, y2), at) for at in _ALONG]
     if not bend:
-        return f"M{round(x1)} {round(y1)} L{round(x2)} {round(y2)}", label
-    return f"M{round(x1)} {round(y1)} Q{round(middle[0])} {round(middle[1])} {round(x2)} {round(y2)}", label
+        return f"M{round(x1)} {round(y1)} L{round(x2)} {round(y2)}", points
+    return f"M{round(x1)} {round(y1)} Q{round(middle[0])} {round(middle[1])} {round(x2)} {round(y2)}", points
+
+
+def _between(one: tuple[float, float], middle: tuple[float, float], other: tuple[float, float], at: float) -> tuple[float, float]:
+    """Return a point of a quadratic curve."""
+    rest = 1 - at
+    x, y = (rest * rest * one[i] + 2 * rest * at * middle[i] + at * at * other[i] for i in (0, 1))
+    return x, y
 
 
 # -- layout
 
 
 def _placed(drawing: Drawing) -> dict[str, _Box]:
-    """Return the nodes as boxes that do not overlap, with all positions inside the picture."""
-    columns = max(1, round(sqrt(len(drawing.nodes))))
-    boxes = [_Box(node, float(at % columns), float(at // columns)) for at, node in enumerate(drawing.nodes)]
+    """Return the nodes as boxes that do not overlap. Those without edges stand below the others."""
+    linked = {end for edge in drawing.edges for end in (edge.source, edge.target)}
+    columns = max(1, round(sqrt(len(linked) or len(drawing.nodes))))
+    boxes = {node.id: _Box(node, 0.0, 0.0) for node in drawing.nodes}
     if not boxes:
         return {}
-    by_id = {box.node.id: box for box in boxes}
-    wide, high = max(box.wide for box in boxes) + 50.0, max(box.high for box in boxes) + 60.0
-    for box in boxes:
-        box.x, box.y = box.x * wide, box.y * high
+    tied = [box for id_, box in boxes.items() if id_ in linked]
+    labels = [display_width(fitted(escaped(edge.label), _LONGEST)) * _LABEL_CELL for edge in drawing.edges]
+    wide = max(box.wide for box in boxes.values()) + max(50.0, *labels, 0.0)
+    high = max(box.high for box in boxes.values()) + 60.0
+    for at, box in enumerate(tied):
+        box.x, box.y = at % columns * wide, at // columns * high
     pulls = sorted({(edge.source, edge.target) for edge in drawing.edges if edge.source != edge.target})
-    _settle(boxes, [(by_id[source], by_id[target]) for source, target in pulls], wide, high)
-    _push_apart(boxes)
-    left = min(box.x - box.wide / 2 for box in boxes) - 40
-    top = min(box.y - box.high / 2 for box in boxes) - 50
+    if tied:
+        _settle(tied, [(boxes[source], boxes[target]) for source, target in pulls], wide, high)
+        _push_apart(tied)
+    _in_rows([box for id_, box in boxes.items() if id_ not in linked], tied)
+    for box in boxes.values():
+        box.x, box.y = round(box.x), round(box.y)
+    return boxes
+
+
+def _in_rows(boxes: Sequence[_Box], above: Sequence[_Box]) -> None:
+    """Put boxes in rows below others, about as wide as those are, or as high as wide if there are none."""
+    left = min((box.area.left for box in above), default=0.0)
+    top = max((box.area.bottom for box in above), default=0.0) + 2 * _GAP
+    room = max(
+        max((box.area.right for box in above), default=0.0) - left, sqrt(sum((box.wide + _GAP) * (box.high + _GAP) * 1.6 for box in boxes))
+    )
+    x, highest = left, 0
     for box in boxes:
-        box.x, box.y = round(box.x - left), round(box.y - top)
-    return by_id
+        if x > left and x + box.wide > left + room:
+            x, top, highest = left, top + highest + _GAP, 0
+        box.x, box.y = x + box.wide / 2, top + box.high / 2
+        x, highest = x + box.wide + _GAP, max(highest, box.high)
 
 
 def _settle(boxes: list[_Box], pulls: list[tuple[_Box, _Box]], wide: float, high: float) -> None:
@@ -240,8 +334,8 @@ def _push_apart(boxes: list[_Box]) -> None:
         moved = False
         for number, one in enumerate(boxes):
             for other in boxes[number + 1 :]:
-                over_x = (one.wide + other.wide) / 2 + 24 - abs(one.x - other.x)
-                over_y = (one.high + other.high) / 2 + 24 - abs(one.y - other.y)
+                over_x = (one.wide + other.wide) / 2 + _GAP - abs(one.x - other.x)
+                over_y = (one.high + other.high) / 2 + 2 * _GAP - abs(one.y - other.y)
                 if over_x <= 0.01 or over_y <= 0.01:
                     continue
                 moved = True

@@ -8,7 +8,18 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DIRECT, Flags, GraphCommand, command_flags, echo_write, graph_argument, message_flag, open_graph, resolve
+from omnigraph.cli.scope import (
+    DIRECT,
+    Flags,
+    GraphCommand,
+    command_flags,
+    echo_write,
+    graph_argument,
+    message_flag,
+    open_graph,
+    resolve,
+    token_flag,
+)
 from omnigraph.cli.shapes import optimized_document
 
 if TYPE_CHECKING:
@@ -19,13 +30,14 @@ if TYPE_CHECKING:
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are compacted.")
 @message_flag
+@token_flag
 @command_flags
-def optimize(flags: Flags, *, uri: str | None, branch: str, message: str | None, as_json: bool) -> None:
+def optimize(flags: Flags, *, uri: str | None, branch: str, message: str | None, token: str | None, as_json: bool) -> None:
     """Compact tables and bring their indexes up to date."""
     target = resolve(flags, "optimize", DIRECT, uri=uri)
     echo_write(target, "optimize")
     with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
-        found = graph.optimize(branch, message=message, on_progress=lambda progress: line.draw(_progress(progress)))
+        found = graph.optimize(branch, message=message, token=token, on_progress=lambda progress: line.draw(_progress(progress)))
     if as_json:
         output.document({"uri": target.uri, **optimized_document(found)})
         return

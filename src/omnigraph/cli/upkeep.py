@@ -29,6 +29,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    token_flag,
 )
 from omnigraph.cli.shapes import embeddings_document, finding_document, indexes_document, recovery_document, repair_document
 
@@ -43,13 +44,16 @@ if TYPE_CHECKING:
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
 @message_flag
+@token_flag
 @command_flags
-def ensure_indices(flags: Flags, *, uri: str | None, branch: str, message: str | None, as_json: bool) -> None:
+def ensure_indices(flags: Flags, *, uri: str | None, branch: str, message: str | None, token: str | None, as_json: bool) -> None:
     """Build the indexes that the schema declares and the tables lack."""
     target = resolve(flags, "ensure-indices", DATA, uri=uri)
     echo_write(target, "ensure-indices")
     with open_graph(target, mode="rw") as graph, Line("indexes", quiet=flags.quiet) as line:
-        found = graph.ensure_indices(branch, message=message, on_progress=lambda progress: line.draw(_index_progress(progress)))
+        found = graph.ensure_indices(
+            branch, message=message, token=token, on_progress=lambda progress: line.draw(_index_progress(progress))
+        )
     if as_json:
         output.document({"uri": target.uri, **indexes_document(found)})
         return
@@ -77,13 +81,16 @@ def _index_line(index: ColumnIndex) -> str:
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose vectors are filled.")
 @message_flag
+@token_flag
 @command_flags
-def ensure_embeddings(flags: Flags, *, uri: str | None, branch: str, message: str | None, as_json: bool) -> None:
+def ensure_embeddings(flags: Flags, *, uri: str | None, branch: str, message: str | None, token: str | None, as_json: bool) -> None:
     """Embed the texts of `@embed` properties whose vectors are missing."""
     target = resolve(flags, "ensure-embeddings", DATA, uri=uri)
     echo_write(target, "ensure-embeddings")
     with open_graph(target, mode="rw") as graph, Line("embeddings", quiet=flags.quiet) as line:
-        found = graph.ensure_embeddings(branch, message=message, on_progress=lambda progress: line.draw(_embedding_progress(progress)))
+        found = graph.ensure_embeddings(
+            branch, message=message, token=token, on_progress=lambda progress: line.draw(_embedding_progress(progress))
+        )
     if as_json:
         output.document({"uri": target.uri, **embeddings_document(found)})
         return
@@ -133,17 +140,30 @@ def _finding_line(finding: Finding) -> str:
 @click.option("--confirm", is_flag=True, help="Write the repair. Without it, only say what would be done.")
 @click.option("--force", is_flag=True, help="Also publish what another program changed in a table. Needs --confirm.")
 @message_flag
+@token_flag
 @json_flag
 @global_flags
 @click.pass_context
-def repair(context: click.Context, *, uri: str | None, branch: str, confirm: bool, force: bool, message: str | None, as_json: bool) -> None:
+def repair(
+    context: click.Context,
+    *,
+    uri: str | None,
+    branch: str,
+    confirm: bool,
+    force: bool,
+    message: str | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
     """Mend damaged indexes, and tables that another program moved. Rewrites no row."""
     flags: Flags = context.obj
     target = resolve(flags, "repair", DIRECT, uri=uri)
     if confirm:
         echo_write(target, "repair")
-    with open_graph(target, mode="rw" if confirm else "r") as graph:
-        found = graph.repair(branch, confirm=confirm, force=force, message=message)
+    elif given := [flag for flag, value in (("--message", message), ("--token", token)) if value is not None]:
+        raise click.UsageError(f"{' and '.join(given)} belong to a repair that is written: add --confirm")
+    with open_graph(target, mode="rw" if confirm else "r") as graph, Line("repair", quiet=flags.quiet):
+        found = graph.repair(branch, confirm=confirm, force=force, message=message, token=token)
     if as_json:
         output.document({"uri": target.uri, **repair_document(found)})
     else:

@@ -16,6 +16,7 @@ from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, T
 from omnigraph.store.bases import home
 from omnigraph.store.checksums import Checksums, is_intact, sealed
 from omnigraph.store.ledger import ROWS
+from omnigraph.store.origins import Origin
 from omnigraph.store.tables import TableRef
 
 FORMAT: Final = 1
@@ -27,6 +28,7 @@ TABLE: Final = "table:"
 SCHEMA: Final = "schema:"
 COMMIT: Final = "commit:"
 TOKEN: Final = "token:"
+ORIGIN: Final = "origin:"
 
 
 class CommitKind(StrEnum):
@@ -200,12 +202,16 @@ def state_rows(state: State, *, born: int) -> pa.Table:
     return _rows([(HEAD, state.head), *((TABLE + row.id, row) for row in state.tables.values())], born=born)
 
 
-def fact_rows(commit: Commit | None, schemas: Iterable[SchemaText], *, copied: Iterable[Commit] = (), born: int) -> pa.Table:
-    """Return the rows that a publish adds: its commit, its idempotency token, new schemas, and commits copied by a merge."""
+def fact_rows(
+    commit: Commit | None, schemas: Iterable[SchemaText], *, copied: Iterable[Commit] = (), origins: Iterable[Origin] = (), born: int
+) -> pa.Table:
+    """Return the rows that a publish adds: its commit, its idempotency token, new schemas, commits copied by a merge, and the origins of
+    rewritten fragments.
+    """
     items: list[tuple[str, msgspec.Struct]] = [(COMMIT + c.id, c) for c in (*([commit] if commit is not None else []), *copied)]
     if commit is not None and commit.token is not None:
         items.append((token_id(commit.native, commit.token), TokenCommit(commit.id)))
-    return _rows([*items, *((SCHEMA + s.hash, s) for s in schemas)], born=born)
+    return _rows([*items, *((SCHEMA + s.hash, s) for s in schemas), *((ORIGIN + origin.file, origin) for origin in origins)], born=born)
 
 
 def token_id(native: str | None, token: str) -> str:
@@ -246,6 +252,11 @@ def read_state(rows: pa.Table) -> State:
 
 def read_commits(rows: pa.Table) -> list[Commit]:
     return [_decode(body, Commit, object_id) for object_id, body in _bodies(rows)]
+
+
+def read_origins(rows: pa.Table) -> dict[str, Origin]:
+    found = (_decode(body, Origin, object_id) for object_id, body in _bodies(rows))
+    return {origin.file: origin for origin in found}
 
 
 def read_receipt(rows: pa.Table) -> TokenCommit | None:

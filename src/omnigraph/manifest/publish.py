@@ -50,6 +50,7 @@ from omnigraph.manifest.registry import Branch
 from omnigraph.store.checksums import Checksums
 from omnigraph.store.durable import version_file
 from omnigraph.store.ledger import Draft, Ledger, SwapLost
+from omnigraph.store.origins import Origin
 from omnigraph.store.root import Root
 
 ATTEMPTS: Final = 5
@@ -88,6 +89,8 @@ class Publication(msgspec.Struct, frozen=True):
     """The commits of the merged branch, whose head `merged` is the second parent: its history survives its deletion."""
     counts: Mapping[str, int] = {}
     audit: Audit | None = None
+    origins: tuple[Origin, ...] = ()
+    """Those of rewritten fragments. They are not in the intent: without them rows are compared by their values."""
 
 
 class PublishResult(msgspec.Struct, frozen=True):
@@ -252,7 +255,7 @@ def _draft(root: Root, publication: Publication, commit_id: CommitId, branch: Br
     commit = _commit(publication, commit_id, branch, ledger, state, checksums=checksums)
     after = _next(publication, state, commit)
     born = commit.manifest_version
-    facts = fact_rows(commit, _new_schemas(publication, ledger), copied=publication.copied, born=born)
+    facts = fact_rows(commit, _new_schemas(publication, ledger), copied=publication.copied, origins=publication.origins, born=born)
     return Drafted(ledger.draft(state_rows(after, born=born), facts), after, commit)
 
 

@@ -18,11 +18,24 @@ from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, BranchName, CommitId, GraphId,
 from omnigraph.lru import Lru
 from omnigraph.manifest import intents, lineage
 from omnigraph.manifest.intents import Intent
-from omnigraph.manifest.model import COMMIT, SCHEMA, Commit, SchemaText, State, TableRow, read_commits, read_schema, read_state
+from omnigraph.manifest.model import (
+    COMMIT,
+    ORIGIN,
+    SCHEMA,
+    Commit,
+    SchemaText,
+    State,
+    TableRow,
+    read_commits,
+    read_origins,
+    read_schema,
+    read_state,
+)
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
 from omnigraph.store.held import holding
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
+from omnigraph.store.origins import Origins
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, require_version
 
@@ -327,6 +340,10 @@ class Manifest:
         for commit in new:
             self._commits.put(COMMIT + commit.id, commit)
         return {commit.id: commit for commit in (*known, *new) if commit is not None}
+
+    def origins(self, branch: BranchName) -> Origins:
+        """Return the origins of rewritten fragments that a branch knows, its own and those that it inherited."""
+        return read_origins(self.look(branch)[1].facts(ORIGIN))
 
     def schema(self, schema: SchemaHash, *, branch: BranchName = MAIN) -> SchemaText:
         """Return an accepted schema by its hash. It is immutable, so it is read once."""

@@ -23,6 +23,7 @@ from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import Branch, all_branches, find_branch
 from omnigraph.store import stage
+from omnigraph.store.origins import Origin
 from omnigraph.store.refs import delete_ref, has_ref, keep_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, committed_uuid, discard_torn_head, table_at_head
@@ -325,8 +326,10 @@ def _is_live(manifest: Manifest, intent: Intent) -> bool:
 # -- publications and audits
 
 
-def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audit | None = None) -> Publication:
-    """Return the publication that completes an intent. It is the same for its writer and for a recovery."""
+def publication(
+    intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audit | None = None, origins: tuple[Origin, ...] = ()
+) -> Publication:
+    """Return the publication that completes an intent. It is the same for its writer and for a recovery, which does not know `origins`."""
     return Publication(
         intent.kind,
         tables=(*rows, *intent.restated, *intent.adopted),
@@ -341,6 +344,7 @@ def publication(intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audi
         copied=intent.copied,
         counts=intent.counts,
         audit=audit,
+        origins=origins,
         expect=Preconditions(
             branch=intent.branch,
             epoch=epoch,

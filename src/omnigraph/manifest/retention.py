@@ -21,6 +21,7 @@ from omnigraph.manifest.model import Commit, CommitKind, State
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import Branch, all_branches, is_private, read_branch
 from omnigraph.manifest.tags import living_tags
+from omnigraph.store.floor import read_floor
 from omnigraph.store.held import is_held
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.reclaim import versions_below
@@ -124,13 +125,19 @@ def _shown(manifest: Manifest, ledger: Ledger, state: State, kept: Sequence[Comm
     """The table versions that a branch shows now and at each of its newest commits.
 
     Commits record the versions of tables, but not their native branches. Where those may have changed, the state of the parent is read.
+    Where an earlier cleanup removed it, nothing before is readable, except what a tag or another branch needs (`_pinned`).
     """
     refs = _refs(state)
     yield from refs.values()
     first_version = cache(lambda path, native: forked_from(manifest.root, path, native))
     for commit, parent in pairwise(kept):
         if _may_move(commit, refs, first_version):
-            refs = _refs(manifest.state_at(ledger, parent.manifest_version))
+            try:
+                refs = _refs(manifest.state_at(ledger, parent.manifest_version))
+            except NotFound:
+                if parent.manifest_version < read_floor(manifest.root.objects, ledger.ref.path, branch=ledger.ref.branch):
+                    return
+                raise
             yield from refs.values()
             continue
         for change in commit.tables:

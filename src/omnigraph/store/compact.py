@@ -21,9 +21,11 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import StorageError
 from omnigraph.store.blobs import blob_names, stored
+from omnigraph.store.difference import deleted_rows
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.fragments import Fragment, fragments
+from omnigraph.store.origins import Origin, old_fragment, origins_of
 from omnigraph.store.stage import Counts, Staged, every_field, new_data_files
 from omnigraph.store.tables import Table, at_home, own_handle
 
@@ -52,6 +54,8 @@ class Rewrite(msgspec.Struct, frozen=True):
     old: Group
     new: tuple[Any, ...]
     files: tuple[NewFile, ...]
+    origins: tuple[Origin, ...] = ()
+    """Which rows the new fragments hold, for comparisons with versions that have the old ones."""
 
 
 def live_rows(fragment: Fragment) -> int:
@@ -137,6 +141,7 @@ def rewrite(table: Table, group: Group, *, first_id: int) -> Rewrite:
             fragments=[table.dataset.get_fragment(part.id) for part in group],
             blob_handling="all_binary",
             batch_size=max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(blobs, 1))),
+            scan_in_order=True,  # the origins rely on it
         )
         schema = stored(table.schema.empty_table()).schema
         reader = pa.RecordBatchReader.from_batches(schema, _stored_batches(table, scanner.to_reader()))
@@ -144,7 +149,8 @@ def rewrite(table: Table, group: Group, *, first_id: int) -> Rewrite:
     except raised_by_lance() as error:
         raise table.failed(error, doing="rewrite fragments of") from error
     new = tuple(dataclasses.replace(fragment, id=first_id + at) for at, fragment in enumerate(written))
-    return Rewrite(group, new, tuple(new_data_files(table.ref.home, new)))
+    origins = origins_of([old_fragment(part, deleted_rows(table, part)) for part in group], new)
+    return Rewrite(group, new, tuple(new_data_files(table.ref.home, new)), origins)
 
 
 def _stored_batches(table: Table, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

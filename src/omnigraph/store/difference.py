@@ -7,7 +7,8 @@ rows differ.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ import pyarrow as pa
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.deletions import deleted_offsets
 from omnigraph.store.fragments import Fragment, fragments, scan_fragments
+from omnigraph.store.origins import Origins, Places, Runs, live_ranges
+from omnigraph.store.origins import joined as joined_runs
 from omnigraph.store.tables import ADDRESS, KEY, Table
 
 Addresses = npt.NDArray[np.uint64]
@@ -41,11 +44,48 @@ class StoredRows(NamedTuple):
     addresses: Addresses
 
 
-def rows_apart(before: Table | None, after: Table | None) -> tuple[RowsApart, RowsApart]:
+KnownOrigins = Callable[[], Origins]
+"""Returns what is known about the origins of fragments. Called only if it may save reading many rows."""
+TRACED_ROWS: Final = 4_096
+"""Up to this many rows in other files are read, rather than the origins of the files."""
+
+
+def rows_apart(
+    before: Table | None, after: Table | None, *, origins: KnownOrigins = dict, traced_rows: int = TRACED_ROWS
+) -> tuple[RowsApart, RowsApart]:
     """The rows that only `before` shows, and those that only `after` shows. None is a table without rows. Reads deletion files only.
 
-    An entity whose row was rewritten with the same values is in both. An entity that is in neither is the same in both versions.
+    An entity whose row was rewritten with the same values is in both, unless `origins` tell that it is the same row. An entity that is in
+    neither is the same in both versions.
     """
+    gone, come = _stored_apart(before, after)
+    if before is None or after is None or min(sum(part.rows for part in side.fragments) for side in (gone, come)) <= traced_rows:
+        return gone, come
+    if not (known := origins()):
+        return gone, come
+    places = Places(known)
+    old, new = (_placed(table, side.fragments, places) for table, side in ((before, gone), (after, come)))
+    only_old, only_new = (one.cut(other.at, other.at + other.length, inside=False) for one, other in ((old, new), (new, old)))
+    if 2 * (only_old.length.sum() + only_new.length.sum()) > old.length.sum() + new.length.sum():
+        return gone, come  # so many rows are read faster in the order of their fragments
+    return _with_single(gone, only_old), _with_single(come, only_new)
+
+
+def _with_single(rows: RowsApart, only: Runs) -> RowsApart:
+    """Single rows in place of whole fragments."""
+    return RowsApart((), np.sort(np.concatenate([rows.single, only.turned().numbers()])))
+
+
+def _placed(table: Table, parts: Sequence[Fragment], places: Places) -> Runs:
+    """Where the rows of some fragments were first stored -> their addresses. Deleted rows are left out."""
+    found = []
+    for part in parts:
+        live = places.of(part.files, part.rows).cut(*live_ranges(part.rows, deleted_rows(table, part)))
+        found.append(Runs(live.at + np.uint64(part.id << 32), live.length, live.to))
+    return joined_runs(found).turned()
+
+
+def _stored_apart(before: Table | None, after: Table | None) -> tuple[RowsApart, RowsApart]:
     old, new = fragments(before) if before is not None else (), fragments(after) if after is not None else ()
     newer, older = {part.files: part for part in new}, {part.files: part for part in old}
     gone: list[Addresses] = []
@@ -54,7 +94,7 @@ def rows_apart(before: Table | None, after: Table | None) -> tuple[RowsApart, Ro
         other = newer.get(part.files)
         if other is None or before is None or after is None or other.deletions == part.deletions:
             continue
-        here, there = _deleted(before, part), _deleted(after, other)
+        here, there = deleted_rows(before, part), deleted_rows(after, other)
         gone.append(_addresses(part, np.setdiff1d(there, here, assume_unique=True)))
         come.append(_addresses(other, np.setdiff1d(here, there, assume_unique=True)))
     return (
@@ -77,13 +117,29 @@ def stored_rows(table: Table | None, rows: RowsApart) -> StoredRows:
     return StoredRows(whole(joined(ids, pa.string())), _joined(addresses))
 
 
-def moved_to(before: Table, after: Table, addresses: Addresses) -> Addresses:
-    """The addresses in `after` of rows that both versions show."""
+def moved_to(before: Table, after: Table, addresses: Addresses, *, origins: KnownOrigins = dict) -> Addresses:
+    """The addresses in `after` of rows that both versions show, by the same `origins` as in `rows_apart`."""
     ids = {part.files: part.id for part in fragments(after)}
     moves = {part.id: ids[part.files] for part in fragments(before) if part.files in ids}
-    owners, places = np.unique(addresses >> np.uint64(32), return_inverse=True)
-    moved = np.array([moves[owner] for owner in owners.tolist()], np.uint64)[places]
-    return moved << np.uint64(32) | addresses & np.uint64(0xFFFFFFFF)
+    owners, at = np.unique(addresses >> np.uint64(32), return_inverse=True)
+    same = np.array([owner in moves for owner in owners.tolist()], np.bool_)[at]
+    moved = np.array([moves.get(owner, 0) for owner in owners.tolist()], np.uint64)[at] << np.uint64(32) | addresses & np.uint64(0xFFFFFFFF)
+    if same.all():
+        return moved
+    places, shared = Places(origins()), {part.files for part in fragments(before)}.intersection(ids)
+    old, new = (
+        joined_runs([_addressed(part, places) for part in fragments(table) if part.files not in shared]) for table in (before, after)
+    )
+    first, known = old.moved(addresses[~same])
+    moved[~same], there = new.turned().moved(first)
+    if not (known & there).all():
+        raise KeyError("a row that both versions show is not known in both")
+    return moved
+
+
+def _addressed(part: Fragment, places: Places) -> Runs:
+    runs = places.of(part.files, part.rows)
+    return Runs(runs.at + np.uint64(part.id << 32), runs.length, runs.to)
 
 
 def _addresses(part: Fragment, offsets: npt.NDArray[np.uint32]) -> Addresses:
@@ -94,7 +150,7 @@ def _joined(parts: list[Addresses]) -> Addresses:
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
-def _deleted(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
+def deleted_rows(table: Table, part: Fragment) -> npt.NDArray[np.uint32]:
     """The offsets of the deleted rows of a fragment, ascending."""
     if part.deletions is None:
         return np.empty(0, np.uint32)

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.catalog import build_catalog
+from omnigraph.cli.draw import schema_drawing
 from omnigraph.cli.drawing import Drawing, DrawnEdge, DrawnNode, html, svg
+from omnigraph.ids import new_hex16
+from omnigraph.lang import parse_schema
 from tests.unit.cli.calls import Call
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -174,4 +178,52 @@ def test_the_same_drawing_gives_the_same_text() -> None:
 
 def test_markup_and_control_characters_in_names_are_only_text() -> None:
     text = svg(Drawing("<&>\x00", [DrawnNode("a", ("<script>\x1b",), '"&"')], [DrawnEdge("a", "a", "</svg>")]))
-    assert texts(text) == ["</svg>", "<script>\\x1b", '"&"']
+    assert texts(text) == ["<script>\\x1b", "</svg>", '"&"']
+
+
+LONG_NAMES = "interface Named { name: String }\n" + "".join(
+    [
+        *(f"node T{n} implements Named {{ name: String @key  a_long_property_name_{n}: String?  another: DateTime? }}\n" for n in range(6)),
+        *(f"edge HasALongEdgeName{n}: T0 -> T{n} {{ since: Date?  until: Date? }}\n" for n in range(6)),
+        "edge Back: T3 -> T0\nedge Again: T3 -> T0\nedge One: T1 -> T1\nedge Two: T1 -> T1\n",
+    ]
+)
+MANY_TYPES = "".join(
+    [
+        *(f"node Type{n} {{ name: String @key {' '.join(f'p{m}: I32?' for m in range(n * 7 % 9))} }}\n" for n in range(30)),
+        *(f"edge Rel{n}: Type{n * 11 % 28} -> Type{n * 17 % 29 % 28}\n" for n in range(45)),
+    ]
+)
+PARALLEL = "node Person { name: String @key }\nnode City { name: String @key }\n" + "".join(
+    f"edge {name}: Person -> City\n" for name in ("LivesIn", "BornIn", "WorksIn", "DiedIn")
+)
+
+
+@pytest.mark.parametrize("schema", [PARALLEL, LONG_NAMES, MANY_TYPES], ids=["parallel edges", "long names", "30 types"])
+def test_no_text_covers_another_or_leaves_the_picture(schema: str) -> None:
+    """The rectangles of boxes and labels, read from the SVG: a character of a label takes 6.7 pixels, of a box 7.25."""
+    drawn = ET.fromstring(svg(schema_drawing(build_catalog(parse_schema(schema), mint=new_hex16), "schema")))
+    rects = [{name: float(one.get(name, 0)) for name in ("x", "y", "width", "height")} for one in drawn.iter(f"{SVG}rect")]
+    boxes = [(r["x"], r["y"], r["x"] + r["width"], r["y"] + r["height"]) for r in rects[1:] if r["width"] > 12]
+    labels = []
+    for text in drawn.iter(f"{SVG}text"):
+        if text.get("font-size") == "11":
+            x, y, half = float(text.get("x", 0)), float(text.get("y", 0)), len(text.text or "") * 6.7 / 2
+            labels.append((x - half, y - 10, x + half, y + 3))
+    assert len(labels) == schema.count("edge ")
+    left, top, wide, high = map(float, drawn.get("viewBox", "").split())
+    areas = [*boxes, *labels]
+    for at, one in enumerate(areas):
+        assert left <= one[0] <= one[2] <= left + wide
+        assert top <= one[1] <= one[3] <= top + high
+        for other in areas[at + 1 :]:
+            apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            assert apart, (one, other)
+
+
+def test_nodes_without_edges_stand_below_the_others() -> None:
+    schema = "node A { n: String @key }\nnode B { n: String @key }\nnode Alone { n: String @key }\nedge E: A -> B\n"
+    lines = svg(schema_drawing(build_catalog(parse_schema(schema), mint=new_hex16), "schema"))
+    found = re.findall(r'y="(-?\d+)" text-anchor="middle" font-weight="bold">(\w+)<', lines)
+    at = {name: int(y) for y, name in found}
+    assert at["Alone"] > max(at["A"], at["B"])

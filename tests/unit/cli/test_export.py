@@ -60,7 +60,7 @@ def test_export_writes_a_file_whole(graph: str, files: Path, call: Call) -> None
     assert set(os.listdir(files)) == before
 
 
-@pytest.mark.parametrize(("path", "why"), [("nowhere/out.jsonl", "No such file or directory"), (".", "a directory, not a file")])
+@pytest.mark.parametrize(("path", "why"), [("nowhere/out.jsonl", "there is no directory 'nowhere'"), (".", "a directory, not a file")])
 def test_export_says_why_a_file_cannot_be_written(graph: str, path: str, why: str, call: Call) -> None:
     said = call("export", graph, "--output", path)
     assert said.code == 1

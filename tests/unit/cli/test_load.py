@@ -28,7 +28,7 @@ def test_an_upsert_keeps_what_is_left_out(graph: str, files: Path, call: Call) -
     said = call("load", graph, "--data", "part.ndjson", "--mode", "upsert")
     assert said.code == 0
     assert "with upsert: 2 entities" in said.out
-    assert "1 edges have no id: they are new edges, and loaded again they are added again" in said.out
+    assert "1 new edge without an id: a second load adds as many again" in said.out
     assert shown(og.open(graph))["node:Person"][0] == {"id": "Ada", "name": "Ada", "born": 1815}
     assert call("load", graph, "--data", "part.ndjson", "--mode", "upsert", "--json").json()["edges_without_id"] == 1
     assert len(shown(og.open(graph))["edge:Knows"]) == 3

@@ -585,6 +585,18 @@ class TestLeftovers:
         assert names(graph, "work") == ["a", "b"]
         sound(graph)
 
+    def test_a_cleanup_that_keeps_more_than_the_one_before_keeps_what_is_left(self, graph: Graph) -> None:
+        """Also where a commit of a branch first touched a table: the state before it, which says of which fork it was, is gone."""
+        add(graph, "a")
+        graph.branches.create("work")
+        graph.mutate('query q() { insert Firm { name: "f" } }', branch="work")
+        add_all(graph, "b", "c", branch="work")
+        graph.cleanup(keep=1)
+        assert graph.cleanup(keep=3).versions == 0
+        assert graph.cleanup(keep=100, dry_run=True).versions == 0
+        assert names(graph, "work") == ["a", "b", "c"]
+        sound(graph)
+
     def test_the_transaction_of_a_living_process_stays(self, graph: Graph) -> None:
         add_all(graph, "a", "b")
         with graph.transaction() as transaction:

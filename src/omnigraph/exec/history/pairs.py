@@ -6,6 +6,7 @@ Only ids and addresses are held for all rows. Rows that both snapshots share are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,15 +15,17 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.layout import ID, identity_columns, table_schema
 from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.errors import NotFound
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.compare import any_differing
-from omnigraph.ids import TypeId
+from omnigraph.ids import BranchName, TypeId
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import Column, Mask, Places, joined, whole
-from omnigraph.store.difference import Addresses, RowsApart, StoredRows, rows_apart, stored_rows
+from omnigraph.store.difference import Addresses, KnownOrigins, RowsApart, StoredRows, rows_apart, stored_rows
 from omnigraph.store.fragments import scan_fragments
 from omnigraph.store.membership import Members
+from omnigraph.store.origins import Origins
 from omnigraph.store.tables import ADDRESS, Table
 from omnigraph.store.take import take
 
@@ -42,6 +45,8 @@ class Side(NamedTuple):
 
     entity: EntityType | None
     table: Table | None
+    origins: KnownOrigins = dict
+    """The origins of rewritten fragments that the branch of the snapshot knows."""
 
     def read(self, addresses: Addresses) -> pa.Table:
         """The rows at these addresses. A row that does not exist has only nulls."""
@@ -98,7 +103,19 @@ def side_of(engine: Engine, snapshot: BranchSnapshot, type_id: TypeId) -> Side:
     entity = engine.catalog(snapshot).by_id(type_id)
     if entity is None or (row := snapshot.state.table_of(type_id)) is None:
         return Side(None, None)
-    return Side(entity, engine.tables.open(row.ref))
+    return Side(entity, engine.tables.open(row.ref), cache(lambda: _origins(engine, snapshot.branch.name)))
+
+
+def _origins(engine: Engine, branch: BranchName) -> Origins:
+    try:
+        return engine.manifest.origins(branch)
+    except NotFound:  # the branch was deleted since; rows are then compared by their values
+        return {}
+
+
+def origins_of(one: Side, other: Side) -> KnownOrigins:
+    """What both sides know."""
+    return lambda: {**one.origins(), **other.origins()}
 
 
 def shared_types(*catalogs: Catalog) -> list[TypeId]:
@@ -116,7 +133,7 @@ def candidates(before: Side, after: Side) -> RowPairs:
     """The entities whose stored rows are not the same. Their values may be the same all the same."""
     if same_version(before, after):
         return paired(_NONE, _NONE)
-    gone, come = rows_apart(before.table, after.table)
+    gone, come = rows_apart(before.table, after.table, origins=origins_of(before, after))
     return paired(_found(before, gone), _found(after, come))
 
 

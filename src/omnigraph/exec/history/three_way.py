@@ -27,7 +27,18 @@ import pyarrow.compute as pc
 from omnigraph.exec.history.by_property import ChangedEntities, Choices, MergedRows, Sides, blended, clashing, fitted_to, unblended
 from omnigraph.exec.history.changes import images
 from omnigraph.exec.history.conflicts import Choice, Conflict, ConflictKind, Settlement, Strategy
-from omnigraph.exec.history.pairs import ABSENT, PartSize, RowPairs, Side, candidates, changed, differing_rows, read_parts, same_version
+from omnigraph.exec.history.pairs import (
+    ABSENT,
+    PartSize,
+    RowPairs,
+    Side,
+    candidates,
+    changed,
+    differing_rows,
+    origins_of,
+    read_parts,
+    same_version,
+)
 from omnigraph.store.arrays import Mask, joined, whole
 from omnigraph.store.difference import Addresses, moved_to, rows_apart, stored_rows
 from omnigraph.store.membership import Members
@@ -197,7 +208,8 @@ def _distinct(sides: Sides, parts: Sequence[ChangedEntities]) -> ChangedEntities
     if shared.any():
         assert sides.base.table is not None
         assert sides.theirs.table is not None
-        base[shared] = moved_to(sides.theirs.table, sides.base.table, every.theirs[shared])
+        known = origins_of(sides.theirs, sides.base)
+        base[shared] = moved_to(sides.theirs.table, sides.base.table, every.theirs[shared], origins=known)
     return ChangedEntities(every.ids, base, every.theirs, every.ours)
 
 
@@ -211,7 +223,7 @@ def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
     if not same_version(sides.base, sides.ours):
         # The rows that left the base are known by their addresses. Their ids, which are scattered over the table, are not read. Nor are
         # the ids of the new rows, unless one may belong to an entity that ours inserted or changed.
-        gone, come = rows_apart(sides.base.table, sides.ours.table)
+        gone, come = rows_apart(sides.base.table, sides.ours.table, origins=origins_of(sides.base, sides.ours))
         moved[there] = gone.has(theirs.before[there])
         if not there.all() or moved.any():
             new = stored_rows(sides.ours.table, come)
@@ -222,7 +234,8 @@ def _beside(sides: Sides, theirs: RowPairs) -> tuple[ChangedEntities, Mask]:
     if shared.any():
         assert sides.base.table is not None
         assert sides.ours.table is not None
-        ours[shared] = moved_to(sides.base.table, sides.ours.table, theirs.before[shared])
+        known = origins_of(sides.base, sides.ours)
+        ours[shared] = moved_to(sides.base.table, sides.ours.table, theirs.before[shared], origins=known)
     return ChangedEntities(theirs.ids, theirs.before, theirs.after, ours, theirs.held_after), moved
 
 

@@ -85,8 +85,8 @@ class Postings:
         return [found[word] for word in words]
 
     def _hits(self, word: str, numbers: Numbers64, counts: Numbers64) -> Hits:
-        others, more = self._rest_words.hits(word)
-        if len(others):
+        if len(self._rest):
+            others, more = self._rest_words.hits(word)
             numbers, counts = np.concatenate([numbers, self._rest[others]]), np.concatenate([counts, more])
         return Hits(numbers, counts, self._lengths[numbers].astype(np.int64))
 

@@ -22,7 +22,8 @@ from omnigraph.exec.embedding import CALL_TEXTS, EmbedTarget, embed_targets, has
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.predicate import column as quoted
 from omnigraph.exec.write.image import Image
-from omnigraph.exec.write.protocol import Change, Prepared, Request, write
+from omnigraph.exec.write.protocol import Change, Prepared, Request, repeated, write
+from omnigraph.exec.write.tokens import digest_of
 from omnigraph.ids import MAIN, BranchName, TableId, TypeId
 from omnigraph.manifest.model import Commit, CommitKind
 from omnigraph.manifest.read import BranchSnapshot
@@ -92,16 +93,21 @@ def ensure_embeddings(
     branch: BranchName = MAIN,
     actor: str | None = None,
     message: str | None = None,
+    token: str | None = None,
     on_progress: OnEmbeddingProgress | None = None,
 ) -> Embeddings:
     """Embed every text whose vector is missing. A second call has nothing to do.
 
     Vectors are expensive, so those of a long call are committed in parts, and if the provider fails, those that it made are committed too.
+    The last part has the token: a call that did not get there goes on where it ended.
     """
     before = engine.snapshot(branch)
     catalog = engine.catalog(before)
     request = Request(CommitKind.MUTATE, branch=branch, actor=actor, message=message or MESSAGE)
+    last = msgspec.structs.replace(request, token=token, digest=digest_of(MESSAGE))
     with _Filling(engine, request, catalog) as filling:
+        if (first := repeated(engine.manifest, last)) is not None:
+            return Embeddings(branch, tuple(filling.results()), first.commit)
         try:
             for node, target in _properties(catalog):
                 _embed_property(engine, before, node, target, filling, on_progress)
@@ -112,7 +118,7 @@ def ensure_embeddings(
             done = sum(each.used for each in filling.done.values())
             kept = f"{done} vectors made before are committed; call ensure_embeddings again for the rest"
             raise EmbeddingError(error.kind, f"{error.message}; {kept}", **{**error.facts, "embedded": done}) from error
-        filling.commit()
+        filling.commit(last)
         return Embeddings(branch, tuple(filling.results()), filling.commit_)
 
 
@@ -147,16 +153,16 @@ class _Filling:
         self._clear()
 
     def add(self, key: _Key, ids: pa.Array, texts: pa.Array, vectors: pa.Array) -> None:
-        """Keep some vectors. Once they are many beside those that are committed, they are committed."""
+        """Keep some vectors. If those before them are many beside those that are committed, they are committed: the last part is left."""
+        waiting = sum(spool.rows for spool in self._made.values())
+        if waiting >= max(PART_ROWS, (sum(each.made for each in self.done.values()) - waiting) // PART_SHARE):
+            self.commit()
         if key not in self._made:
             self._made[key] = _Spool(key.dimension)
         self._made[key].add(ids, texts, vectors)
         self.done[key].made += len(texts)
-        waiting = sum(spool.rows for spool in self._made.values())
-        if waiting >= max(PART_ROWS, (sum(each.made for each in self.done.values()) - waiting) // PART_SHARE):
-            self.commit()
 
-    def commit(self) -> None:
+    def commit(self, request: Request | None = None) -> None:
         """Commit the vectors that were made, if there are any."""
         if not self._made:
             return
@@ -173,7 +179,7 @@ class _Filling:
                 raise
             return Prepared(changes, counts={EMBEDDED: sum(spool.used for spool in self._made.values())})
 
-        self.commit_ = write(self._engine, self._request, prepare).commit or self.commit_
+        self.commit_ = write(self._engine, request or self._request, prepare).commit or self.commit_
         for key, spool in self._made.items():
             self.done[key].used += spool.used
         self._clear()

@@ -20,7 +20,7 @@ from omnigraph.catalog.types import VectorOf
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.predicate import column as quoted
 from omnigraph.exec.read.table_statistics import FEW_ROWS, covers_nearly_all, live_tables
-from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, write
+from omnigraph.exec.write.protocol import BuildIndexes, Prepared, Request, repeated, write
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.read import BranchSnapshot
@@ -131,13 +131,16 @@ def ensure_indices(
     branch: BranchName = MAIN,
     actor: str | None = None,
     message: str | None = None,
+    token: str | None = None,
     on_progress: OnIndexProgress | None = None,
 ) -> Indexes:
     """Build the missing indexes of a branch, and rebuild those that cover too few rows, as one commit. A second call does nothing."""
     tables, before = engine.tables, engine.snapshot(branch)
     plans = list(_plan(before, engine.catalog(before), tables))
-    if not any(plan.specs for plan in plans):
-        return Indexes(branch, _all_indexes(plans), None)
+    request = Request(CommitKind.INDEX, branch=branch, actor=actor, message=message, token=token)
+    first = repeated(engine.manifest, request)
+    if first is not None or not any(plan.specs for plan in plans):
+        return Indexes(branch, _all_indexes(plans), first.commit if first is not None else None)
     ahead = dict(_write_ahead(before, plans, tables, on_progress))
 
     def prepare(snapshot: BranchSnapshot) -> Prepared:
@@ -146,7 +149,7 @@ def ensure_indices(
         changes = {plan.row.id: BuildIndexes(plan.specs, tuple(_segments(plan, ahead))) for plan in plans if plan.specs}
         return Prepared(changes, counts={BUILT: sum(len(plan.specs) for plan in plans)})
 
-    written = write(engine, Request(CommitKind.INDEX, branch=branch, actor=actor, message=message), prepare)
+    written = write(engine, request, prepare)
     return Indexes(branch, _all_indexes(plans), written.commit)
 
 

@@ -21,7 +21,7 @@ from omnigraph.exec.upkeep.file_damage import DAMAGED_INDEX, GraphFiles, recorde
 from omnigraph.exec.upkeep.indices import ensure_indices
 from omnigraph.exec.upkeep.verify import Finding, Severity, column_mismatches, verify
 from omnigraph.exec.write.migrate import reclaim
-from omnigraph.exec.write.protocol import Prepared, Request, write
+from omnigraph.exec.write.protocol import Prepared, Request, repeated, write
 from omnigraph.ids import MAIN, BranchName, TypeId
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
@@ -107,6 +107,7 @@ def repair(
     force: bool = False,
     actor: str | None = None,
     message: str | None = None,
+    token: str | None = None,
 ) -> RepairReport:
     """Classify the tables of a branch. With `confirm`, mend what can be mended; with `force`, also publish changes of other programs."""
     if force and not confirm:
@@ -115,7 +116,9 @@ def repair(
     found = tuple(_classify(engine, engine.manifest.snapshot(branch), force=force))
     lost = tuple(finding for finding in verify(engine) if _is_lost(finding, branch))
     report = RepairReport(branch, confirm, force, found, lost)
-    return _mend(engine, report, actor=actor, message=message) if confirm else report
+    return (
+        _mend(engine, report, Request(CommitKind.REPAIR, branch=branch, actor=actor, message=message, token=token)) if confirm else report
+    )
 
 
 def _refuse_pending(engine: Engine, branch: BranchName) -> None:
@@ -219,15 +222,20 @@ def _given_up(engine: Engine, snapshot: BranchSnapshot, row: TableRow) -> Iterat
 # -- mending
 
 
-def _mend(engine: Engine, report: RepairReport, *, actor: str | None, message: str | None) -> RepairReport:
+def _mend(engine: Engine, report: RepairReport, request: Request) -> RepairReport:
     branch = BranchName(report.branch)
+    first = repeated(engine.manifest, request)
     todo = {table.action for table in report.tables}
     if RepairAction.REMOVE_VERSION in todo:
         _remove_torn(engine, branch)
-    commit = _publish(engine, report, actor=actor, message=message) if RepairAction.PUBLISH_HEAD in todo else None
+    commit = first.commit if first is not None else None
+    if RepairAction.PUBLISH_HEAD in todo and first is None:
+        commit = _publish(engine, report, request)
     if RepairAction.RECLAIM in todo:
         reclaim(engine, branch)
-    rebuilt = ensure_indices(engine, branch=branch, actor=actor, message=message) if RepairAction.REBUILD_INDEX in todo else None
+    rebuilt = (
+        ensure_indices(engine, branch=branch, actor=request.actor, message=request.message) if RepairAction.REBUILD_INDEX in todo else None
+    )
     return msgspec.structs.replace(report, commit=commit, index_commit=rebuilt.commit if rebuilt is not None else None)
 
 
@@ -241,7 +249,7 @@ def _remove_torn(engine: Engine, branch: BranchName) -> None:
                 discard_torn_head(engine.root, row.path, branch=row.native, after=row.version)
 
 
-def _publish(engine: Engine, report: RepairReport, *, actor: str | None, message: str | None) -> Commit | None:
+def _publish(engine: Engine, report: RepairReport, request: Request) -> Commit | None:
     """Publish tables at their newest versions, in one commit. They are classified again on the snapshot that it is based on."""
 
     def prepare(snapshot: BranchSnapshot) -> Prepared:
@@ -253,7 +261,6 @@ def _publish(engine: Engine, report: RepairReport, *, actor: str | None, message
                     rows.append(_at_head(engine, row, head))
         return Prepared({}, adopted=tuple(rows), commits_empty=bool(rows))
 
-    request = Request(CommitKind.REPAIR, branch=BranchName(report.branch), actor=actor, message=message)
     return write(engine, request, prepare).commit
 
 

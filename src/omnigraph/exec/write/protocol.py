@@ -46,6 +46,7 @@ from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.objects import First
+from omnigraph.store.origins import Origin
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.root import Root
 from omnigraph.store.stage import Staged
@@ -161,6 +162,12 @@ class Prepared(msgspec.Struct, frozen=True):
     """The second parent of the commit: the head of a merged branch."""
     copied: tuple[Commit, ...] = ()
     """The commits of the merged branch that this one does not have. Its history survives its deletion."""
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """The origins of fragments that are rewritten."""
+        tidied = (change for change in self.changes.values() if isinstance(change, Tidy))
+        return tuple(origin for change in tidied for rewrite in change.rewrites for origin in rewrite.origins)
 
     @property
     def is_empty(self) -> bool:
@@ -379,7 +386,7 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
         return None
     differs = first.digest is not None and request.digest is not None and first.digest != request.digest
     if first.kind is not request.kind or differs:
-        what = f"another {first.kind}" if first.kind is request.kind else f"a {first.kind}"
+        what = f"another {first.kind}" if first.kind is request.kind else f"{'an' if first.kind[0] in 'aeiou' else 'a'} {first.kind}"
         raise InvalidInput(
             Kind.TOKEN_REUSED,
             f"the token {request.token!r} belongs to {what}, commit {first.id}; nothing was written. "
@@ -396,6 +403,7 @@ def repeated(manifest: Manifest, request: Request) -> Written | None:
 def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Written:
     manifest, tables = engine.manifest, engine.tables
     intent = _intent(request, ready)
+    finished = partial(publication, intent, epoch=grant.epoch, origins=ready.prepared.origins)
     _arm(manifest, intent, first=partial(_settle, manifest.root, ready, grant))  # 6
     ready = _settled(ready)
     drafted: Drafted | None = None
@@ -405,12 +413,12 @@ def _land(engine: Engine, request: Request, ready: _Staged, grant: Grant) -> Wri
         for row, staged, then in _stages(tables, intent, ready):
             rows.append(row)
             if row.id == intent.tables[-1].before.id:  # now all rows are known: write them beside the last commit
-                drafted = draft(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch)
+                drafted = draft(manifest, finished(rows), branch=request.branch)
             tables.keep(_advance(staged, then))
         _keep(manifest.root, rows, drafted)
         reach(Fault.WRITE_COMMITTED)
         grant.check()
-        published = publish(manifest, publication(intent, rows, epoch=grant.epoch), branch=request.branch, drafted=drafted)  # 9
+        published = publish(manifest, finished(rows), branch=request.branch, drafted=drafted)  # 9
     except Exception as error:  # noqa: BLE001  # whatever failed, the armed intent must be resolved before the lock is released
         _discard(drafted)
         return Written(_after_failure(engine, intent, error, grant), intent.counts)

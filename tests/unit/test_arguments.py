@@ -40,6 +40,7 @@ def calls(graph: og.Graph) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         "mutate": {"source": 'update Person set { born: 1 } where name = "nobody"'},
         "load": {"data": []},
         "merge": {"source": "work"},
+        "merge_conflicts": {"source": "work"},
         "diff": {"a": "main", "b": "work"},
         "commit": {"id_": head},
         "commit_changes": {"id_": head},

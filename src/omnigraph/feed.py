@@ -18,7 +18,7 @@ from omnigraph.manifest.registry import given_name
 from omnigraph.store.leaving import waited_for
 
 
-@checked_methods(but=("wait",))
+@checked_methods(but=("cursor", "page", "wait"))
 class Changes:
     """The change feed of a graph. Nothing about its readers is stored in the graph; each keeps its own cursor."""
 

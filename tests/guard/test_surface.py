@@ -89,6 +89,9 @@ REGISTRY: Final[Mapping[tuple[str, str], Reviewed]] = {
     ("store.reclaim", "_remove"): reviewed(
         ".cleanup_old_versions", reason="versions that a commit gave up, named one by one; unverified files are never deleted"
     ),
+    ("store.refs", "_plainly_named"): reviewed(
+        "lance.dataset", reason="the same table through a link, because Lance escapes other paths twice; only to make a native branch"
+    ),
     ("store.refs", "create_ref"): reviewed(".create_branch", reason="the one way to make a native branch, from an exact version"),
     ("store.ledger", "Ledger._commit"): reviewed("LanceDataset.commit", reason="the publish: an exact swap of the state fragment"),
     ("store.ledger", "create_ledger"): reviewed("LanceDataset.commit", reason="the birth of a ledger, exclusive by max_retries=0"),

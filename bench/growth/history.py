@@ -269,7 +269,7 @@ OPERATIONS = (
     ),
     _flat("merge of one entity, n rows", MERGE, worlds.indexed_people, _merged, changes=True),
     _flat("merge of one entity, n commits", MERGE, worlds.history, _merged_late, base=COMMITS, changes=True),
-    _flat("diff across an optimize of n rows", ("Graph.diff", "omnigraph diff"), worlds.compacted_people, _diff_of_one),
+    _flat("diff across an optimize of n rows", ("Graph.diff", "omnigraph commit"), worlds.compacted_people, _diff_of_one),
     Operation(
         name="merge across an optimize of n rows",
         covers=MERGE,

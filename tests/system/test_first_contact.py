@@ -186,7 +186,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.command for case in CASES])
+@pytest.mark.parametrize("case", CASES, ids=[case.command.replace("\x1b", "_") for case in CASES])
 def test_a_command(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("OMNIGRAPH_HOME", str(folder))
@@ -248,7 +248,7 @@ PYTHON = (
 )
 
 
-@pytest.mark.parametrize(("code", "shown"), PYTHON, ids=[code for code, _ in PYTHON])
+@pytest.mark.parametrize(("code", "shown"), PYTHON, ids=[code.replace("\\", "_") for code, _ in PYTHON])
 def test_an_expression(code: str, shown: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value begins like this, or an error of ours has this class and this message; and no message is long."""
     monkeypatch.chdir(folder)

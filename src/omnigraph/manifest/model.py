@@ -16,7 +16,7 @@ from omnigraph.ids import MAIN, BranchName, CommitId, OperationId, SchemaHash, T
 from omnigraph.store.bases import home
 from omnigraph.store.checksums import Blocks, Checksums, is_intact, sealed
 from omnigraph.store.ledger import ROWS
-from omnigraph.store.origins import Origin
+from omnigraph.store.origins import RowOrigin
 from omnigraph.store.tables import TableRef
 
 FORMAT: Final = 1
@@ -209,7 +209,7 @@ def state_rows(state: State, *, born: int) -> pa.Table:
 
 
 def fact_rows(
-    commit: Commit | None, schemas: Iterable[SchemaText], *, copied: Iterable[Commit] = (), origins: Iterable[Origin] = (), born: int
+    commit: Commit | None, schemas: Iterable[SchemaText], *, copied: Iterable[Commit] = (), origins: Iterable[RowOrigin] = (), born: int
 ) -> pa.Table:
     """Return the rows that a publish adds: its commit, its idempotency token, new schemas, commits copied by a merge, and the origins of
     rewritten fragments.
@@ -272,8 +272,8 @@ def read_checksums(rows: pa.Table) -> Iterator[tuple[Checksums, Blocks]]:
         yield found.checksums, found.blocks
 
 
-def read_origins(rows: pa.Table) -> dict[str, Origin]:
-    found = (_decode(body, Origin, object_id) for object_id, body in _bodies(rows))
+def read_origins(rows: pa.Table) -> dict[str, RowOrigin]:
+    found = (_decode(body, RowOrigin, object_id) for object_id, body in _bodies(rows))
     return {origin.file: origin for origin in found}
 
 

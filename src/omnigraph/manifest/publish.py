@@ -51,7 +51,7 @@ from omnigraph.store.checked import Sums
 from omnigraph.store.checksums import grouped
 from omnigraph.store.durable import version_file
 from omnigraph.store.ledger import Draft, Ledger, SwapLost
-from omnigraph.store.origins import Origin
+from omnigraph.store.origins import RowOrigin
 from omnigraph.store.root import Root
 
 ATTEMPTS: Final = 5
@@ -90,7 +90,7 @@ class Publication(msgspec.Struct, frozen=True):
     """The commits of the merged branch, whose head `merged` is the second parent: its history survives its deletion."""
     counts: Mapping[str, int] = {}
     audit: Audit | None = None
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[RowOrigin, ...] = ()
     """Those of rewritten fragments. They are not in the intent: without them rows are compared by their values."""
 
 

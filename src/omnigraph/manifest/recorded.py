@@ -8,11 +8,11 @@ history, a commit now and then records the checksums of all files that its branc
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import NotFound, OmniGraphError, StorageError
 from omnigraph.ids import CommitId
 from omnigraph.lru import Lru
 from omnigraph.manifest.model import COMMIT, Commit, State, TableRow, read_checksums
@@ -76,16 +76,32 @@ class RecordedChecksums:
 
     def of(self, ref: TableRef) -> Sums:
         """The checksums of the files of a version of a table, and of others."""
-        if (shown := self._showing(ref)) is not None:
-            return self._read(shown, shown.state.head.summed)
+        for shown in self._showing(ref):
+            with self._forgetting(shown):
+                return self._read(shown, shown.state.head.summed)
         every: dict[str, FileSum] = {}  # a version in doubt that recovery or a repair looks at, or one of a state that was forgotten
         for newest in list(self._newest.values()):
-            every |= self._read(newest, 0)
+            with self._forgetting(newest):
+                every |= self._read(newest, 0)
         return every
 
-    def _showing(self, ref: TableRef) -> _Shown | None:
+    def _showing(self, ref: TableRef) -> list[_Shown]:
         known = (*list(self._newest.values()), *reversed(self._shown.values()))
-        return next((each for each in known if each.has(ref)), None)
+        return [each for each in known if each.has(ref)]
+
+    @contextmanager
+    def _forgetting(self, shown: _Shown) -> Iterator[None]:
+        """Read a state. If its branch was deleted since, forget the state and end the block: other branches show the same versions."""
+        try:
+            yield
+        except (StorageError, NotFound):
+            branch = shown.branch
+            if branch.native is None or read_branch(self._root.objects, branch.name) == branch:
+                raise
+            with self._mutex:
+                if self._newest.get(branch.native) is shown:
+                    del self._newest[branch.native]
+                self._shown.discard((shown.ledger.ref.branch, shown.ledger.version))
 
     def _read(self, shown: _Shown, since: int) -> dict[str, FileSum]:
         ledger = shown.ledger
@@ -149,7 +165,7 @@ class RecordedChecksums:
             before = state.tables.get(row.id)
             if before is None or before.ref.home != row.ref.home:
                 path = f"{row.ref.home}/{version_file(row.version)}"
-                if self._showing(row.ref) is not None and (expected := self.of(row.ref).get(path)) is not None:
+                if self._showing(row.ref) and (expected := self.of(row.ref).get(path)) is not None:
                     found[path] = expected
         return found
 

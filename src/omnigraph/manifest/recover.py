@@ -23,7 +23,7 @@ from omnigraph.manifest.publish import Preconditions, Publication, hold, publish
 from omnigraph.manifest.read import Manifest
 from omnigraph.manifest.registry import Branch, all_branches, find_branch
 from omnigraph.store import stage
-from omnigraph.store.origins import Origin
+from omnigraph.store.origins import RowOrigin
 from omnigraph.store.refs import delete_ref, has_ref, keep_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, committed_uuid, discard_torn_head, table_at_head
@@ -327,7 +327,7 @@ def _is_live(manifest: Manifest, intent: Intent) -> bool:
 
 
 def publication(
-    intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audit | None = None, origins: tuple[Origin, ...] = ()
+    intent: Intent, rows: list[TableRow], *, epoch: int, audit: Audit | None = None, origins: tuple[RowOrigin, ...] = ()
 ) -> Publication:
     """Return the publication that completes an intent. It is the same for its writer and for a recovery, which does not know `origins`."""
     return Publication(

@@ -25,7 +25,7 @@ from omnigraph.store.difference import deleted_rows
 from omnigraph.store.durable import NewFile
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.fragments import Fragment, fragments
-from omnigraph.store.origins import Origin, old_fragment, origins_of
+from omnigraph.store.origins import RowOrigin, old_fragment, origins_of
 from omnigraph.store.stage import Counts, Staged, every_field, new_data_files
 from omnigraph.store.tables import Table, at_home, own_handle
 
@@ -54,7 +54,7 @@ class Rewrite(msgspec.Struct, frozen=True):
     old: Group
     new: tuple[Any, ...]
     files: tuple[NewFile, ...]
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[RowOrigin, ...] = ()
     """Which rows the new fragments hold, for comparisons with versions that have the old ones."""
 
 

@@ -33,7 +33,7 @@ class OldFragment(msgspec.Struct, frozen=True, array_like=True):
     deleted: str = ""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class RowOrigin(msgspec.Struct, frozen=True):
     """The rows of a new fragment with one data file: `rows` of those of the old ones, joined without the deleted ones, from `start` on."""
 
     file: str
@@ -42,7 +42,7 @@ class Origin(msgspec.Struct, frozen=True):
     old: tuple[OldFragment, ...]
 
 
-Origins = Mapping[str, Origin]
+Origins = Mapping[str, RowOrigin]
 """The data file of a fragment -> its origin."""
 
 
@@ -54,9 +54,9 @@ def old_fragment(part: Fragment, deleted: Offsets) -> OldFragment:
     return OldFragment(part.files, part.rows, b85encode(zlib.compress(np.packbits(bits).tobytes(), 9)).decode())
 
 
-def origins_of(old: Sequence[OldFragment], new: Iterable[Any]) -> tuple[Origin, ...]:
+def origins_of(old: Sequence[OldFragment], new: Iterable[Any]) -> tuple[RowOrigin, ...]:
     """The origins of the fragments (their metadata) that hold the rows of these, in order. Leaves out those with too large a record."""
-    found: list[Origin] = []
+    found: list[RowOrigin] = []
     ends = np.cumsum([part.rows - len(_deleted(part)) for part in old])
     start = 0
     for fragment in new:
@@ -64,7 +64,7 @@ def origins_of(old: Sequence[OldFragment], new: Iterable[Any]) -> tuple[Origin, 
         first = int(np.searchsorted(ends, start, side="right"))
         last = int(np.searchsorted(ends, start + rows, side="left")) + 1
         before = int(ends[first - 1]) if first else 0
-        origin = Origin(str(fragment.files[0].path), rows, start - before, tuple(old[first:last]))
+        origin = RowOrigin(str(fragment.files[0].path), rows, start - before, tuple(old[first:last]))
         start += rows
         if len(fragment.files) == 1 and sum(len(part.deleted) + sum(map(len, part.files)) for part in origin.old) <= MOST_BYTES:
             found.append(origin)

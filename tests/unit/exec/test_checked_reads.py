@@ -267,6 +267,22 @@ def test_a_branch_before_its_first_commit_and_after_it(tmp_path: Path) -> None:
     finds_each(graph, [*own, *data_files(graph)], lambda graph: every_row(graph, "work"))
 
 
+def test_a_branch_that_was_deleted_meanwhile_has_no_part_in_the_reads_of_others(tmp_path: Path) -> None:
+    """A reader knew the branch, which showed the same versions. Its checksums are gone with it, and those of main are the same."""
+    graph = make(tmp_path / "g", parts=2, rows=100)
+    before, files = graph.commits()[0].id, data_files(graph)
+    graph.branches.create("work")
+    graph.load([{"edge": "Cites", "from": "d00009", "to": "d00001"}], branch="work")
+    reader = og.open(graph.uri, mode="r")
+    reader.snapshot("work")
+    graph.branches.delete("work")
+    run(graph, 'insert Doc { slug: "new" }')
+    assert len(reader.query(ALL).rows) == len(reader.query(ALL, at=before).rows) + 1
+    for file in files:
+        flip(file)
+    refused(graph, lambda one: one.query(ALL, at=before))
+
+
 def test_a_table_that_a_merge_takes_over(tmp_path: Path) -> None:
     """Its files were recorded on the other branch, before and after the fork, and that branch may be gone."""
     graph = make(tmp_path / "g", parts=1)

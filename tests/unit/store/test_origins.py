@@ -13,7 +13,7 @@ from omnigraph.store import stage
 from omnigraph.store.compact import first_free_id, rewrite, stage_rewrites
 from omnigraph.store.difference import Addresses, RowsApart, moved_to, rows_apart
 from omnigraph.store.fragments import Fragment, fragments
-from omnigraph.store.origins import MOST_BYTES, Origin, Runs, old_fragment, origins_of
+from omnigraph.store.origins import MOST_BYTES, RowOrigin, Runs, old_fragment, origins_of
 from omnigraph.store.refs import create_ref
 from omnigraph.store.root import open_root
 from omnigraph.store.tables import ADDRESS, Table, create_table
@@ -28,7 +28,7 @@ def rows(values: dict[str, int]) -> pa.Table:
 class Line:
     """A native branch of a table that is written to and rewritten. `origins` are shared by all branches."""
 
-    def __init__(self, table: Table, origins: dict[str, Origin], rng: random.Random) -> None:
+    def __init__(self, table: Table, origins: dict[str, RowOrigin], rng: random.Random) -> None:
         self.table, self.origins, self.rng = table, origins, rng
 
     def put(self, values: dict[str, int]) -> None:
@@ -133,7 +133,12 @@ def test_without_a_record_whole_fragments_are_apart(line: Line) -> None:
     made = rewrite(line.table, fragments(line.table), first_id=first_free_id(line.table))
     line.table = stage.commit(stage_rewrites(line.table, [made]))
     (true,) = made.origins
-    for known in ({}, {"other": true}, {true.file: Origin(true.file, 149, 0, true.old)}, {true.file: Origin(true.file, 150, 1, true.old)}):
+    for known in (
+        {},
+        {"other": true},
+        {true.file: RowOrigin(true.file, 149, 0, true.old)},
+        {true.file: RowOrigin(true.file, 150, 1, true.old)},
+    ):
         gone, come = rows_apart(before, line.table, origins=lambda known=known: known, traced_rows=0)  # type: ignore[misc]
         assert (len(gone.fragments), len(come.fragments)) == (3, 1)
 

@@ -46,7 +46,7 @@ from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
 from omnigraph.store.objects import First
-from omnigraph.store.origins import Origin
+from omnigraph.store.origins import RowOrigin
 from omnigraph.store.refs import create_ref, fresh_ref
 from omnigraph.store.root import Root
 from omnigraph.store.stage import Staged
@@ -164,7 +164,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """The commits of the merged branch that this one does not have. Its history survives its deletion."""
 
     @property
-    def origins(self) -> tuple[Origin, ...]:
+    def origins(self) -> tuple[RowOrigin, ...]:
         """The origins of fragments that are rewritten."""
         tidied = (change for change in self.changes.values() if isinstance(change, Tidy))
         return tuple(origin for change in tidied for rewrite in change.rewrites for origin in rewrite.origins)

@@ -76,7 +76,7 @@ RETURNS = [
 @settings(max_examples=sample(300, whole=5_000), deadline=None)
 @given(st.lists(st.sampled_from(FIXED), max_size=4, unique=True), st.sampled_from(RETURNS), st.booleans())
 def test_a_filled_template_is_the_plan_of_the_values(clauses: list[str], returns: str, known: bool) -> None:
-    """X-02: One plan serves all calls: with other values it equals the plan that is made for them."""
+    """X-02: one plan serves all calls: with other values it equals the plan that is made for them."""
     read = read_of(f"{HEAD}match {{ $f: Film  $p: Person  {'  '.join(clauses)} }} {returns}")
     told = statistics() if known else statistics(film=0, person=5, acted=0, indexed=())
     one, other = bind_parameters(read.parameters, ONE), bind_parameters(read.parameters, OTHER)

@@ -59,7 +59,7 @@ REMOVALS = [(Fault.CLEANUP_BEFORE_TABLE, 2), (Fault.CLEANUP_AFTER_VERSIONS, 1)]
 
 @pytest.mark.parametrize(("point", "nth"), REMOVALS, ids=str)
 def test_a_reader_while_files_of_its_branch_are_removed(tmp_path: Path, point: Fault, nth: int) -> None:
-    """O-17: What the branch shows is read by handles that know it and by new ones; a commit that can be opened is whole."""
+    """What the branch shows is read by handles that know it and by new ones; a commit that can be opened is whole (O-17)."""
     graph = make(tmp_path)
     warm, commits = og.open(graph.uri, mode="r"), [commit.id for commit in graph.commits(WORK)]
     assert names(warm) == ["a", "b", "c", *SEEDS]
@@ -76,7 +76,7 @@ def test_a_reader_while_files_of_its_branch_are_removed(tmp_path: Path, point: F
 
 
 def test_a_commit_that_is_being_read_keeps_its_files_on_a_native_branch(tmp_path: Path) -> None:
-    """O-17: An export of an earlier commit of the branch that began before the cleanup ends as it began."""
+    """An export of an earlier commit of the branch that began before the cleanup ends as it began (O-17)."""
     graph = make(tmp_path)
     lines = graph.export(WORK, at=graph.commits(WORK)[1].id)
     first = next(lines)
@@ -86,7 +86,7 @@ def test_a_commit_that_is_being_read_keeps_its_files_on_a_native_branch(tmp_path
 
 @pytest.mark.parametrize(("point", "nth"), REMOVALS, ids=str)
 def test_first_writes_and_new_branches_wait_for_the_removal(tmp_path: Path, point: Fault, nth: int) -> None:
-    """B-25, B-27: They find the branch as it is, and nothing of theirs is removed."""
+    """They find the branch as it is, and nothing of theirs is removed (B-25, B-27)."""
     graph = make(tmp_path)
 
     def anew() -> None:
@@ -112,7 +112,7 @@ def test_first_writes_and_new_branches_wait_for_the_removal(tmp_path: Path, poin
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_branch_is_deleted_and_created_anew_between_two_locks_of_a_cleanup(tmp_path: Path, nth: int) -> None:
-    """INV-7: Native branches that the plan names are gone, and those of the new branch are not in it. Nothing of this is an error."""
+    """Native branches that the plan names are gone, and those of the new branch are not in it. Nothing of this is an error (INV-7)."""
     graph = make(tmp_path)
     with asleep("cleanup 1", graph.uri, Fault.CLEANUP_BEFORE_LOCK, nth=nth) as sweep:
         graph.branches.delete(WORK)
@@ -160,7 +160,7 @@ def test_a_second_cleanup_waits_for_the_removal(tmp_path: Path, point: Fault, nt
 
 
 def test_readers_writers_and_first_writes_beside_two_cleanups(tmp_path: Path) -> None:
-    """B-25, B-26, B-27, O-17: Every acknowledged row is there, each answer is a state of the branch, and states follow each other."""
+    """Every acknowledged row is there, each answer is a state of the branch, and states follow each other (B-25, B-26, B-27, O-17)."""
     graph = make(tmp_path)
     count = sample(12, whole=80)
     said = race(graph.uri, clean_1=count, clean_2=count, read=6 * count, past=3 * count, write=3 * count, touch=count)
@@ -180,7 +180,7 @@ def test_readers_writers_and_first_writes_beside_two_cleanups(tmp_path: Path) ->
 
 
 def test_a_branch_that_is_created_anew_beside_cleanups_and_its_users(tmp_path: Path) -> None:
-    """INV-7, B-27: Whoever uses it sees one branch of that name or is told that it is gone, and never rows of two."""
+    """Whoever uses it sees one branch of that name or is told that it is gone, and never rows of two (INV-7, B-27)."""
     graph = make(tmp_path)
     count = sample(12, whole=80)
     said = race(graph.uri, replace=count, clean=2 * count, read=8 * count, past=4 * count, write=3 * count)

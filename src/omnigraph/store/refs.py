@@ -17,6 +17,7 @@ import pyarrow as pa
 from lance.fragment import DataFile, write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
+from omnigraph.faults import Fault, reach
 from omnigraph.store.blobs import blobs_last
 from omnigraph.store.durable import settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
@@ -65,7 +66,8 @@ def _plainly_named(table: Table) -> Iterator[Any]:
     Lance refuses every other use of a handle while it creates a native branch from it, and other threads read with that of the table.
 
     While it creates a native branch, Lance escapes the path once more, and so creates `/home/j%C3%BCrgen` beside `/home/jürgen`, or fails
-    because it may not. It also takes `?` for the end of the path. The paths that it records are never used (`bases.py`).
+    because it may not. It also takes `?` for the end of the path. The paths that it records are never used (`bases.py`), and neither
+    is a link that a killed process leaves.
     """
     if not table.root.is_local or _PLAIN.fullmatch(table.root.uri):
         yield own_handle(table).dataset
@@ -73,7 +75,9 @@ def _plainly_named(table: Table) -> Iterator[Any]:
     with TemporaryDirectory(prefix="omnigraph-") as directory:
         os.symlink(table.root.uri, link := f"{directory}/graph")
         version = table.ref.version if table.ref.branch is None else None
+        reach(Fault.REF_LINKED)
         yield lance.dataset(f"{link}/{table.ref.path}", version=version)
+        reach(Fault.REF_CREATED)
 
 
 def _check(name: str) -> None:

@@ -232,6 +232,8 @@ def _source(data: tuple[str, ...]) -> Data:
     if tables := _tables(data):
         return tables
     if data == ("-",):
+        if sys.stdin is None:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "stdin (-) cannot be loaded: it is closed", data=list(data))
         return sys.stdin.buffer
     if "-" in data:
         raise InvalidInput(Kind.INVALID_ARGUMENT, "stdin (-) cannot be loaded together with files", data=list(data))

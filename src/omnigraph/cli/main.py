@@ -139,7 +139,8 @@ def run(arguments: list[str]) -> int:
         output.interrupted()
         return INTERRUPTED
     except click.ClickException as error:
-        error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help text
+            error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code

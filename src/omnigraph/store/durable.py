@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from omnigraph.errors import Kind, Outcome, StorageError
+from omnigraph.grid import counted
 from omnigraph.store.checksums import checksum, is_recorded
 from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.root import Root
@@ -221,7 +222,11 @@ def _torn(root: Root, file: NewFile, size: int | None) -> StorageError:
     if size is None:
         found = "does not exist"
     else:
-        found = f"has {size} bytes and is incomplete" if file.size is None else f"has {size} bytes, but {file.size} were written"
+        found = (
+            f"has {counted(size, 'byte')} and is incomplete"
+            if file.size is None
+            else f"has {counted(size, 'byte')}, but {file.size:,} were written"
+        )
     return StorageError(
         Kind.TORN_FILE,
         f"{full} {found}: the disk is full or failed. Nothing was committed. Free disk space or check the system log, then retry",

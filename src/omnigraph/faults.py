@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final, Literal
 
+from omnigraph.errors import InvalidInput, Kind
+
 ENVIRONMENT: Final = "OMNIGRAPH_FAULT"
 
 Action = Literal["raise", "kill", "stop"]
@@ -103,9 +105,11 @@ def _from_environment() -> _Armed | None:
         return None
     point, _, rest = text.partition("=")
     action, _, count = rest.partition(":")
-    if action not in _ACTIONS:
-        raise ValueError(f"{ENVIRONMENT}={text!r}: the action must be raise, kill or stop")
-    return _Armed(Fault(point), _ACTIONS[action], int(count or 1))
+    arrival = int(count) if count.isdecimal() else 0 if count else 1
+    if point not in {known.value for known in Fault} or action not in _ACTIONS or arrival == 0:
+        wanted = "it takes a fault point and raise, kill or stop, as in publish.before_commit=kill or publish.before_commit=kill:3"
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{ENVIRONMENT} is {text!r}; {wanted}", variable=ENVIRONMENT, value=text)
+    return _Armed(Fault(point), _ACTIONS[action], arrival)
 
 
 _armed: _Armed | None = _from_environment()

@@ -22,8 +22,12 @@ _JOINERS: Final = f"\u200c{_JOINER}"
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number and its noun: `1 row`, `2 rows`, `1,000 rows`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """Return a number and its noun: `1 row`, `2 rows`, `1,000 entities`, `0 branches`."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}{'es' if noun.endswith(('x', 'ch')) else 's'}"
 
 
 def display_width(text: str) -> int:

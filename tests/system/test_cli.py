@@ -100,7 +100,7 @@ def test_from_birth_to_recovery(shell: Shell) -> None:
     assert [finding["code"] for finding in shell.json("verify", "graph.omni")["findings"]] == ["pending_intent"]
     assert people("main") == 1
 
-    assert shell.ok(*shell.add("Barbara", *here)) == "changed main via add_person: 1 nodes, 0 edges\n"
+    assert shell.ok(*shell.add("Barbara", *here)) == "changed main via add_person: 1 node, 0 edges\n"
     [undone] = shell.json("recovery", "list", "graph.omni")["recoveries"]
     assert (undone["outcome"], undone["writer"], undone["actor_id"]) == ("rolled_back", "mutate", "act-alan")
     assert people("main") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,10 @@ PEOPLE = """{"type": "Person", "data": {"name": "Ada", "born": 1815}}
 {"type": "Person", "data": {"name": "Zoé"}}
 {"edge": "Knows", "from": "Ada", "to": "Zoé"}
 """
+ONE_OF_MANY = (
+    r"(?<![\d,.])1 (?:\w+ )?(?:\w+\(s\)|errors|warnings|commits|rows|nodes|edges|types|entities|branches|records|queries)\b"
+)
+"""A number and a noun that do not agree."""
 READ = "match { $p: Person } return { $p.name as name } order { name }"
 
 
@@ -78,6 +83,7 @@ CASES = (
     Case("schema check s.pg --yes", 1, err="does not apply"),
     # wrong usage
     Case("", 2, err="Usage: omnigraph"),
+    Case("", 2, err="completion, version\n"),
     Case("nope", 2, err="No such command 'nope'"),
     Case("query g.omni --nope", 2, err="No such option"),
     Case("query g.omni", 1, err="give the query with --query FILE or -e GQ"),
@@ -129,7 +135,7 @@ CASES = (
     Case(f"query g.omni -e '{READ}' --explain", out="scan  of: $p: Person"),
     # loads
     Case("load g.omni --data people.csv --mode merge --dry-run", 1, err="TYPE=people.csv on the command line"),
-    Case("load g.omni --data Person=people.csv --mode merge --dry-run", out="would load"),
+    Case("load g.omni --data Person=people.csv --mode merge --dry-run", out="1 entity across 1 node type and 0 edge types"),
     Case("load g.omni --data Persn=people.csv --mode merge --dry-run", 1, err="did you mean `Person`?"),
     Case("load g.omni --data missing.jsonl --mode merge --dry-run", 1, err="there is no file 'missing.jsonl'"),
     Case(
@@ -142,6 +148,9 @@ CASES = (
     Case("schema plan g.omni --schema wider.pg", out="supported: yes"),
     Case("schema plan g.omni --schema other.pg", 1, out="supported: no"),
     Case("lint g.omni --query q.gq", out="OK    query `names` (read)"),
+    Case("lint g.omni --query one.gq", out="Lint complete: 1 query processed (0 errors, 0 warnings, 0 info items)"),
+    Case("query g.omni --query one.gq --explain", out="(~1 row)"),
+    Case("query g.omni --query one.gq --analyze", out="1 row in "),
     Case("lint --schema s.pg --query q.gq", out="Lint complete: 2 queries"),
     Case("lint --schema s.pg --query q.gq --query bad.gq", 1, out="FILE  bad.gq"),
     Case("lint --schema s.pg --query bad.gq --query q.gq", 1, out="FILE  q.gq"),
@@ -170,6 +179,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "other.pg": SCHEMA.replace("born: I32?", "born: Date?"),
         "q.gq": f"query names() {{ {READ} }}\nquery add($n: String) {{ insert Person {{ name: $n }} }}\n",
         "bad.gq": "query bad() { match { $p: Person } return { $q.name } }\n",
+        "one.gq": 'match { $p: Person { name: "Ada" } } return { $p.born as born }',
         "p.jsonl": PEOPLE,
         "empty.pg": "// nothing yet\n",
         "flat.jsonl": '{"type": "Person", "name": "Ada"}\n',
@@ -197,6 +207,7 @@ def test_a_command(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert "Traceback" not in said.err
     assert "unexpected" not in said.err or "unexpected extra argument" in said.err
     assert code == 0 or case.out or not said.out, "an error prints no result"
+    assert re.findall(ONE_OF_MANY, said.out + said.err) == []
 
 
 PYTHON = (

@@ -54,7 +54,7 @@ def test_progress_comes_after_a_second_and_goes_at_the_end(folder: Path) -> None
         terminal.close_pipe()
         assert terminal.finish() == 0
         assert " s)" not in terminal.screen
-        assert "loaded g.omni on branch review with append: 1 entities" in terminal.screen
+        assert "loaded g.omni on branch review with append: 1 entity" in terminal.screen
 
 
 def test_the_shell_completes_remembers_and_goes_on_after_errors(folder: Path) -> None:

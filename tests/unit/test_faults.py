@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,9 +55,14 @@ def test_the_environment_puts_a_real_process_to_sleep() -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("setting", ["nowhere=kill", f"{POINT.value}=explode", POINT.value])
-def test_a_mistyped_setting_fails_loudly_instead_of_never_firing(setting: str) -> None:
+@pytest.mark.parametrize(
+    "setting", ["nowhere=kill", f"{POINT.value}=explode", POINT.value, f"{POINT.value}=kill:x", f"{POINT.value}=kill:0"]
+)
+def test_a_mistyped_setting_fails_loudly_instead_of_never_firing(setting: str, tmp_path: Path) -> None:
     """F-13"""
     environment = {**os.environ, ENVIRONMENT: setting}
-    done = subprocess.run([sys.executable, "-c", "import omnigraph.faults"], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
+    command = [sys.executable, "-m", "omnigraph.cli.main", "info", str(tmp_path / "g")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {ENVIRONMENT} is {setting!r}; it takes a fault point and raise, kill or stop")
+    assert "bug" not in done.stderr

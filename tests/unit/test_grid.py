@@ -77,3 +77,4 @@ def test_no_line_is_wider_than_asked(columns: int, width: int, texts: list[str])
 
 def test_a_count_has_its_noun() -> None:
     assert [counted(0, "row"), counted(1, "row"), counted(12345, "row")] == ["0 rows", "1 row", "12,345 rows"]
+    assert [counted(2, noun) for noun in ("entity", "key", "index", "branch")] == ["2 entities", "2 keys", "2 indexes", "2 branches"]

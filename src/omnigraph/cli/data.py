@@ -30,6 +30,7 @@ from omnigraph.cli.scope import (
     open_graph,
     resolve,
 )
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.blobs import Blob
@@ -62,10 +63,10 @@ def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types:
             for data, count in line_blocks(lines):
                 output.raw(data) if file is None else file.write(data)
                 rows, size = rows + count, size + len(data)
-                line.draw(f"export: {rows:,} records, {size / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
+                line.draw(f"export: {counted(rows, 'record')}, {size / 1e6:,.0f} MB, {rows / max(line.seconds, 1e-9):,.0f} records/s")
     if path is None:
         return
-    output.note(f"exported {rows} records to {path}")
+    output.note(f"exported {counted(rows, 'record')} to {path}")
 
 
 def line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
@@ -89,13 +90,15 @@ def copy(flags: Flags, *, source: str, target: str, branch: str | None, as_json:
             place.uri,
             branch=branch,
             storage_options=flags.storage_options,
-            on_progress=lambda progress: line.draw(f"copy: {progress.where}, {progress.rows:,} rows"),
+            on_progress=lambda progress: line.draw(f"copy: {progress.where}, {counted(progress.rows, 'row')}"),
         )
     info = made.info()
     if as_json:
         output.document({"uri": place.uri, "source": there.uri, "graph_id": info.graph_id, "branches": made.branches.list()})
     else:
-        output.line(f"copied {there.uri} to {place.uri}: {info.branches} branches, {sum(info.tables.values())} entities on main")
+        output.line(
+            f"copied {there.uri} to {place.uri}: {counted(info.branches, 'branch')}, {counted(sum(info.tables.values()), 'entity')} on main"
+        )
 
 
 _BYTES_AT_ONCE: Final = 4 * 1024 * 1024

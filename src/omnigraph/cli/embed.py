@@ -15,6 +15,7 @@ from omnigraph.cli.files import atomic_file, read_source
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import EMBED, PATH, Flags, admit, command_flags
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.embed.files import EmbedSpec
@@ -74,7 +75,7 @@ def embed(
     with atomic_file(job.output) as file, Line(quiet=flags.quiet) as line:
         for written in embed_lines(_lines(job.input), job.spec, selection, embedder, done):
             file.write(written)
-            line.draw(f"{done.records:,} records, {done.embedded:,} embedded")
+            line.draw(f"{counted(done.records, 'record')}, {done.embedded:,} embedded")
     if as_json:
         output.document(
             {
@@ -90,7 +91,7 @@ def embed(
             }
         )
         return
-    output.line(f"wrote {job.output}: {done.records} records, {done.embedded} embedded, {done.cleaned} cleaned ({mode})")
+    output.line(f"wrote {job.output}: {counted(done.records, 'record')}, {done.embedded} embedded, {done.cleaned} cleaned ({mode})")
 
 
 def _file_job(input_: Path | None, spec: Path | None, output_: Path | None) -> _EmbedJob:

@@ -232,6 +232,8 @@ def _source(data: tuple[str, ...]) -> Data:
     if tables := _tables(data):
         return tables
     if data == ("-",):
+        if sys.stdin is None:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "stdin (-) cannot be loaded: it is closed", data=list(data))
         return sys.stdin.buffer
     if "-" in data:
         raise InvalidInput(Kind.INVALID_ARGUMENT, "stdin (-) cannot be loaded together with files", data=list(data))
@@ -263,7 +265,7 @@ def _typed(part: str) -> tuple[str, str] | None:
 def _progress_text(progress: Progress, seconds: float) -> str:
     of = f" of {progress.total_bytes / 1e6:,.0f}" if progress.total_bytes else ""
     speed = progress.rows / seconds if seconds > 0 else 0.0
-    records = f"{progress.rows:,} records, " if progress.rows else ""
+    records = f"{counted(progress.rows, 'record')}, " if progress.rows else ""
     pace = f", {speed:,.0f} records/s" if progress.rows else ""
     return f"{progress.stage}: {records}{progress.read_bytes / 1e6:,.0f}{of} MB{pace}"
 
@@ -278,7 +280,7 @@ def _write_problems(refused: OmniGraphError, path: Path | None) -> None:
     if path is not None:
         with atomic_file(path) as file:
             file.writelines(json.dumps(msgspec.to_builtins(problem)).encode() + b"\n" for problem in problems)
-        output.note(f"{len(problems)} problems written to {path}")
+        output.note(f"{counted(len(problems), 'problem')} written to {path}")
         return
     for problem in problems[1:]:
         refused.add_note(f"{problem} [{problem.code}]")
@@ -290,8 +292,8 @@ def _print_receipt(uri: str, receipt: LoadReceipt, request: LoadRequest, *, crea
         return
     did = "would load" if request.dry_run else "loaded"
     output.line(
-        f"{did} {uri} on branch {request.branch} with {request.mode}: {receipt.total} entities across {len(receipt.nodes)} node types "
-        f"and {len(receipt.edges)} edge types"
+        f"{did} {uri} on branch {request.branch} with {request.mode}: {counted(receipt.total, 'entity')} "
+        f"across {counted(len(receipt.nodes), 'node type')} and {counted(len(receipt.edges), 'edge type')}"
     )
     if receipt.edges_without_id:
         output.line(f"{counted(receipt.edges_without_id, 'new edge')} without an id: a second load adds as many again")

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from traceback import walk_tb
 from typing import NoReturn
 
 import click
@@ -80,12 +81,27 @@ for _command in _COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with its exit code."""
+    _replace_closed_streams()
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
     except BaseException:  # noqa: BLE001  # neither our error nor a bug, such as SystemExit: print it as the interpreter does
         sys.excepthook(*sys.exc_info())
         code = 1
     _leave(code)
+
+
+def _replace_closed_streams() -> None:
+    """Occupy the descriptors of standard streams that the caller closed, as with `>&-`.
+
+    Otherwise a file of the graph would get the number 1 or 2, and what a library prints would be written into it. A write to a closed
+    stdout fails, so that a result is not lost without a word. What is written to a closed stderr is dropped.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
 
 
 def _leave(code: int) -> NoReturn:
@@ -116,14 +132,15 @@ def run(arguments: list[str]) -> int:
         if (asked := os.environ.get(VARIABLE)) is not None:
             return complete(cli, asked)
         _refuse_bytes(arguments)
-        code = cli.main(arguments, prog_name="omnigraph", standalone_mode=False)
+        code = _invoke(arguments)
         output.flush()
-        return code or 0
+        return code
     except (click.exceptions.Abort, KeyboardInterrupt):
-        output.error("interrupted")
+        output.interrupted()
         return INTERRUPTED
     except click.ClickException as error:
-        error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help text
+            error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code
@@ -138,6 +155,20 @@ def run(arguments: list[str]) -> int:
         log.debug("failed", exc_info=True)
         output.unexpected(error)
         return 1
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Run one command and return its exit code. Click's own `main` would leave the process when a pipe is closed."""
+    try:
+        with cli.make_context("omnigraph", arguments) as context:
+            code: int | None = cli.invoke(context)
+            return code or 0
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except OSError as failed:
+        if [frame for frame, _ in walk_tb(failed.__traceback__)][-1].f_code is click.echo.__code__:
+            raise output.OutputError(failed) from failed  # a help text or the version, which click prints itself
+        raise
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from omnigraph.cli.scope import (
     token_flag,
 )
 from omnigraph.cli.shapes import optimized_document
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.upkeep.optimize import OptimizedTable, OptimizeProgress
@@ -41,7 +42,7 @@ def optimize(flags: Flags, *, uri: str | None, branch: str, message: str | None,
     if as_json:
         output.document({"uri": target.uri, **optimized_document(found)})
         return
-    output.line(f"optimize {target.uri} — {len(found.tables)} datasets")
+    output.line(f"optimize {target.uri} — {counted(len(found.tables), 'dataset')}")
     for table in found.tables:
         output.line(f"{table.table}: {_line(table)}")
         for index in table.pending:
@@ -50,8 +51,8 @@ def optimize(flags: Flags, *, uri: str | None, branch: str, message: str | None,
 
 
 def _progress(progress: OptimizeProgress) -> str:
-    work = f"{progress.fragments} fragments" if progress.fragments else "indexes"
-    return f"{progress.at} of {progress.of}: {progress.table}, {work}, {progress.rows:,} rows"
+    work = counted(progress.fragments, "fragment") if progress.fragments else "indexes"
+    return f"{progress.at} of {progress.of}: {progress.table}, {work}, {counted(progress.rows, 'row')}"
 
 
 def _line(table: OptimizedTable) -> str:
@@ -64,5 +65,5 @@ def _line(table: OptimizedTable) -> str:
             return "no-op"
         case _:
             built = sum(index.state == "built" for index in table.indexes)
-            indexes = f", {built} indexes" if built else ""
+            indexes = f", {counted(built, 'index')}" if built else ""
             return f"frags {table.fragments_before} → {table.fragments_after}{indexes} ✓"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -28,10 +29,10 @@ _SCALAR: Final = (str, int, float, bool)
 
 
 class OutputError(Exception):
-    """A write to stdout failed: the reader closed the pipe, or the disk is full."""
+    """A write to stdout failed: the reader closed the pipe, the caller closed stdout, or the disk is full."""
 
     def __init__(self, cause: OSError) -> None:
-        super().__init__(cause.strerror)
+        super().__init__("it is closed" if cause.errno == errno.EBADF else cause.strerror)
         self.is_closed_pipe: Final = isinstance(cause, BrokenPipeError)
 
 
@@ -151,6 +152,13 @@ def ask(question: str) -> str:
 
 def error(message: str) -> None:
     print(f"{screen_of(sys.stderr).paint('Error:', Style.RED)} {message}", file=sys.stderr)
+
+
+def interrupted() -> None:
+    """Report Ctrl-C, which the terminal has shown as `^C`, on a line of its own."""
+    if screen_of(sys.stderr).width is not None:
+        note("")
+    error("interrupted")
 
 
 def failure(failed: OmniGraphError, *, as_json: bool) -> None:

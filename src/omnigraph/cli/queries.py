@@ -221,7 +221,7 @@ def mutate(
 
 def show_receipt(receipt: Receipt, *, branch: str, query: str) -> None:
     """Print what a mutation changed."""
-    output.line(f"changed {branch}{_via(query)}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges")
+    output.line(f"changed {branch}{_via(query)}: {counted(receipt.affected_nodes, 'node')}, {counted(receipt.affected_edges, 'edge')}")
 
 
 # -- texts and parameters
@@ -363,8 +363,8 @@ def _report_lines(report: LintReport) -> Iterator[str]:
             yield f"ERROR query `{result.name}`: {result.error}"
         yield from (f"WARN  query `{result.name}`: {warning}" for warning in result.warnings)
     yield from (f"{labels[finding.severity]} {finding.code} {finding.message}" for finding in report.findings)
-    counts = f"{report.errors} error(s), {report.warnings} warning(s), {report.infos} info item(s)"
-    yield f"INFO  Lint complete: {report.queries_processed} queries processed ({counts})"
+    counts = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}, {counted(report.infos, 'info item')}"
+    yield f"INFO  Lint complete: {counted(report.queries_processed, 'query')} processed ({counts})"
 
 
 def _language_errors(source: Source, catalog: Catalog) -> Iterator[LanguageError]:

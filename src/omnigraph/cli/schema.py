@@ -34,6 +34,7 @@ from omnigraph.cli.scope import (
     token_flag,
 )
 from omnigraph.errors import InvalidInput, Kind
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
@@ -62,7 +63,7 @@ def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
     if as_json:
         output.document({"status": "ok", "schema_source": {"kind": "file", "path": str(file)}, **counts})
     else:
-        output.line(f"OK    schema {file}: {', '.join(f'{count} {what}' for what, count in counts.items())}")
+        output.line(f"OK    schema {file}: {', '.join(counted(count, what[:-1]) for what, count in counts.items())}")
 
 
 @schema.command("show")

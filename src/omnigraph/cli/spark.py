@@ -9,6 +9,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.load import LoadRequest, loading_flags, run_load, spark_session
 from omnigraph.cli.scope import DATA, READ, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
+from omnigraph.grid import counted
 
 
 @click.group(cls=GraphGroup)
@@ -88,4 +89,5 @@ def spark_export(
             | {"rows": done.rows, "files": len(done.files)}
         )
     else:
-        output.line(f"exported {sum(done.rows.values())} records of {len(done.rows)} types to {done.folder} in {len(done.files)} files")
+        records = f"{counted(sum(done.rows.values()), 'record')} of {counted(len(done.rows), 'type')}"
+        output.line(f"exported {records} to {done.folder} in {counted(len(done.files), 'file')}")

@@ -32,6 +32,7 @@ from omnigraph.cli.scope import (
     token_flag,
 )
 from omnigraph.cli.shapes import embeddings_document, finding_document, indexes_document, recovery_document, repair_document
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.upkeep.embeddings import EmbeddingProgress
@@ -65,7 +66,7 @@ def ensure_indices(flags: Flags, *, uri: str | None, branch: str, message: str |
 
 
 def _index_progress(progress: IndexProgress) -> str:
-    return f"{progress.at} of {progress.of}: {progress.table} ({', '.join(progress.columns)}), {progress.rows:,} rows"
+    return f"{progress.at} of {progress.of}: {progress.table} ({', '.join(progress.columns)}), {counted(progress.rows, 'row')}"
 
 
 def _index_line(index: ColumnIndex) -> str:
@@ -74,7 +75,7 @@ def _index_line(index: ColumnIndex) -> str:
         return f"{line}: {index.reason.text}"
     if index.damage is not None:
         return f"{line}: replaces a damaged index ({index.damage})"
-    return f"{line}: {index.uncovered_rows} rows not covered yet" if index.uncovered_rows else line
+    return f"{line}: {counted(index.uncovered_rows, 'row')} not covered yet" if index.uncovered_rows else line
 
 
 @click.command("ensure-embeddings", cls=GraphCommand)
@@ -101,7 +102,7 @@ def ensure_embeddings(flags: Flags, *, uri: str | None, branch: str, message: st
 
 
 def _embedding_progress(progress: EmbeddingProgress) -> str:
-    return f"{progress.table}.{progress.property}: {progress.rows:,} of {progress.of:,} rows"
+    return f"{progress.table}.{progress.property}: {progress.rows:,} of {counted(progress.of, 'row')}"
 
 
 @click.command(cls=GraphCommand)
@@ -122,13 +123,13 @@ def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool
     else:
         for finding in findings:
             output.line(_finding_line(finding))
-        output.line(f"verified {target.uri}: {errors} errors, {len(findings) - errors} warnings")
+        output.line(f"verified {target.uri}: {counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}")
     if errors:
         context.exit(1)
 
 
 def _finding_line(finding: Finding) -> str:
-    shown = f"; shown by {len(finding.commits)} commits" if finding.commits else ""
+    shown = f"; shown by {counted(len(finding.commits), 'commit')}" if finding.commits else ""
     on = f", now on {', '.join(finding.branches)}" if finding.branches and finding.commits else ""
     remedy = f". Remedy: {finding.remedy}" if finding.remedy else ""
     return f"{finding.severity.upper()} {finding.code} {finding.where}: {finding.message}{shown}{on}{remedy}"

@@ -13,6 +13,7 @@ import msgspec
 from omnigraph.embed.vectors import Purpose
 from omnigraph.embed.wire import JsonRequest, Limits, post
 from omnigraph.errors import EmbeddingError, Kind
+from omnigraph.grid import counted
 
 BATCH_TEXTS: Final = 128
 BATCH_BYTES: Final = 256 << 10
@@ -56,7 +57,7 @@ class HostedEmbedder:
             try:
                 return self._api.vectors(body, len(part))
             except (msgspec.DecodeError, ValueError):
-                message = f"the answer of embedding model '{self.model}' is not one: it has no list of {len(part)} vectors"
+                message = f"the answer of embedding model '{self.model}' is not one: it has no list of {counted(len(part), 'vector')}"
                 raise EmbeddingError(Kind.EMBEDDING_INVALID, message, model=self.model) from None
 
         parts = list(_parts(texts, self._api.batch_texts))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.errors import EmbeddingError, Kind
+from omnigraph.grid import counted
 
 Vectors = npt.NDArray[np.float32]
 """One vector per row."""
@@ -49,9 +50,9 @@ def embed_texts(embedder: Embedder, texts: Sequence[str], dimension: int, purpos
     except (TypeError, ValueError):
         raise _invalid(embedder, "its vectors are not lists of numbers of one length") from None
     if wide.ndim != 2 or len(wide) != len(texts):
-        raise _invalid(embedder, f"{len(texts)} texts need as many vectors, and the answer has the shape {wide.shape}")
+        raise _invalid(embedder, f"{counted(len(texts), 'text')} must become as many vectors, and the answer has the shape {wide.shape}")
     if wide.shape[1] != dimension:
-        raise _invalid(embedder, f"a vector of {dimension} numbers is needed, and it gives {wide.shape[1]}", dimension=dimension)
+        raise _invalid(embedder, f"a vector of {counted(dimension, 'number')} is needed, and it gives {wide.shape[1]}", dimension=dimension)
     if not np.isfinite(wide).all():
         raise _invalid(embedder, "a vector has a number that is not finite")
     scale = np.abs(wide).max(axis=1, keepdims=True)

@@ -15,6 +15,7 @@ from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.types import scalar_of
 from omnigraph.errors import InvalidInput, Kind, NotFound, ResourceLimitExceeded, Unsupported
 from omnigraph.exec.problems import ProblemCode
+from omnigraph.grid import counted
 from omnigraph.ids import content_hash
 from omnigraph.lang.tree import Scalar
 from omnigraph.manifest.read import BranchSnapshot
@@ -61,7 +62,7 @@ class Blob:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"bytes {start} to {end} are not a valid range of a blob", start=start, end=end)
         if start > self.size or (start == self.size and self.size and end != start):
             raise InvalidInput(
-                Kind.BLOB_RANGE, f"the blob has {self.size} bytes; byte {start} is out of range", start=start, size=self.size
+                Kind.BLOB_RANGE, f"the blob has {counted(self.size, 'byte')}; byte {start} is out of range", start=start, size=self.size
             )
         with self._reading():
             return read_blob(self._table, self._column, self._address, start=start, length=stop - start)

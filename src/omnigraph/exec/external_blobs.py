@@ -16,6 +16,7 @@ import msgspec
 
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, ResourceLimitExceeded, Unsupported, redacted
 from omnigraph.exec.problems import ProblemCode
+from omnigraph.grid import counted
 from omnigraph.store.objects import Objects, canonical_uri, open_objects
 from omnigraph.store.paths import is_local, s3_place
 
@@ -165,7 +166,7 @@ class ExternalBlobs:
                 raise
             raise _unreadable(uri, "there is nothing of that name") from error
         if len(data) != size:
-            raise _unreadable(uri, f"it had {size} bytes and now has {len(data)}: another process writes it")
+            raise _unreadable(uri, f"it had {counted(size, 'byte')} and now has {len(data):,}: another process writes it")
         return data
 
 

@@ -15,6 +15,7 @@ import msgspec
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import VectorOf, scalar_of
 from omnigraph.errors import InvalidInput, Kind, shortened
+from omnigraph.grid import counted
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.type_codes import nearest_name
 
@@ -104,7 +105,7 @@ def refusal(problems: Sequence[Problem], *, more: int = 0) -> InvalidInput:
     """Return the error for at least one problem. `more` is the number of further problems that are not listed."""
     first = problems[0]
     others = len(problems) - 1 + more
-    tail = f" (and {others} more {'problem' if others == 1 else 'problems'})" if others else ""
+    tail = f" (and {counted(others, 'more problem')})" if others else ""
     place = {
         name: value
         for name in ("source", "line", "record", "column", "type", "property", "id")

@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from omnigraph.grid import counted
 from omnigraph.plan import ir, ops
 from omnigraph.plan.spelling import Speller
 
@@ -32,6 +33,8 @@ class Measured(msgspec.Struct, frozen=True, omit_defaults=True):
     adjacency_ms: float = 0.0
 
 
+_MANY: Final = 1e15
+"""An estimate above it is shown as this number: the product of many large types can be infinite."""
 MeasuredOf = Callable[[ops.Op], Measured | None]
 """An operator -> its measurements, None if it did not run."""
 
@@ -83,15 +86,16 @@ def explain(plan: ops.ReadPlan, *, notes: Iterable[str] = (), measured: Measured
 def _lines(step: Step, depth: int) -> Iterable[str]:
     facts = "  ".join(f"{name}: {_shown(value)}" for name, value in step.facts.items())
     taken = f"  taken: {_taken(step.actual)}" if step.actual is not None and step.actual.routes else ""
-    actual = f"; {step.actual.rows} rows in {step.actual.ms:.1f} ms" if step.actual is not None else ""
-    yield f"{'  ' * (depth + 1)}{step.operator}{'  ' + facts if facts else ''}{taken}  (~{step.rows:.0f} rows{actual})"
+    actual = f"; {counted(step.actual.rows, 'row')} in {step.actual.ms:.1f} ms" if step.actual is not None else ""
+    rows = counted(round(min(step.rows, _MANY)), "row")
+    yield f"{'  ' * (depth + 1)}{step.operator}{'  ' + facts if facts else ''}{taken}  (~{rows}{actual})"
     for input_ in step.inputs:
         yield from _lines(input_, depth + 1)
 
 
 def _taken(actual: Measured) -> str:
     """The routes of a link, and the adjacency if it was needed."""
-    routes = [f"{route.route} from {route.nodes} nodes in {route.ms:.1f} ms" for route in actual.routes]
+    routes = [f"{route.route} from {counted(route.nodes, 'node')} in {route.ms:.1f} ms" for route in actual.routes]
     return ", ".join([*routes, *([f"adjacency at hand in {actual.adjacency_ms:.1f} ms"] if actual.adjacency_ms else [])])
 
 

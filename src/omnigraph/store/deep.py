@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from lance.file import LanceFileReader
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.grid import counted
 from omnigraph.store.bases import home
 from omnigraph.store.blobs import blob_names
 from omnigraph.store.checksums import FileSum
@@ -41,7 +42,7 @@ class NamedFile(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.path}, with {self.rows} rows," if self.rows else self.path
+        return f"{self.path}, with {counted(self.rows, 'row')}," if self.rows else self.path
 
 
 class Flaw(NamedTuple):
@@ -103,7 +104,7 @@ def unreadable_rows(table: Table, fragments: Mapping[int, list[NamedFile]]) -> I
             continue
         gone = part.metadata.deletion_file.num_deleted_rows if part.metadata.deletion_file is not None else 0
         if rows != part.metadata.physical_rows - gone:
-            yield Flaw(where, f"found {rows} rows, but {part.metadata.physical_rows} were written and {gone} deleted")
+            yield Flaw(where, f"found {counted(rows, 'row')}, but {part.metadata.physical_rows:,} were written and {gone:,} deleted")
 
 
 def unreadable_blobs(table: Table, fragments: Mapping[int, list[NamedFile]]) -> Iterator[Flaw]:
@@ -139,7 +140,7 @@ def _unreadable(table: Table, name: str, addresses: Any, lengths: Any) -> Iterat
             found = take(table, addresses, [KEY, name]).column(name)
             for address, length, wrong in zip(addresses, lengths, pc.binary_length(found).to_numpy() != lengths, strict=True):
                 if wrong:
-                    yield int(address), f"its size is not the {length} bytes that its row records"
+                    yield int(address), f"its size is not that in its row, {counted(length, 'byte')}"
             return
         for start in range(0, int(lengths[0]), PART_BYTES):
             read_blob(table, name, int(addresses[0]), start=start, length=min(PART_BYTES, int(lengths[0]) - start))
@@ -182,7 +183,7 @@ def _untrue_pages(data: pa.Table, lookup: pa.Table) -> str | None:
     starts = np.arange(0, len(values), size)
     pages = lookup.sort_by("page_idx")
     if pages.column("page_idx").to_pylist() != list(range(len(starts))):
-        return f"it lists {len(pages)} pages, but has {len(starts)}"
+        return f"it lists {counted(len(pages), 'page')}, but has {len(starts):,}"
     ends = np.minimum(starts + size, len(values)) - 1
     nulls = [values.slice(start, size).null_count for start in starts]
     said = (pages.column("min"), pages.column("max"), pages.column("null_count"))
@@ -201,7 +202,7 @@ def _untrue_rows(table: Table, index: IndexFiles, data: pa.Table) -> str | None:
     rows = rows.sort_by(ADDRESS).combine_chunks()
     entries = data.filter(pa.array(is_in(data.column("ids"), rows.column(ADDRESS)))).sort_by("ids").combine_chunks()
     if not entries.column("ids").equals(rows.column(ADDRESS)):
-        return f"its {len(entries)} entries do not match the {len(rows)} rows that it covers"
+        return f"its {counted(len(entries), 'entry')} and the {counted(len(rows), 'row')} that it covers do not match"
     if not _bits(entries.column("values")).equals(_bits(rows.column(index.column))):
         return "it holds a value that differs from the value in the row"
     return None

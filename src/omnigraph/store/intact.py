@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.grid import counted
 from omnigraph.store.bases import home
 from omnigraph.store.checked import TableChecks, WrongChecksum
 from omnigraph.store.damage import IndexDamage, IndexFiles
@@ -188,5 +189,5 @@ def _look(root: Root, index: IndexFiles) -> str | None:
     if not found:
         return "its files are missing"
     if index.size_bytes is not None and (total := sum(found.values())) != index.size_bytes:
-        return f"its files have {total} bytes, but {index.size_bytes} were written"
+        return f"its files have {counted(total, 'byte')}, but {index.size_bytes:,} were written"
     return None

@@ -24,6 +24,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind, OmniGraphError, Outcome
 from omnigraph.faults import Fault, reach
+from omnigraph.grid import counted
 from omnigraph.store.arrays import Column, joined, whole
 from omnigraph.store.blobs import blob_names, blobs_last, stored
 from omnigraph.store.deletions import remember_deleted
@@ -485,10 +486,10 @@ def _refuse_bad_keys(rows: pa.Table) -> None:
     # Lance silently inserts a row for every null key, and both rows of two equal new keys.
     keys = rows.column(KEY)
     if keys.null_count:
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{keys.null_count} rows have no {KEY!r}")
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{KEY!r} is null in {counted(keys.null_count, 'row')}")
     if len(rows) > 1 and len(rows) != (distinct := pc.count_distinct(keys).as_py()):
-        counted = pc.value_counts(keys)
-        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
+        times = pc.value_counts(keys)
+        twice = times.filter(pc.greater(times.field("counts"), 1)).field("values")[0]
         raise InvalidInput(
             Kind.INVALID_ARGUMENT, f"{len(rows)} rows have only {distinct} distinct ids; {twice} is repeated", id=twice.as_py()
         )

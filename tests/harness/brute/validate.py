@@ -90,7 +90,8 @@ def _cardinality(edge: EdgeType, before: Data, after: Data) -> Iterator[str]:
     alive = {row["id"] for row in after.nodes[edge.source]}
     for source in alive & {source for source in (*old, *new) if old[source] != new[source]}:
         count = new[source]
+        has = f"@card violation on edge {edge.name}: source '{source}' has {count} edge{'' if count == 1 else 's'}"
         if edge.cardinality.high is not None and count > edge.cardinality.high:
-            yield f"@card violation on edge {edge.name}: source '{source}' has {count} edges (max {edge.cardinality.high})"
+            yield f"{has} (max {edge.cardinality.high})"
         if count < edge.cardinality.low:
-            yield f"@card violation on edge {edge.name}: source '{source}' has {count} edges (min {edge.cardinality.low})"
+            yield f"{has} (min {edge.cardinality.low})"

@@ -70,7 +70,7 @@ def test_init_draws_what_is_wrong_with_the_schema(files: Path, call: Call) -> No
 
 def test_mutate_says_what_it_changed(graph: str, call: Call) -> None:
     said = call("mutate", "-e", 'query q() { insert Person { name: "Grace" } }', "--store", graph, "--as", "act-g")
-    assert said == (0, "changed main via q: 1 nodes, 0 edges\nactor_id: act-g\n", "")
+    assert said == (0, "changed main via q: 1 node, 0 edges\nactor_id: act-g\n", "")
 
 
 def test_mutate_as_a_document(graph: str, call: Call) -> None:

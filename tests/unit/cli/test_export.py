@@ -55,7 +55,7 @@ def test_export_writes_a_file_whole(graph: str, files: Path, call: Call) -> None
     assert call("export", graph, "--output", "out.jsonl", "--type", "Nope").code == 1
     assert (files / "out.jsonl").read_text() == "old"
     said = call("export", graph, "--output", "out.jsonl")
-    assert (said.code, said.out, said.err) == (0, "", "exported 1 records to out.jsonl\n")
+    assert (said.code, said.out, said.err) == (0, "", "exported 1 record to out.jsonl\n")
     assert (files / "out.jsonl").read_text() == ADA
     assert set(os.listdir(files)) == before
 

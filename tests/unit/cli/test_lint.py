@@ -89,7 +89,7 @@ def test_a_query_file_that_does_not_parse_is_a_finding(files: Path, run: Run) ->
     done = run("lint", "--schema", "films.pg", "--query", "films.gq")
     assert done.code == 1
     assert done.stdout.startswith("ERROR Q000 parse error: ")
-    assert done.stdout.endswith("INFO  Lint complete: 0 queries processed (1 error(s), 0 warning(s), 0 info item(s))\n")
+    assert done.stdout.endswith("INFO  Lint complete: 0 queries processed (1 error, 0 warnings, 0 info items)\n")
     assert done.stderr.startswith("Error: films.gq:1:10: parse error: ")
 
 
@@ -108,7 +108,7 @@ def test_lint_needs_a_schema_and_a_query(files: Path, run: Run) -> None:
 
 
 def test_schema_check_counts_what_is_there(files: Path, run: Run) -> None:
-    assert run("schema", "check", "films.pg") == Done(0, "OK    schema films.pg: 0 interfaces, 1 nodes, 0 edges\n", "")
+    assert run("schema", "check", "films.pg") == Done(0, "OK    schema films.pg: 0 interfaces, 1 node, 0 edges\n", "")
     done = run("schema", "check", "films.pg", "--json")
     assert json.loads(done.stdout) == {
         "status": "ok",

@@ -148,24 +148,95 @@ def test_interrupted_is_130_and_no_traceback(tmp_path: Path) -> None:
     assert err.strip() == "Error: interrupted"
 
 
-def test_a_reader_that_leaves_is_no_error_to_speak_of() -> None:
+PRINTING = (
+    ("--version",),
+    ("query", "--help"),
+    ("query", "g", "-e", "match { $p: Person } return { $p.name }"),
+    ("info", "g", "--json"),
+    ("export", "g"),
+)
+"""What click prints itself, and what we print as text, as JSON and as bytes."""
+BUFFERS = pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [*((one, "") for one in PRINTING), (PRINTING[1], "1"), (PRINTING[2], "1")],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one),
+)
+"""A stream with a buffer fails when it is flushed, one without when it is written to."""
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("people")
+    graph = omnigraph.init(folder / "g", schema="node Person { name: String @key }")
+    graph.load([{"type": "Person", "data": {"name": "Ada"}}])
+    return folder
+
+
+def piped(folder: Path, command: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a shell does. `command` holds "$@", and the redirections after it."""
+    line = ["sh", "-c", command, "sh", sys.executable, "-m", "omnigraph.cli.main", *arguments]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+@BUFFERS
+def test_a_reader_that_leaves_is_no_error_to_speak_of(people: Path, arguments: tuple[str, ...], unbuffered: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "omnigraph.cli.main", "version"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "omnigraph.cli.main", *arguments],
+        cwd=people,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_result_that_cannot_be_written_is_told() -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "omnigraph.cli.main", "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert done.returncode == 1
-    assert done.stderr == "Error: done, but the result could not be written to stdout: No space left on device\n"
+@BUFFERS
+def test_a_result_that_cannot_be_written_is_told(people: Path, arguments: tuple[str, ...], unbuffered: str) -> None:
+    done = piped(people, '"$@" >/dev/full', *arguments, PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: done, but the result could not be written to stdout: No space left on device\n",
+    )
+
+
+@BUFFERS
+def test_a_closed_stdout_is_told(people: Path, arguments: tuple[str, ...], unbuffered: str) -> None:
+    done = piped(people, '"$@" >&-', *arguments, PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (1, "Error: done, but the result could not be written to stdout: it is closed\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("bogus",), 2), ((), 2), (("info", "nowhere"), 1), (("query", "g", "-e", "match"), 1), (("info", "g"), 0)]
+)
+def test_what_a_closed_stderr_loses_does_not_go_to_stdout(people: Path, arguments: tuple[str, ...], code: int) -> None:
+    done = piped(people, '"$@" 2>&-', *arguments)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert ("uri:" in done.stdout) == (code == 0)
+    assert piped(people, '"$@" >&- 2>&-', *arguments).returncode == max(code, 1)
+
+
+def test_no_file_of_the_graph_gets_the_number_of_a_closed_stream(people: Path, tmp_path: Path) -> None:
+    """A library that prints to descriptor 2 would otherwise print into a table."""
+    (tmp_path / "s.pg").write_text("node Person { name: String @key }")
+    (tmp_path / "d.jsonl").write_text('{"type":"Person","data":{"name":"Ada"}}')
+    closed = '"$@" <&- >&- 2>&-'
+    assert piped(tmp_path, closed, "init", "g", "--schema", "s.pg").returncode == 1, "it said so to nobody"
+    assert piped(tmp_path, closed, "load", "g", "--data", "d.jsonl", "--mode", "append").returncode == 1
+    graph = omnigraph.open(tmp_path / "g")
+    assert list(graph.query("match { $p: Person } return { $p.name as name }")) == [{"name": "Ada"}]
+    assert [finding for finding in graph.verify(deep=True) if finding.severity == "error"] == []
+
+
+def test_a_closed_stdin_cannot_be_loaded(people: Path) -> None:
+    done = piped(people, '"$@" <&-', "load", "g", "--data", "-", "--mode", "append", "--quiet")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: stdin (-) cannot be loaded: it is closed")
 
 
 def test_a_command_does_without_pandas_and_whoever_asks_for_it_later_gets_it(tmp_path: Path) -> None:

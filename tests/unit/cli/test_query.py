@@ -91,7 +91,7 @@ def test_the_plan_is_run_and_told_with_what_it_did(graph: str, call: Call) -> No
     code, out, _ = query(call, graph, "--analyze")
     assert code == 0
     assert out.startswith("query people -> name, p.born\n")
-    assert "(~1 rows; 1 rows in " in out
+    assert "(~1 row; 1 row in " in out
     assert json.loads(query(call, graph, "--analyze", "--json")[1])["plan"]["actual"]["rows"] == 1
 
 

@@ -136,7 +136,7 @@ def test_a_pipe_gets_plain_lines(typed: Call) -> None:
 
 def test_a_mutation_is_one_commit_and_the_next_query_sees_it(typed: Call) -> None:
     said = typed('insert Person { name: "Zoe" }\n' + PEOPLE, "--as", "act-zoe")
-    assert said == (0, f"changed main: 1 nodes, 0 edges\n2 rows from branch main\n{TABLE}Zoe\n", "")
+    assert said == (0, f"changed main: 1 node, 0 edges\n2 rows from branch main\n{TABLE}Zoe\n", "")
 
 
 def test_branches_and_the_past(typed: Call, graph: str, call: Call) -> None:
@@ -146,7 +146,7 @@ def test_branches_and_the_past(typed: Call, graph: str, call: Call) -> None:
     )
     assert said == (
         0,
-        "* main\n  review\nchanged review: 1 nodes, 0 edges\n"
+        "* main\n  review\nchanged review: 1 node, 0 edges\n"
         f"2 rows from branch review\n{TABLE}Zoe\n1\n0 rows from snapshot 1\nname\n--------\nnow\n1 row from branch main\n{TABLE}",
         "",
     )

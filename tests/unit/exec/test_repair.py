@@ -188,7 +188,7 @@ def test_what_has_no_remedy_is_said(graph: Graph) -> None:
     (lost,) = report.lost
     assert lost.code == "missing_file"
     assert newest.name in lost.message
-    assert " rows" in lost.message
+    assert " row" in lost.message
     assert whole in lost.remedy
     assert lost.branches == ("main",)
     assert report.commit is None

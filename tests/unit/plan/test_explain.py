@@ -21,13 +21,13 @@ def test_explain_as_text() -> None:
     ).text
     assert text.splitlines() == [
         "query q -> t, r.role",
-        "  project  outputs: $f.title, $r.role  (~1 rows)",
-        "    fetch  columns: $f.title, $r.role  (~1 rows)",
-        "      sort  keys: $f.year desc  ties: $f, $p, $r  limit: 2  (~1 rows)",
-        "        anti join  on: $f  (~1 rows)",
+        "  project  outputs: $f.title, $r.role  (~1 row)",
+        "    fetch  columns: $f.title, $r.role  (~1 row)",
+        "      sort  keys: $f.year desc  ties: $f, $p, $r  limit: 2  (~1 row)",
+        "        anti join  on: $f  (~1 row)",
         "          expand  link: $p -$r:ActedIn-> $f  to: $f: Film  pushed_down: $f.year > 1990  applied: after the walk  columns: year"
         "  route: index  why: index ~2.1 ms, adjacency (to be built) ~3.8 ms  (~2 rows)",
-        '            scan  of: $p: Person  pushed_down: $p.name = "Ada"  access: index on name  (~1 rows)',
+        '            scan  of: $p: Person  pushed_down: $p.name = "Ada"  access: index on name  (~1 row)',
         "          expand  link: $f -MadeBy-> $_3  to: $_3: Studio"
         "  route: index  why: index ~2 ms, adjacency (to be built) ~2.5 ms  (~2 rows)",
         "            outer rows  of: $f  (~2 rows)",

@@ -24,6 +24,7 @@ from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Stora
 from omnigraph.exec.blobs import blob_properties
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.export import rows_in_order
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.birth import NewTable, create_graph, unfinished_copy, write_schema_copy
 from omnigraph.manifest.branches import create_branch, delete_branch
@@ -247,7 +248,9 @@ class _Copy:
         found = sum(fragment.physical_rows for fragment in fragments)
         if found != row.rows:
             raise StorageError(
-                Kind.CORRUPT, f"{row.alias} has {found} rows, but the graph records {row.rows}; run `omnigraph verify`", table=row.path
+                Kind.CORRUPT,
+                f"{row.alias} has {counted(found, 'row')}, but the graph records {row.rows:,}; run `omnigraph verify`",
+                table=row.path,
             )
         staged = stage.put_files(table, fragments, whole=True)
         return table if staged is None else stage.commit(staged)

@@ -18,6 +18,7 @@ from omnigraph.errors import ChangeCursorRejected, ConflictError, InvalidInput, 
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.changes import EntityChange, Op, entity_changes
 from omnigraph.exec.history.pairs import RowPairs, Side, candidates, changed_parts, shared_types, side_of
+from omnigraph.grid import counted
 from omnigraph.ids import TypeId, content_hash
 from omnigraph.manifest.model import Commit
 from omnigraph.manifest.read import BranchSnapshot
@@ -162,9 +163,9 @@ def check_boundary(engine: Engine, commit: Commit, before: BranchSnapshot, after
         if not wanted.admits(entity):
             continue
         if kept is None:
-            raise _boundary(commit, entity, f"dropped the type {entity.name}, which had {row.rows} rows")
+            raise _boundary(commit, entity, f"dropped the type {entity.name}, which had {counted(row.rows, 'row')}")
         if {property_.id for property_ in entity.properties} - {property_.id for property_ in kept.properties}:
-            raise _boundary(commit, entity, f"dropped a property of the type {entity.name}, which had {row.rows} rows")
+            raise _boundary(commit, entity, f"dropped a property of the type {entity.name}, which had {counted(row.rows, 'row')}")
 
 
 def _boundary(commit: Commit, entity: EntityType, what: str) -> ConflictError:

@@ -20,6 +20,7 @@ from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.conflicts import Conflict, Conflicts, Settlement, merge_error
 from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, only_adds, refuse_choices, schema_conflict
 from omnigraph.exec.write.protocol import Prepared, Request, Written, repeated, write
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest import lineage
 from omnigraph.manifest.birth import write_schema_copy
@@ -59,7 +60,7 @@ class MergeResult(msgspec.Struct, frozen=True):
     branch_delete_error: str | None = None
 
     def __repr__(self) -> str:
-        conflicts = f", {self.conflict_count} conflicts" if self.conflict_count else ""
+        conflicts = f", {counted(self.conflict_count, 'conflict')}" if self.conflict_count else ""
         by = "no commit" if self.commit is None else f"commit {self.commit.id}"
         return f"MergeResult({self.outcome}: {self.inserted} inserted, {self.updated} updated, {self.deleted} deleted{conflicts}, {by})"
 

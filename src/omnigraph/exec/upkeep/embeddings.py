@@ -24,6 +24,7 @@ from omnigraph.exec.read.predicate import column as quoted
 from omnigraph.exec.write.image import Image
 from omnigraph.exec.write.protocol import Change, Prepared, Request, repeated, write
 from omnigraph.exec.write.tokens import digest_of
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, TableId, TypeId
 from omnigraph.manifest.model import Commit, CommitKind
 from omnigraph.manifest.read import BranchSnapshot
@@ -116,7 +117,9 @@ def ensure_embeddings(
             if filling.commit_ is None:
                 raise
             done = sum(each.used for each in filling.done.values())
-            kept = f"{done} vectors made before are committed; call ensure_embeddings again for the rest"
+            kept = (
+                f"{counted(done, 'vector')} made before {'is' if done == 1 else 'are'} committed; call ensure_embeddings again for the rest"
+            )
             raise EmbeddingError(error.kind, f"{error.message}; {kept}", **{**error.facts, "embedded": done}) from error
         filling.commit(last)
         return Embeddings(branch, tuple(filling.results()), filling.commit_)

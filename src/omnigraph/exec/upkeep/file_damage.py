@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from omnigraph.errors import FormatError, Kind, OmniGraphError
+from omnigraph.grid import counted
 from omnigraph.manifest.model import Commit
 from omnigraph.store.blobs import blob_names
 from omnigraph.store.checked import WRONG, WrongChecksum
@@ -93,9 +94,11 @@ class GraphFiles:
         if found is None:
             return Damage("missing_file", f"{file.text} is missing", RESTORE, file.path)
         if file.size_bytes is not None and found != file.size_bytes:
-            return Damage("wrong_size", f"{file.text} has {found} bytes, but {file.size_bytes} were recorded", RESTORE, file.path)
+            return Damage(
+                "wrong_size", f"{file.text} has {counted(found, 'byte')}, but {file.size_bytes:,} were recorded", RESTORE, file.path
+            )
         if file.size_bytes is None and is_torn(self._root, file.path):  # a deletion file, whose size no version records
-            return Damage("wrong_size", f"{file.text} has {found} bytes and is incomplete", RESTORE, file.path)
+            return Damage("wrong_size", f"{file.text} has {counted(found, 'byte')} and is incomplete", RESTORE, file.path)
         return None
 
     def _check_blobs(self, table: Table, fragments: Mapping[int, list[NamedFile]]) -> None:

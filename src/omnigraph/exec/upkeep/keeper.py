@@ -17,6 +17,7 @@ from omnigraph.errors import InvalidInput, Kind, LimitError, NotFound, OmniGraph
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.upkeep.automatic import UPKEEP_ACTOR
 from omnigraph.exec.upkeep.optimize import Bounds, Optimized, OptimizeProgress, optimize
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.registry import list_branches
 from omnigraph.store.leaving import under_way
@@ -56,7 +57,7 @@ class Keeper:
         """Why the last round did less than it should have, or None."""
 
     def __repr__(self) -> str:
-        return f"Keeper({'running' if self.running else 'stopped'}, {len(self.optimized)} commits)"
+        return f"Keeper({'running' if self.running else 'stopped'}, {counted(len(self.optimized), 'commit')})"
 
     def __reduce__(self) -> Never:
         raise Unsupported(Kind.UNSUPPORTED, "a keeper is a thread of its process; send the graph, and let the other process have its own")

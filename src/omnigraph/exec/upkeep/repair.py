@@ -22,6 +22,7 @@ from omnigraph.exec.upkeep.indices import ensure_indices
 from omnigraph.exec.upkeep.verify import Finding, Severity, column_mismatches, verify
 from omnigraph.exec.write.migrate import reclaim
 from omnigraph.exec.write.protocol import Prepared, Request, repeated, write
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, TypeId
 from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
@@ -191,7 +192,8 @@ def _drift(engine: Engine, snapshot: BranchSnapshot, row: TableRow, head: int, *
     elif force:
         yield found(Classification.SEMANTIC, RepairAction.PUBLISH_HEAD)
     else:
-        told = f"another program changed it ({', '.join(operations)}), and it has {rows} rows, not {row.rows}; force publishes it as it is"
+        now = f"it has {counted(rows, 'row')}, not {row.rows:,}"
+        told = f"another program changed it ({', '.join(operations)}), and {now}; force publishes it as it is"
         yield found(Classification.SEMANTIC, RepairAction.REFUSED, told)
 
 

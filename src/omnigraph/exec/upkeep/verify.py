@@ -18,6 +18,7 @@ from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.table_statistics import live_tables
 from omnigraph.exec.upkeep.file_damage import DAMAGED_INDEX, RESTORE, Damage, GraphFiles, recorded_checksums
 from omnigraph.exec.upkeep.kept_versions import KeptVersions, Shown, is_current, survey, survey_files
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from omnigraph.manifest.lineage import flaws
@@ -36,7 +37,7 @@ from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, require_version
 
 _CONTENT: Final = "`omnigraph verify --deep` finds a changed file, if one is the cause; else correct the rows, or restore a backup"
-_LEFT: Final = "none is needed: a dead writer left it, and `omnigraph cleanup` removes it"
+_LEFT: Final = "none is needed: a writer is at work or left it, and `omnigraph cleanup` removes what is left"
 
 
 class Severity(StrEnum):
@@ -376,10 +377,10 @@ def _table(check: _Check, snapshot: BranchSnapshot, row: TableRow, entity: Entit
             ids[row.alias].add(batch.column(ID))
     found = np.sort(np.concatenate(numbers))
     if len(found) != row.rows:
-        yield Damage("row_count", f"the table has {len(found)} rows, but the graph records {row.rows}")
+        yield Damage("row_count", f"the table has {counted(len(found), 'row')}, but the graph records {row.rows:,}")
     # Different ids may have the same fingerprint. If fingerprints repeat, compare the ids themselves.
     if (found[1:] == found[:-1]).any() and len(again := repeated(joined((batch.column(ID) for batch in table.scan([ID])), pa.string()))):
-        yield Damage("duplicate_id", f"{len(again)} rows repeat an id")
+        yield Damage("duplicate_id", f"the id of {counted(len(again), 'row')} is that of another row")
 
 
 def column_mismatches(table: Table, entity: EntityType | None) -> Iterator[Damage]:
@@ -429,4 +430,4 @@ def _edges(tables: Tables, snapshot: BranchSnapshot, edge: EdgeType, ids: dict[s
             continue
         lost = joined((batch.column(column) for batch in others(known, table.scan([column]), on=column)), pa.string())
         if len(lost):
-            yield Damage("dangling_edge", f"{len(lost)} edges have a {column} that is not a {node}, for example {lost[0].as_py()!r}")
+            yield Damage("dangling_edge", f"the {column} of {counted(len(lost), 'edge')} is not a {node}, for example {lost[0].as_py()!r}")

@@ -21,6 +21,7 @@ from omnigraph.exec.validate.context import IntegrityContext, added_among, ids_a
 from omnigraph.exec.validate.delta import Delta
 from omnigraph.exec.validate.findings import Findings, merge_by_row, rule_findings
 from omnigraph.exec.validate.keys import KeyPartition, holding_texts, in_part, pick
+from omnigraph.grid import counted
 from omnigraph.store.arrays import Mask, Places, whole
 
 UNBOUNDED = np.iinfo(np.int64).max
@@ -65,16 +66,18 @@ def _removed(context: IntegrityContext, edges: Delta, entity: EdgeType) -> Itera
 
 
 def _in_part(context: IntegrityContext, edges: Delta, entity: EdgeType, removed: pa.Array, part: KeyPartition) -> Findings:
-    counted = _count(context, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
+    found = _count(context, edges, removed if part.of == 1 else removed.filter(pa.array(in_part(removed, part))), part)
     low, high = entity.cardinality.low, entity.cardinality.high
-    wrong = np.flatnonzero((counted.edges < low) | (counted.edges > (UNBOUNDED if high is None else high)))
-    wrong = wrong[~_is_removed(context, entity, at(counted.sources, wrong))]
-    wrong = wrong[np.argsort(counted.rows[wrong], kind="stable")]
+    wrong = np.flatnonzero((found.edges < low) | (found.edges > (UNBOUNDED if high is None else high)))
+    wrong = wrong[~_is_removed(context, entity, at(found.sources, wrong))]
+    wrong = wrong[np.argsort(found.rows[wrong], kind="stable")]
     first = wrong[: context.limit]
-    rows = counted.rows[first]
-    facts = zip(at(counted.sources, first).to_pylist(), counted.edges[first].tolist(), strict=True)
+    rows = found.rows[first]
+    facts = zip(at(found.sources, first).to_pylist(), found.edges[first].tolist(), strict=True)
     head = f"@card violation on edge {entity.name}: source"
-    messages = [f"{head} '{source}' has {count} edges ({f'min {low}' if count < low else f'max {high}'})" for source, count in facts]
+    messages = [
+        f"{head} '{source}' has {counted(count, 'edge')} ({f'min {low}' if count < low else f'max {high}'})" for source, count in facts
+    ]
     ids = [*(None for row in rows if row == NO_ROW), *ids_at(edges, rows[rows != NO_ROW])]
     numbers = [None if row == NO_ROW else row for row in rows.tolist()]
     return rule_findings(ProblemCode.CARDINALITY, entity, numbers, messages, ids, total=len(wrong), property_=SOURCE)

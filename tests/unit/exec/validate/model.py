@@ -139,5 +139,5 @@ def _cardinality(world: World, edge: EdgeType) -> Iterator[tuple[ProblemCode, in
         count = sum(row["src"] == source for row in world.final(edge))
         bound = f"min {low}" if count < low else f"max {high}" if high is not None and count > high else None
         if bound is not None and source not in world.lost(node):
-            words = f"@card violation on edge {edge.name}: source '{source}' has {count} edges ({bound})"
+            words = f"@card violation on edge {edge.name}: source '{source}' has {count} edge{'' if count == 1 else 's'} ({bound})"
             yield ProblemCode.CARDINALITY, last.get(source), words

@@ -24,9 +24,7 @@ PEOPLE = """{"type": "Person", "data": {"name": "Ada", "born": 1815}}
 {"type": "Person", "data": {"name": "Zoé"}}
 {"edge": "Knows", "from": "Ada", "to": "Zoé"}
 """
-ONE_OF_MANY = (
-    r"(?<![\d,.])1 (?:\w+ )?(?:\w+\(s\)|errors|warnings|commits|rows|nodes|edges|types|entities|branches|records|queries)\b"
-)
+ONE_OF_MANY = r"(?<![\d,.])1 (?:\w+ )?(?:\w+\(s\)|errors|warnings|commits|rows|nodes|edges|types|entities|branches|records|queries)\b"
 """A number and a noun that do not agree."""
 READ = "match { $p: Person } return { $p.name as name } order { name }"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
-from omnigraph.cli.files import atomic_file
+from omnigraph.cli.files import atomic_file, check_output
 from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.shapes import Document, cause_document, change_document
 
@@ -127,7 +128,8 @@ def _follow(
     if cursor_file is not None:
         if cursor is not None:
             raise click.UsageError("--cursor and --cursor-file exclude each other")
-        if cursor_file.exists():
+        check_output(cursor_file)
+        if os.path.exists(cursor_file):
             cursor, start = cursor_file.read_text("utf-8", "replace").strip(), None
     return graph.changes.follow(
         cursor, branch=branch, start=start, kinds=kinds or None, types=types or None, ops=ops or None, limit=limit, wait=wait

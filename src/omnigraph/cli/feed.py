@@ -14,8 +14,10 @@ from omnigraph.cli import output
 from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
 from omnigraph.cli.files import atomic_file, check_output
+from omnigraph.cli.progress import Line, until_first
 from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.shapes import Document, cause_document, change_document
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.feed.pages import ChangeBlock, ChangePage
@@ -50,7 +52,7 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
     """Print the commits after a cursor with their changes, oldest first, and the next cursor."""
     with open_graph(resolve(flags, "changes poll", HISTORY, uri=uri), mode="r") as graph:
         read = _until_cursor(_follow(graph, cursor_file, wait=0, **asked))
-        pages = _Pages(chain([next(read)], read))  # a poll that is refused prints nothing
+        pages = _Pages(until_first(read, "changes", quiet=flags.quiet))  # a poll that is refused prints nothing
         if as_json:
             output.members(pages.members())
         else:
@@ -99,9 +101,12 @@ def baseline(
     """Write the rows of a branch to a file, and print the cursor of the changes after them."""
     with open_graph(resolve(flags, "changes baseline", HISTORY, uri=uri), mode="r") as graph:
         rows = graph.changes.baseline(branch, kinds=kinds or None, types=types or None, ops=ops or None)
-        with atomic_file(out) as file:
-            for data, _ in line_blocks(iter(rows)):
+        written = 0
+        with atomic_file(out) as file, Line("baseline", quiet=flags.quiet) as line:
+            for data, count in line_blocks(iter(rows)):
                 file.write(data)
+                written += count
+                line.draw(f"baseline: {counted(written, 'record')}")
         cursor = rows.cursor
         if cursor_file is not None:
             _write_cursor(cursor_file, cursor)

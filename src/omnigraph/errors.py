@@ -136,13 +136,25 @@ def shortened(text: str, limit: int = MESSAGE_CHARACTERS) -> str:
     return f"{text[: limit - len(gap) - last]}{gap}{text[len(text) - last :]}"
 
 
-def _bounded(message: str, facts: Mapping[str, object]) -> str:
-    """Return the message with long values of the input shortened: those among the facts, and whatever else makes it too long."""
+_LONG_VALUE: Final = re.compile(
+    "|".join(rf"{quote}(?:\\.|[^{quote}\\\n]){{{VALUE_CHARACTERS},}}+{quote}" for quote in "'\"`") + rf"|\S{{{VALUE_CHARACTERS + 1},}}+"
+)
+"""A text between quotes, as `repr` writes it, or one without a space."""
+
+
+def bounded(message: str) -> str:
+    """Return the message with every long value in it shortened. It repeats the input, which may be of any length."""
+    start = shortened(message, 100 * MESSAGE_CHARACTERS)  # so that the search takes no time
+    return shortened(_LONG_VALUE.sub(lambda found: shortened(found.group(), VALUE_CHARACTERS), start))
+
+
+def _told(message: str, facts: Mapping[str, object]) -> str:
+    """Return the message with long values of the input shortened: those among the facts, and whatever else is long."""
     for fact in facts.values():
         if isinstance(fact, str) and len(fact) > VALUE_CHARACTERS:
             for spelled in (fact, repr(fact)[1:-1]):
                 message = message.replace(spelled, shortened(spelled, VALUE_CHARACTERS))
-    return _visible(shortened(message))
+    return _visible(bounded(message))
 
 
 def _visible(message: str) -> str:
@@ -162,17 +174,24 @@ class OmniGraphError(Exception):
     outcome: Outcome = Outcome.DID_NOT_HAPPEN
 
     def __init__(self, kind: Kind, message: str, **facts: object) -> None:
-        shown = _bounded(message, facts)
+        shown = _told(message, facts)
         super().__init__(shown)
         _scrub(sys.exception())
         self.kind: Final = kind
         self.message: Final = shown
-        self.facts: Final[dict[str, object]] = {name: shortened(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+        self.facts: Final[dict[str, object]] = {name: _short(fact) for name, fact in facts.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with the message alone, which fails in the process that unpickles.
         state = {**self.__dict__, "facts": {name: _picklable(fact) for name, fact in self.facts.items()}}
         return _rebuilt, (type(self), self.message, state)
+
+
+def _short(fact: object) -> object:
+    """Return a fact with long texts shortened, also those of a list."""
+    if isinstance(fact, list | tuple) and any(isinstance(item, str) for item in fact):
+        return type(fact)(map(_short, fact))
+    return shortened(fact) if isinstance(fact, str) else fact
 
 
 def _picklable(fact: object) -> object:

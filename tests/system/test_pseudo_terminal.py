@@ -12,6 +12,9 @@ from tests.harness.terminal import Terminal
 
 QUERY = "match { $p: Person } return { $p.name as name, $p.born as born, $p.about as about } order { name }"
 ESCAPE = b"\x1b["
+SLOW = "match { $a: Person  $b: Person  $c: Person  $a.born + $b.born < $c.born } return { count($a) as n }"
+"""Two hundred million combinations: it is still running when it is interrupted."""
+CTRL_C = "\x03"
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +24,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph.load([{"type": "Person", "data": {"name": f"p{n:03}", "born": n, "about": "x" * 200}} for n in range(300)], "append")
     graph.branches.create("review")
     return folder
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("slow")
+    graph = og.init(folder / "g.omni", schema="node Person { name: String @key  born: I32 }")
+    graph.load([{"type": "Person", "data": {"name": f"p{n:03}", "born": n}} for n in range(600)], "append")
+    return folder
+
+
+def files(folder: Path) -> set[str]:
+    """The files of the graph, but for the mark that the first writer leaves: locks work here."""
+    return {str(path.relative_to(folder)) for path in (folder / "g.omni").rglob("*") if path.is_file() and path.name != "proven.txt"}
 
 
 def query(folder: Path, *more: str, columns: int = 80, variables: dict[str, str] | None = None) -> Terminal:
@@ -85,5 +101,35 @@ def test_the_shell_completes_remembers_and_goes_on_after_errors(folder: Path) ->
         terminal.wait_for("return { $p.born as born };")
         terminal.keys("\x03")
         terminal.wait_for_last_line("g.omni:main>")
+        terminal.keys("\\quit\r")
+        assert terminal.finish() == 0
+
+
+@pytest.mark.parametrize("arguments", [("query", "-e", SLOW, "--store", "g.omni"), ("load", "g.omni", "--data", "-", "--mode", "append")])
+def test_an_interrupted_command_says_so_in_one_line_and_leaves_nothing(slow: Path, arguments: tuple[str, ...]) -> None:
+    """The load reads what is typed, and is interrupted before its end."""
+    before = files(slow)
+    with Terminal(*arguments, cwd=slow) as terminal:
+        terminal.wait_for(f"{arguments[0]} (")
+        terminal.keys(CTRL_C)
+        assert terminal.finish() == 130
+        assert terminal.last_line == "Error: interrupted"
+        assert " s)" not in terminal.screen
+        assert "Traceback" not in terminal.screen
+    assert files(slow) == before
+    assert og.open(slow / "g.omni").verify() == []
+
+
+def test_an_interrupted_query_ends_and_the_shell_goes_on(slow: Path) -> None:
+    with Terminal("shell", "g.omni", cwd=slow) as terminal:
+        terminal.wait_for("g.omni:main>")
+        terminal.keys(f"{SLOW}\r")
+        terminal.wait_for("query (")
+        terminal.keys(CTRL_C)
+        terminal.wait_for("Error: interrupted\ng.omni:main>")
+        terminal.keys("match { $p: Person { born: 7 } } return { $p.name as name }\r")
+        terminal.wait_for("p007")
+        terminal.wait_for_last_line("g.omni:main>")
+        assert "Traceback" not in terminal.screen
         terminal.keys("\\quit\r")
         assert terminal.finish() == 0

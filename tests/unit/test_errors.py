@@ -145,8 +145,13 @@ def test_a_message_repeats_only_a_part_of_a_long_value(value: str) -> None:
 
 
 def test_a_message_is_bounded_even_where_the_facts_do_not_have_its_values() -> None:
-    error = NotFound(Kind.BRANCH_NOT_FOUND, f"branch {'b' * 100_000} does not exist; create it")
-    assert len(error.message) == MESSAGE_CHARACTERS
-    assert error.message.endswith(" does not exist; create it")
-    short = NotFound(Kind.BRANCH_NOT_FOUND, "x" * MESSAGE_CHARACTERS)
-    assert short.message == "x" * MESSAGE_CHARACTERS
+    for value in ("b" * 100_000, repr("it's so " * 10_000), repr('it\'s "so" ' * 10_000), f"`{'a b ' * 10_000}`"):
+        error = NotFound(Kind.BRANCH_NOT_FOUND, f"branch {value} does not exist; create it", names=[value])
+        assert len(error.message) < 300
+        assert error.message.endswith(" does not exist; create it")
+        assert len(str(error.facts["names"])) < MESSAGE_CHARACTERS + 500
+    unquoted = NotFound(Kind.BRANCH_NOT_FOUND, f"branch {'b ' * 100_000} does not exist; create it")
+    assert len(unquoted.message) == MESSAGE_CHARACTERS
+    assert unquoted.message.endswith(" does not exist; create it")
+    words = "word " * (MESSAGE_CHARACTERS // 5)
+    assert NotFound(Kind.BRANCH_NOT_FOUND, words).message == words

@@ -51,7 +51,7 @@ def cleanup(context: click.Context, *, uri: str | None, keep: int | None, older_
     if confirmed:
         confirm(target, "cleanup", as_json=as_json)
         echo_write(target, "cleanup")
-    with open_graph(target, mode="rw" if confirmed else "r") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="rw" if confirmed else "r") as graph, Line("cleanup", quiet=flags.quiet) as line:
         found = graph.cleanup(
             keep=keep,
             older_than=age,

@@ -72,7 +72,7 @@ def embed(
     selection = RecordSelection(mode, frozenset(types), tuple(map(RecordSelector.parse, select)))
     embedder = None if clean else resolve_embedder(None, os.environ)
     done = EmbeddedFile()
-    with atomic_file(job.output) as file, Line(quiet=flags.quiet) as line:
+    with atomic_file(job.output) as file, Line("embed", quiet=flags.quiet) as line:
         for written in embed_lines(_lines(job.input), job.spec, selection, embedder, done):
             file.write(written)
             line.draw(f"{counted(done.records, 'record')}, {done.embedded:,} embedded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby
 from pathlib import Path
@@ -12,9 +13,11 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
-from omnigraph.cli.files import atomic_file
+from omnigraph.cli.files import atomic_file, check_output
+from omnigraph.cli.progress import Line, until_first
 from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
 from omnigraph.cli.shapes import Document, cause_document, change_document
+from omnigraph.grid import counted
 
 if TYPE_CHECKING:
     from omnigraph.exec.feed.pages import ChangeBlock, ChangePage
@@ -49,7 +52,7 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
     """Print the commits after a cursor with their changes, oldest first, and the next cursor."""
     with open_graph(resolve(flags, "changes poll", HISTORY, uri=uri), mode="r") as graph:
         read = _until_cursor(_follow(graph, cursor_file, wait=0, **asked))
-        pages = _Pages(chain([next(read)], read))  # a poll that is refused prints nothing
+        pages = _Pages(until_first(read, "changes", quiet=flags.quiet))  # a poll that is refused prints nothing
         if as_json:
             output.members(pages.members())
         else:
@@ -98,9 +101,12 @@ def baseline(
     """Write the rows of a branch to a file, and print the cursor of the changes after them."""
     with open_graph(resolve(flags, "changes baseline", HISTORY, uri=uri), mode="r") as graph:
         rows = graph.changes.baseline(branch, kinds=kinds or None, types=types or None, ops=ops or None)
-        with atomic_file(out) as file:
-            for data, _ in line_blocks(iter(rows)):
+        written = 0
+        with atomic_file(out) as file, Line("baseline", quiet=flags.quiet) as line:
+            for data, count in line_blocks(iter(rows)):
                 file.write(data)
+                written += count
+                line.draw(f"baseline: {counted(written, 'record')}")
         cursor = rows.cursor
         if cursor_file is not None:
             _write_cursor(cursor_file, cursor)
@@ -127,7 +133,8 @@ def _follow(
     if cursor_file is not None:
         if cursor is not None:
             raise click.UsageError("--cursor and --cursor-file exclude each other")
-        if cursor_file.exists():
+        check_output(cursor_file)
+        if os.path.exists(cursor_file):
             cursor, start = cursor_file.read_text("utf-8", "replace").strip(), None
     return graph.changes.follow(
         cursor, branch=branch, start=start, kinds=kinds or None, types=types or None, ops=ops or None, limit=limit, wait=wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -49,9 +49,9 @@ def draw_errors(source: Source) -> Iterator[None]:
 
 def check_output(path: Path) -> None:
     """Refuse a file that cannot be written, before work whose result it is to hold."""
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike the method of Path, it raises nothing if the name is too long
         raise _unwritable(path, "a directory, not a file")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise _unwritable(path, f"there is no directory '{path.parent}'")
 
 
@@ -73,4 +73,5 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
     finally:
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):  # the name may be too long for any file
+            staged.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ from omnigraph.cli.scope import Flags, global_flags
 from omnigraph.cli.shell import shell
 from omnigraph.cli.spark import spark
 from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
-from omnigraph.errors import OmniGraphError, shortened, status_of
+from omnigraph.errors import OmniGraphError, bounded, status_of
 from omnigraph.store.leaving import wait_for_work
 
 INTERRUPTED = 130
@@ -140,7 +140,7 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help text
-            error.message = shortened(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
+            error.message = bounded(error.message)  # type: ignore[misc]  # each of its classes has a format of its own
         error.show()
         output.usage(error.format_message(), as_json=as_json)
         return error.exit_code

@@ -37,7 +37,7 @@ def optimize(flags: Flags, *, uri: str | None, branch: str, message: str | None,
     """Compact tables and bring their indexes up to date."""
     target = resolve(flags, "optimize", DIRECT, uri=uri)
     echo_write(target, "optimize")
-    with open_graph(target, mode="rw") as graph, Line(quiet=flags.quiet) as line:
+    with open_graph(target, mode="rw") as graph, Line("optimize", quiet=flags.quiet) as line:
         found = graph.optimize(branch, message=message, token=token, on_progress=lambda progress: line.draw(_progress(progress)))
     if as_json:
         output.document({"uri": target.uri, **optimized_document(found)})

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from omnigraph.cli.screen import Style, screen_of
-from omnigraph.errors import Kind, LanguageError, OmniGraphError, shortened
+from omnigraph.errors import Kind, LanguageError, OmniGraphError, bounded
 from omnigraph.grid import cell_text, counted, display_width, escaped, fitted, table_lines
 
 
@@ -178,7 +178,7 @@ def usage(message: str, *, as_json: bool) -> None:
 
 def unexpected(failed: Exception) -> None:
     """Report a bug. The traceback is printed only with --verbose."""
-    error(f"unexpected {type(failed).__name__}: {shortened(str(failed))}")
+    error(f"unexpected {type(failed).__name__}: {bounded(str(failed))}")
     note("This is a bug in omnigraph. Please report it, with the output of --verbose.")
 
 

@@ -35,7 +35,7 @@ def until_first(items: Iterator[T], text: str, *, quiet: bool) -> Iterator[T]:
 class Line:
     """A line of progress, begun with the name of what is done. It is erased at the end of the block."""
 
-    def __init__(self, text: str = "", *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, text: str, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen: Final = screen_of(None if quiet else sys.stderr)
         self._clock: Final = clock
         self._began: Final = clock()

@@ -331,7 +331,8 @@ def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False, exte
 def echo_write(target: GraphTarget, command: str) -> None:
     """Print the graph that is about to be written to, so that a wrong URI is noticed."""
     if not target.flags.quiet:
-        output.note(f"omnigraph {command} → {target.uri} (direct, {'local' if target.is_local else 'remote'})")
+        shown = shortened(target.uri, VALUE_CHARACTERS)
+        output.note(f"omnigraph {command} → {shown} (direct, {'local' if target.is_local else 'remote'})")
 
 
 def confirm(target: GraphTarget, command: str, *, as_json: bool) -> None:

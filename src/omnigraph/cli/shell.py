@@ -207,12 +207,16 @@ def _interact(session: ShellSession) -> None:
     output.note("\\help lists the commands, \\quit or Ctrl-D leaves.")
     while True:
         try:
-            if not session.run(prompts.prompt(session.prompt)):
-                return
+            text = prompts.prompt(session.prompt)
         except EOFError:
             return
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # Ctrl-C clears what was typed
             continue
+        try:
+            if not session.run(text):
+                return
+        except KeyboardInterrupt:
+            output.interrupted()
         except OmniGraphError as error:
             output.failure(error, as_json=False)
 

@@ -8,6 +8,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.load import LoadRequest, loading_flags, run_load, spark_session
+from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import DATA, READ, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
 from omnigraph.grid import counted
 
@@ -78,7 +79,7 @@ def spark_export(
 ) -> None:
     """Write one snapshot to a directory, with one subdirectory for each type."""
     target = resolve(flags, "spark export", READ, uri=uri)
-    with open_graph(target, mode="r", for_spark=True) as graph, spark_session(master) as running:
+    with open_graph(target, mode="r", for_spark=True) as graph, spark_session(master) as running, Line("export", quiet=flags.quiet):
         from omnigraph.spark import export as export_files
 
         options = flags.storage_options

@@ -14,7 +14,7 @@ import msgspec
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import VectorOf, scalar_of
-from omnigraph.errors import InvalidInput, Kind, shortened
+from omnigraph.errors import VALUE_CHARACTERS, InvalidInput, Kind, bounded, shortened
 from omnigraph.grid import counted
 from omnigraph.lang.tree import Scalar
 from omnigraph.plan.type_codes import nearest_name
@@ -84,9 +84,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     column: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("message", "id"):
-            if (text := getattr(self, name)) is not None:
-                msgspec.structs.force_setattr(self, name, shortened(text))
+        msgspec.structs.force_setattr(self, "message", shortened(bounded(self.message), 4 * VALUE_CHARACTERS))
+        if self.id is not None:
+            msgspec.structs.force_setattr(self, "id", shortened(self.id))
 
     def where(self) -> str:
         """Return the position in readable form; empty if the problem has none."""

@@ -31,7 +31,7 @@ from omnigraph.manifest.model import (
     read_schema,
     read_state,
 )
-from omnigraph.manifest.recorded import RecordedChecksums
+from omnigraph.manifest.recorded import BRANCHES, RecordedChecksums
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
 from omnigraph.store.held import holding
@@ -107,13 +107,13 @@ def _may_have_torn(root: Root, intent: Intent, branch: Branch, head: CommitId) -
 
 
 class Manifest:
-    """One graph's `__manifest`. Keeps each branch that was read open, so that the next read costs one probe."""
+    """One graph's `__manifest`. Keeps the branches that were read last open, so that the next read costs one probe."""
 
     def __init__(self, root: Root, *, graph_id: GraphId, main: Ledger) -> None:
         self.root: Final = root
         self.graph_id: Final = graph_id
         self._mutex = threading.Lock()
-        self._cache: dict[BranchName, _CachedBranch] = {}
+        self._cache: Final = Lru[BranchName, _CachedBranch](BRANCHES)
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
         self.recorded: Final = RecordedChecksums(root)
         root.recorded = self.recorded.of
@@ -209,12 +209,12 @@ class Manifest:
         with self._mutex:
             cached = self._cache.get(branch.name)
             if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
-                self._cache[branch.name] = _CachedBranch(branch, ledger, state)
+                self._cache.put(branch.name, _CachedBranch(branch, ledger, state))
 
     def forget(self, branch: BranchName) -> None:
         """Forget a branch that was deleted and whose name is not used again."""
         with self._mutex:
-            self._cache.pop(branch, None)
+            self._cache.discard(branch)
 
     def snapshot(self, branch: BranchName = MAIN, *, at: str | int | datetime | None = None) -> BranchSnapshot:
         """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that made the commit."""

@@ -220,7 +220,7 @@ class _LanceDb:
         return [str(name) for name in found.to_arrow().column("name").to_pylist()]
 
     def relevant(self, words: str) -> list[str]:
-        found = self._table.search(words, query_type="fts", fts_columns="bio").select(["name"]).limit(TOP)
+        found = self._table.search(words, query_type="fts", fts_columns="bio").select(["name", "_score"]).limit(TOP)
         return [str(name) for name in found.to_arrow().column("name").to_pylist()]
 
     def hop(self, name: str) -> list[str]:

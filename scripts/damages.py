@@ -41,9 +41,9 @@ print(report.tables, report.lost)
   lookup by key 26, 36 ms without and 43, 42 ms with it, the first hop 17, 25 and 44, 44, the first scan of a column 52, 196 and 119, 134
   (two runs each, in turn, on a busy machine). The second time, and small writes, take the same time as without. An index is compared as a
   whole, 10 MB for a million keys. [More](../design/checksums.md#cost).
-- **Not compared:** files that no commit recorded, and the cached adjacency, if its time did not change. **Object stores** keep checksums
-  themselves, and files are not read back there. A graph copied from one to a disk has checksums for the files that are written from
-  then on.
+- **The cached adjacency** has checksums too, on a disk and on an object store. A file with another one is built again, without a warning.
+- **Not compared:** files that no commit recorded. **Object stores** keep checksums themselves, and files are not read back there. A graph
+  copied from one to a disk has checksums for the files that are written from then on.
 
 ## What `verify` looks at
 

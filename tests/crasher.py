@@ -103,7 +103,9 @@ def do(manifest: Manifest, verb: str, what: str = "") -> None:
             with ExitStack() as block, _disarmed():
                 _run(block.enter_context(_graph(manifest).transaction(branch)), texts)
         case "cleanup":
-            _graph(manifest).cleanup(keep=int(what))
+            done = _graph(manifest).cleanup(keep=int(what))
+            if errors := [table.error for table in done.tables if table.error is not None]:
+                raise SystemExit("\n".join(errors))
         case "repair":
             _graph(manifest).repair(confirm=True)
         case "heal":

@@ -27,7 +27,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 NURSERY: Final = get_context("forkserver")
 NURSERY.set_forkserver_preload(
     [
-        *("tests.crasher", "tests.publisher", "tests.crash.feed_child", "tests.crash.powercut", "tests.crash.storm_child"),
+        *("tests.crasher", "tests.publisher", "tests.crash.feed_child", "tests.crash.fork_child"),
+        *("tests.crash.powercut", "tests.crash.storm_child"),
         *("tests.contract.fencing_child", "tests.contract.locks_child", "tests.contract.objects_child", "tests.guard.substrate"),
     ]
 )

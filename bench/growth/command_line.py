@@ -12,7 +12,7 @@ QUERY = "query ask() { match { $p: Person } return { $p.name, $p.age, $p.city } 
 
 
 def _omnigraph(place: Place, *arguments: str) -> None:
-    command = [sys.executable, "-m", "omnigraph.cli.main", *arguments, "--store", place.uri, "--quiet"]
+    command = [sys.executable, "-m", "omnigraph.cli.main", *arguments, "--store", place.uri]
     with (place.folder / "out.txt").open("w") as file:
         subprocess.run(command, stdout=file, check=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("branches", "hops", "load", "merge", "social", "spark", "upkeep", "writers")
+NAMES = ("hops", "load", "merge", "social", "spark", "upkeep", "upserts", "writers")
 
 
 def main() -> None:

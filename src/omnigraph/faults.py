@@ -55,6 +55,8 @@ class Fault(StrEnum):
     RECOVER_AFTER_RESTORE = "recover.after_restore"
     RECOVER_BEFORE_PUBLISH = "recover.before_publish"
     RECOVER_AFTER_PUBLISH = "recover.after_publish"
+    REF_LINKED = "ref.linked"
+    REF_CREATED = "ref.created"
     BRANCH_BEFORE_CREATE = "branch.before_create"
     BRANCH_AFTER_CREATE = "branch.after_create"
     BRANCH_BEFORE_DELETE = "branch.before_delete"

@@ -468,7 +468,7 @@ class Graph(Handle):
         """Yield all conflicts that `merge` with these arguments finds now: nodes before edges, then by type and id. Writes nothing.
 
         Rows are read in parts, however many conflicts there are. If there are none between entities, the rules of the schema that
-        the merged graph would break are yielded, up to 1,000.
+        the merged graph would break are yielded; those are held in memory.
         """
         from omnigraph.exec.history.conflicts import settlement
         from omnigraph.exec.history.merge import open_merge

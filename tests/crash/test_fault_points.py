@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -28,6 +29,7 @@ INIT = (Fault.INIT_BEFORE_TABLES, Fault.INIT_BETWEEN_TABLES, Fault.INIT_BEFORE_M
 STAGE = (Fault.STAGE_BEFORE_COMMIT, Fault.STAGE_AFTER_COMMIT)
 PUBLISH = (Fault.PUBLISH_BEFORE_WRITE, Fault.PUBLISH_BEFORE_COMMIT, Fault.PUBLISH_AFTER_COMMIT, Fault.PUBLISH_AFTER_SYNC)
 CREATE = (Fault.BRANCH_BEFORE_CREATE, Fault.BRANCH_AFTER_CREATE)
+REF = (Fault.REF_LINKED, Fault.REF_CREATED)
 DELETE = (Fault.BRANCH_BEFORE_DELETE, Fault.BRANCH_AFTER_DELETE, Fault.BRANCH_BEFORE_DROP)
 TAG = (Fault.TAG_BEFORE_CREATE, Fault.TAG_AFTER_CREATE)
 UNTAG = (Fault.TAG_BEFORE_DELETE, Fault.TAG_AFTER_DELETE)
@@ -55,7 +57,7 @@ def killed(doing: str, uri: str, point: Fault, *, nth: int = 1) -> None:
 def test_every_fault_point_is_killed_at_somewhere_here() -> None:
     """F-13: Every fault point has a test that kills a process there; a mistyped name is an error."""
     in_the_matrix = {point.fault for writer in WRITERS for point in points(writer)}
-    here = {*INIT, *STAGE, *PUBLISH, *CREATE, *DELETE, *TAG, *UNTAG, *OBJECT, *RECLAIM, *RECOVER}
+    here = {*INIT, *STAGE, *PUBLISH, *CREATE, *REF, *DELETE, *TAG, *UNTAG, *OBJECT, *RECLAIM, *RECOVER}
     assert {*here, *CLEANUP, *ELSEWHERE, *in_the_matrix} == set(Fault)
 
 
@@ -109,6 +111,54 @@ def test_create_branch(tmp_path: Path, point: Fault) -> None:
     assert list_branches(manifest.root.objects) == []
     create_branch(manifest, "work")
     assert note(manifest, "hello", branch=WORK).commit.branch == WORK
+
+
+THROUGH_A_LINK = [
+    *(("jürgen", doing, point) for doing in ("create work", "create deeper from ours") for point in (*REF, *CREATE)),
+    *(("jürgen", 'on ours insert A { k: "new" }', point) for point in (Fault.WRITE_BEFORE_REF, *REF, Fault.WRITE_AFTER_REF)),
+    *(("50%", "create work", point) for point in REF),
+]
+
+
+@pytest.mark.parametrize(("name", "doing", "point"), THROUGH_A_LINK)
+def test_create_a_branch_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, doing: str, point: Fault) -> None:
+    """INV-2: A graph whose path Lance would escape. What dies leaves at most a link, which nothing reads, and nothing beside the graph.
+
+    A link that is removed takes nothing with it, and one that is left and leads elsewhere changes no answer.
+    """
+    links, place = tmp_path / "links", tmp_path / name
+    for directory in (links, place):
+        directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(links))
+    graph = og.init(place / "g", schema="node A { k: String @key }")
+    graph.mutate('insert A { k: "a" }')
+    graph.branches.create("ours")
+    graph.branches.create("written")
+    graph.mutate('insert A { k: "w" }', branch="written")
+    killed(doing, graph.uri, point)
+    assert len(list(links.iterdir())) == (point in REF)
+    for left in links.iterdir():
+        assert (left / "graph").resolve() == place / "g"
+        (left / "graph").unlink()
+        (left / "graph").symlink_to(tmp_path / "elsewhere")
+    found = og.open(place / "g")
+    assert found.branches.list() == ["main", "ours", "written"]
+    rows = {
+        branch: sorted(row["k"] for row in found.query("match { $a: A } return { $a.k as k }", branch=branch))
+        for branch in found.branches.list()
+    }
+    assert rows == {"main": ["a"], "ours": ["a"], "written": ["a", "w"]}
+    for branch in ("work", "deeper"):
+        found.branches.create(branch, from_="ours")
+        found.mutate(f'insert A {{ k: "{branch}" }}', branch=branch)
+    found.mutate('insert A { k: "o" }', branch="ours")
+    found.cleanup(keep=1)
+    assert found.verify(deep=True) == []
+    assert [row["k"] for row in found.query("match { $a: A } return { $a.k as k } order { k }", branch="deeper")] == ["a", "deeper"]
+    shutil.rmtree(links)
+    assert og.open(place / "g").verify(deep=True) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name], "nothing is beside the directory of the graph"
+    assert [path.name for path in place.iterdir()] == ["g"]
 
 
 @pytest.mark.parametrize("point", DELETE)

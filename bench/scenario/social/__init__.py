@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from bench.scenario.social.cold import cold
 from bench.scenario.social.data import Network, network
 from bench.scenario.social.engines import Duck, Engine, Floor, Kuzu, LanceTables, Ours
 from bench.scenario.social.language import IGRAPH, Asked, measure_reads, measure_updates
-from bench.scenario.social.search import measure_searches
+from bench.scenario.social.search import LANCE, measure_searches
 
 PEOPLE = 100_000
 EDGES = 2_000_000
@@ -52,7 +53,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         for engine, timings in measure_searches(folder, net).items():
             facts[engine] = facts.get(engine, {}) | timings
     _show(facts)
-    save("scenario-social", {"people": chosen.people, "edges": chosen.edges, "engines": facts})
+    versions = {engine: _version(engine) for engine in facts}
+    save("scenario-social", {"people": chosen.people, "edges": chosen.edges, "versions": versions, "engines": facts})
 
 
 def _measure_traversals(facts: Facts, engines: list[str], folder: Path, net: Network) -> None:
@@ -64,8 +66,9 @@ def _measure_traversals(facts: Facts, engines: list[str], folder: Path, net: Net
         works = {engine: work(opened[engine]) for engine in opened}
         timings = interleaved(works, runs=RUNS[question], warm=_warm(question), at_once=_at_once(question))
         for engine, timing in timings.items():
-            facts[engine][f"{question}_ms"] = timing.median_ms
-        print(question, {engine: round(timing.median_ms, 2) for engine, timing in timings.items()}, flush=True)
+            facts[engine] |= {f"{question}_ms": timing.median_ms, f"{question}_cpu_ms": timing.cpu_ms}
+        shown = {engine: (round(timing.median_ms, 2), round(timing.cpu_ms, 2)) for engine, timing in timings.items()}
+        print(question, shown, "ms, CPU ms", flush=True)
     if OURS in opened:
         facts[OURS] |= cold(folder / OURS, net.names[0].as_py())
     for one in opened.values():
@@ -167,6 +170,7 @@ ROWS = (
     ("10 best texts, words in memory", "text_scan_ms", "ms"),
     ("10 best texts, by index", "text_indexed_ms", "ms"),
     ("  build the index", "index_bio_s", "s"),
+    ("neighbours by key", "hop_ms", "ms"),
     ("10 best of both among neighbours", "hybrid_ms", "ms"),
     ("  CPU beside hop + vector + text alone", "hybrid_of_parts", ""),
     ("new process: python -c 'import lance'", "lance_alone_ms", "ms"),
@@ -177,7 +181,19 @@ ROWS = (
 
 
 def _show(facts: Facts) -> None:
-    print(f"\n{'':40s}" + "".join(f"{engine:>14s}" for engine in facts))
+    """Print the table. Of what takes milliseconds, CPU time stands in parentheses where it was measured."""
+    print(f"\n{'':40s}" + "".join(f"{engine:>20s}" for engine in facts))
+    print(f"{'  version':40s}" + "".join(f"{_version(engine):>20s}" for engine in facts))
     for label, key, unit in ROWS:
-        cells = (f"{facts[engine][key]:11.2f} {unit:2s}" if key in facts[engine] else f"{'-':>14s}" for engine in facts)
-        print(f"  {label:38s}" + "".join(cells))
+        print(f"  {label:38s}" + "".join(f"{_cell(facts[engine], key, unit):>20s}" for engine in facts))
+
+
+def _cell(facts: dict[str, float], key: str, unit: str) -> str:
+    if key not in facts:
+        return "-"
+    cpu = facts.get(f"{key.removesuffix('_ms')}_cpu_ms")
+    return f"{facts[key]:.2f}{'' if cpu is None else f' ({cpu:.2f})'} {unit}"
+
+
+def _version(engine: str) -> str:
+    return version({LANCE: "pylance", FLOOR: "numpy"}.get(engine, engine))

@@ -9,6 +9,7 @@ from omnigraph.ids import TypeId
 from omnigraph.lang import Source, located, parse_queries, select_query
 from omnigraph.lang.query import Query, Read
 from omnigraph.plan.check import check_mutation, check_read
+from omnigraph.plan.template import same_plan_for_all
 from omnigraph.plan.touched import touched
 from omnigraph.plan.typed import TypedMutation, TypedRead
 
@@ -23,11 +24,16 @@ class QueryCall(msgspec.Struct, frozen=True):
 
 
 class CompiledRead(msgspec.Struct, frozen=True):
-    """A read that was checked against its schema. `types` are the types whose rows it reads."""
+    """A read that was checked against its schema.
+
+    `types` are the types whose rows it reads, `edges` the edge types among them. `same_plan`: one plan serves all values.
+    """
 
     tree: Read
     read: TypedRead
     types: frozenset[TypeId]
+    edges: frozenset[TypeId]
+    same_plan: bool
 
 
 def parse(source: Source, name: str | None) -> Query:
@@ -41,7 +47,8 @@ def compile_read(query: Query, source: Source, catalog: Catalog) -> CompiledRead
         read = check_read(query, catalog)
         assert isinstance(query.body, Read)
         types = frozenset(type_.id for type_ in touched(read, catalog).reads)
-        return CompiledRead(query.body, read, types)
+        edges = types.intersection(edge.id for edge in catalog.edges)
+        return CompiledRead(query.body, read, types, edges, same_plan_for_all(read))
 
 
 def compile_mutation(query: Query, source: Source, catalog: Catalog) -> TypedMutation:

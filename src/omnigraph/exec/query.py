@@ -11,6 +11,7 @@ from omnigraph.exec.engine import Engine
 from omnigraph.exec.read.measure import Recorder
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.run import MEMORY_BYTES, Clause, run
+from omnigraph.exec.read.table_statistics import statistics_from
 from omnigraph.exec.read.view import View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.lang import Source, located
@@ -20,6 +21,7 @@ from omnigraph.plan import ops
 from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.params import bind_parameters
 from omnigraph.plan.planner import plan_read
+from omnigraph.plan.template import plan_template
 
 
 def query(
@@ -56,15 +58,14 @@ def explanation(engine: Engine, call: QueryCall, snapshot: BranchSnapshot, *, ru
 def _plan(engine: Engine, call: QueryCall, compiled: CompiledRead, view: View) -> ops.ReadPlan:
     with located(call.source):
         parameters = bind_parameters(compiled.read.parameters, call.params)
-        statistics = engine.surveyor.statistics(
-            view.snapshot,
-            engine.catalog(view.snapshot),
-            types=compiled.types,
-            availability=view.availability,
-            spent_ms=view.spent_ms,
-            known=view.known_edges,
-        )
-        return plan_read(compiled.read, parameters, now_ms=call.now_ms, statistics=statistics)
+        facts = engine.surveyor.facts(view.tables, types=compiled.types, edges=compiled.edges, state_of=view.adjacency_state)
+        catalog = engine.catalog(view.snapshot)
+        if not compiled.same_plan or None in parameters.values():
+            return plan_read(compiled.read, parameters, now_ms=call.now_ms, statistics=statistics_from(catalog, view.tables, facts))
+        key = (call.source.text, call.name, facts)
+        if (template := view.plans.get(key)) is None:
+            template = view.plans.put(key, plan_template(compiled.read, parameters, statistics_from(catalog, view.tables, facts)))
+        return template.filled(parameters)
 
 
 def _with_vectors(engine: Engine, plan: ops.ReadPlan, view: View) -> ops.ReadPlan:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -31,7 +31,7 @@ from omnigraph.manifest.model import (
     read_schema,
     read_state,
 )
-from omnigraph.manifest.recorded import RecordedChecksums
+from omnigraph.manifest.recorded import BRANCHES, RecordedChecksums
 from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
 from omnigraph.store.held import holding
@@ -42,6 +42,8 @@ from omnigraph.store.tables import TableRef, TornHead, discard_torn_head, requir
 
 if TYPE_CHECKING:
     from omnigraph.manifest.locks import Locks
+
+T = TypeVar("T")
 
 PATH: Final = "__manifest"
 WINDOW: Final = 256
@@ -105,13 +107,13 @@ def _may_have_torn(root: Root, intent: Intent, branch: Branch, head: CommitId) -
 
 
 class Manifest:
-    """One graph's `__manifest`. Keeps each branch that was read open, so that the next read costs one probe."""
+    """One graph's `__manifest`. Keeps the branches that were read last open, so that the next read costs one probe."""
 
     def __init__(self, root: Root, *, graph_id: GraphId, main: Ledger) -> None:
         self.root: Final = root
         self.graph_id: Final = graph_id
         self._mutex = threading.Lock()
-        self._cache: dict[BranchName, _CachedBranch] = {}
+        self._cache: Final = Lru[BranchName, _CachedBranch](BRANCHES)
         self._schemas: Final = Lru[SchemaHash, SchemaText](SCHEMAS)
         self.recorded: Final = RecordedChecksums(root)
         root.recorded = self.recorded.of
@@ -144,6 +146,16 @@ class Manifest:
             return self.look(branch)  # the branch was deleted during the read: it does not exist, or a new one does
         self.remember(found, ledger, state)
         return found, ledger, state
+
+    def _read(self, branch: BranchName, read: Callable[[Ledger, State], T]) -> T:
+        """Look at a branch and read more of its ledger. If the branch is deleted meanwhile, it does not exist, or a new one does (T-06)."""
+        found, ledger, state = self.look(branch)
+        try:
+            return read(ledger, state)
+        except (StorageError, NotFound):
+            if self.is_live(found):
+                raise
+            return self._read(branch, read)
 
     @contextmanager
     def reading(self, snapshot: BranchSnapshot, *, past: bool) -> Iterator[None]:
@@ -197,12 +209,12 @@ class Manifest:
         with self._mutex:
             cached = self._cache.get(branch.name)
             if cached is None or cached.branch != branch or cached.ledger.version <= ledger.version:
-                self._cache[branch.name] = _CachedBranch(branch, ledger, state)
+                self._cache.put(branch.name, _CachedBranch(branch, ledger, state))
 
     def forget(self, branch: BranchName) -> None:
         """Forget a branch that was deleted and whose name is not used again."""
         with self._mutex:
-            self._cache.pop(branch, None)
+            self._cache.discard(branch)
 
     def snapshot(self, branch: BranchName = MAIN, *, at: str | int | datetime | None = None) -> BranchSnapshot:
         """Return a branch now, at a manifest version or at a time; or the snapshot of a commit, on the branch that made the commit."""
@@ -273,7 +285,11 @@ class Manifest:
         _, newest, _ = self.look(born_on.name)
         try:
             return self._shown(born_on, newest, commit.manifest_version)
-        except NotFound as error:
+        except (StorageError, NotFound) as error:
+            if not self.is_live(born_on):
+                raise _deleted_with_branch(commit.id, commit.branch) from error
+            if isinstance(error, StorageError):
+                raise
             raise _reclaimed(f"commit {commit.id} of branch {born_on.name!r}", branch=born_on.name, commit=commit.id) from error
 
     def _commit_at(self, branch: BranchName, moment: datetime) -> Commit:
@@ -312,42 +328,49 @@ class Manifest:
         raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {name!r} in the history of any branch, and no such tag", commit=name)
 
     def _commit_of(self, branch: BranchName, commit: CommitId) -> Commit | None:
-        _, ledger, _ = self.look(branch)
-        return next(iter(read_commits(ledger.find(COMMIT + commit))), None)
+        return self._read(branch, lambda ledger, _: next(iter(read_commits(ledger.find(COMMIT + commit))), None))
 
     def _commits_like(self, prefix: str) -> list[Commit]:
         """Return the commits of all branches whose ids begin with `prefix`, the oldest first."""
         found: dict[CommitId, Commit] = {}
         for branch in (MAIN, *list_branches(self.root.objects)):
             with suppress(NotFound):
-                _, ledger, _ = self.look(branch)
-                found.update({commit.id: commit for commit in read_commits(ledger.facts(COMMIT + prefix))})
+                fitting = self._read(branch, lambda ledger, _: read_commits(ledger.facts(COMMIT + prefix)))
+                found.update({commit.id: commit for commit in fitting})
         return [found[commit] for commit in sorted(found)]
 
     def commits(self, branch: BranchName = MAIN, *, limit: int | None = None) -> list[Commit]:
         """Return the history of a branch, newest first. A short listing reads the newest part only."""
-        _, ledger, state = self.look(branch)
-        if limit is not None and limit < WINDOW:
-            recent = _by_id(ledger, since=ledger.version - WINDOW)
-            chain = list(islice(_straight(recent, state.head.commit), limit))
-            if len(chain) == limit:
-                return chain
-        return list(islice(lineage.newest_first(_by_id(ledger), state.head.commit), limit))
+
+        def read(ledger: Ledger, state: State) -> list[Commit]:
+            if limit is not None and limit < WINDOW:
+                recent = _by_id(ledger, since=ledger.version - WINDOW)
+                chain = list(islice(_straight(recent, state.head.commit), limit))
+                if len(chain) == limit:
+                    return chain
+            return list(islice(lineage.newest_first(_by_id(ledger), state.head.commit), limit))
+
+        return self._read(branch, read)
 
     def histories(self, branches: Iterable[BranchName]) -> tuple[dict[CommitId, Commit], dict[BranchName, CommitId]]:
         """Return all commits in the histories of some branches, by id, and the head of each. What a branch inherited is read once."""
-        seen = [self.look(name) for name in dict.fromkeys(branches)]
+        names = list(dict.fromkeys(branches))
+        seen = [self.look(name) for name in names]
         natives = {branch.native for branch, _, _ in seen}
         commits: dict[CommitId, Commit] = {}
         for branch, ledger, _ in seen:
             inherits = branch.parent is not None and branch.parent_native in natives
-            commits.update(_by_id(ledger, since=branch.forked_at + 1 if inherits else 0))
+            try:
+                commits.update(_by_id(ledger, since=branch.forked_at + 1 if inherits else 0))
+            except (StorageError, NotFound):
+                if self.is_live(branch):
+                    raise
+                return self.histories(names)
         return commits, {branch.name: state.head.commit for branch, _, state in seen}
 
     def history(self, branch: BranchName = MAIN) -> Mapping[CommitId, Commit]:
         """Return all commits in the history of a branch, by id. A commit never changes, so it is decoded once, for all branches."""
-        _, ledger, _ = self.look(branch)
-        rows = ledger.held_facts(COMMIT)
+        rows = self._read(branch, lambda ledger, _: ledger.held_facts(COMMIT))
         known = [self._commits.get(object_id) for object_id in rows.column("object_id").to_pylist()]
         new = read_commits(rows.filter(pa.array([commit is None for commit in known], pa.bool_())))
         for commit in new:
@@ -356,14 +379,13 @@ class Manifest:
 
     def origins(self, branch: BranchName) -> Origins:
         """Return the origins of rewritten fragments that a branch knows, its own and those that it inherited."""
-        return read_origins(self.look(branch)[1].facts(ORIGIN))
+        return self._read(branch, lambda ledger, _: read_origins(ledger.facts(ORIGIN)))
 
     def schema(self, schema: SchemaHash, *, branch: BranchName = MAIN) -> SchemaText:
         """Return an accepted schema by its hash. It is immutable, so it is read once."""
         if (known := self._schemas.get(schema)) is not None:
             return known
-        _, ledger, _ = self.look(branch)
-        text = read_schema(ledger.find(SCHEMA + schema))
+        text = self._read(branch, lambda ledger, _: read_schema(ledger.find(SCHEMA + schema)))
         if text is None:
             raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} has no schema {schema}", schema=schema, branch=branch)
         return self._schemas.put(schema, text)

@@ -25,6 +25,8 @@ from omnigraph.store.ledger import Ledger, ledger_at
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef, Tables
 
+BRANCHES: Final = 256
+"""How many branches of a graph stay open."""
 STATES: Final = 64
 """How many states of branches are remembered, to find the branch that shows a version of a table."""
 LINES: Final = 16
@@ -61,7 +63,7 @@ class RecordedChecksums:
     def __init__(self, root: Root) -> None:
         self._root: Final = root
         self._tables: Final = Tables(root)
-        self._newest: Final[dict[str | None, _Shown]] = {}
+        self._newest: Final = Lru[str | None, _Shown](BRANCHES)
         self._shown: Final = Lru[tuple[str | None, int], _Shown](STATES)
         self._lines: Final = Lru[tuple[str | None, int], _RecordedSince](LINES)
         self._noted: Final = Lru[tuple[str | None, int], Mapping[str, int]](STATES)
@@ -72,7 +74,7 @@ class RecordedChecksums:
         if self._root.is_local:
             shown = self._shown.put((ledger.ref.branch, ledger.version), _Shown(branch, ledger, state))
             if (newest := self._newest.get(ledger.ref.branch)) is None or newest.ledger.version <= ledger.version:
-                self._newest[ledger.ref.branch] = shown
+                self._newest.put(ledger.ref.branch, shown)
 
     def of(self, ref: TableRef) -> Sums:
         """The checksums of the files of a version of a table, and of others."""
@@ -80,13 +82,13 @@ class RecordedChecksums:
             with self._forgetting(shown):
                 return self._read(shown, shown.state.head.summed)
         every: dict[str, FileSum] = {}  # a version in doubt that recovery or a repair looks at, or one of a state that was forgotten
-        for newest in list(self._newest.values()):
+        for newest in self._newest.values():
             with self._forgetting(newest):
                 every |= self._read(newest, 0)
         return every
 
     def _showing(self, ref: TableRef) -> list[_Shown]:
-        known = (*list(self._newest.values()), *reversed(self._shown.values()))
+        known = (*self._newest.values(), *reversed(self._shown.values()))
         return [each for each in known if each.has(ref)]
 
     @contextmanager
@@ -100,7 +102,7 @@ class RecordedChecksums:
                 raise
             with self._mutex:
                 if self._newest.get(branch.native) is shown:
-                    del self._newest[branch.native]
+                    self._newest.discard(branch.native)
                 self._shown.discard((shown.ledger.ref.branch, shown.ledger.version))
 
     def _read(self, shown: _Shown, since: int) -> dict[str, FileSum]:

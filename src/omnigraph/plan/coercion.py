@@ -61,8 +61,8 @@ def against(field: Field, operator: Comparison, constant: Constant) -> Predicate
     scalar = scalar_of(field.type)
     if scalar is None or isinstance(value, tuple):
         return Decided(field, truth=False)
-    if isinstance(value, str | bool):
-        return Compare(field, operator, Constant(field.type, value))
+    if isinstance(value, str | bool) or (constant.parameter is not None and constant.type == field.type):
+        return Compare(field, operator, Constant(field.type, value, constant.parameter))
     if scalar in INTEGERS:
         return _against_integer(field, scalar, operator, value)
     if scalar in FLOATS:

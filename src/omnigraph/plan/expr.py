@@ -40,10 +40,11 @@ class TypeRef(msgspec.Struct, frozen=True):
 
 
 class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="is"):
-    """A value known before the plan runs."""
+    """A value known before the plan runs. In the plan of a template, `parameter` is the one whose value it is."""
 
     type: ValueType
     value: Value
+    parameter: str | None = None
 
 
 class Field(msgspec.Struct, frozen=True, tag="field", tag_field="is"):

@@ -32,6 +32,7 @@ class TextMatch(_Struct, frozen=True):
     field: Field
     query: str
     max_edits: int = 0
+    parameter: str | None = None
 
 
 class Score(_Struct, frozen=True):
@@ -163,6 +164,7 @@ class Nearest(_Struct, frozen=True):
 
     field: Field
     query: tuple[float, ...] | str
+    parameter: str | None = None
 
 
 class Bm25(_Struct, frozen=True):
@@ -170,6 +172,7 @@ class Bm25(_Struct, frozen=True):
 
     field: Field
     query: str
+    parameter: str | None = None
 
 
 class Fusion(_Struct, frozen=True):

@@ -7,7 +7,6 @@ optimize it later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
 from typing import assert_never
 
 from omnigraph.errors import InvalidInput, Kind, LanguageError
@@ -15,10 +14,10 @@ from omnigraph.lang.query import AggregateFunction, Comparison, Containment
 from omnigraph.plan import ir, typed
 from omnigraph.plan.arithmetic import computed
 from omnigraph.plan.coercion import listed
-from omnigraph.plan.expr import BOOL, DATETIME, Constant, Field, TypeRef, type_ref
+from omnigraph.plan.expr import BOOL, DATETIME, Constant, Field, TypeRef, Value, type_ref
 from omnigraph.plan.params import Bindings
 from omnigraph.plan.typed import Parameter, TextMode
-from omnigraph.plan.values import narrowed
+from omnigraph.plan.values import narrowed_all
 
 DEFAULT_RRF_K = 60
 DEFAULT_MAX_EDITS = 2
@@ -27,8 +26,14 @@ DEFAULT_MAX_EDITS = 2
 class Filler:
     """Replaces parameters and `now()` by values, and numbers the rankings it meets."""
 
-    def __init__(self, parameters: Bindings, now_ms: int, *, leading: typed.Expr | None = None, depth: int | None = None) -> None:
-        """A fusion that is the `leading` sort key reads `depth` entities of each arm. Any other fusion reads all."""
+    def __init__(
+        self, parameters: Bindings, now_ms: int, *, leading: typed.Expr | None = None, depth: int | None = None, marked: bool = False
+    ) -> None:
+        """A fusion that is the `leading` sort key reads `depth` entities of each arm. Any other fusion reads all.
+
+        With `marked`, values bear the names of their parameters.
+        """
+        self._marked = marked
         self._parameters = parameters
         self._now_ms = now_ms
         self._leading = leading
@@ -40,7 +45,7 @@ class Filler:
             case Constant():
                 return operand
             case Parameter(name, type_):
-                return Constant(type_, self._parameters[name])
+                return Constant(type_, self._parameters[name], name if self._marked else None)
             case typed.NowCall():
                 return Constant(DATETIME, self._now_ms)
             case _:
@@ -84,16 +89,17 @@ class Filler:
         return ir.Score(self.rankings.setdefault(self._ranking(ranking), len(self.rankings)))
 
     def _text_match(self, search: typed.TextSearch) -> ir.Expr:
-        query = self.value(search.query).value
+        given = self.value(search.query)
+        query = given.value
         if query is None:
             return Constant(BOOL, None)
         assert isinstance(query, str)
         if search.mode is not TextMode.FUZZY:
-            return ir.TextMatch(search.mode, search.field, query)
+            return ir.TextMatch(search.mode, search.field, query, parameter=given.parameter)
         edits = DEFAULT_MAX_EDITS if search.max_edits is None else self.value(search.max_edits).value
         if not isinstance(edits, int) or edits < 0:
             raise InvalidInput(Kind.INVALID_ARGUMENT, "max_edits of fuzzy must be an integer, 0 or more")
-        return ir.TextMatch(search.mode, search.field, query, edits)
+        return ir.TextMatch(search.mode, search.field, query, edits, given.parameter)
 
     def _ranking(self, ranking: typed.Ranking) -> ir.Ranking:
         match ranking:
@@ -113,27 +119,32 @@ class Filler:
         return self._nearest(arm) if isinstance(arm, typed.NearestScore) else self._bm25(arm)
 
     def _nearest(self, ranking: typed.NearestScore) -> ir.Nearest:
-        query = self.value(ranking.query).value
-        if isinstance(query, str):
-            return ir.Nearest(ranking.field, query)
-        if not isinstance(query, tuple):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a query, and its parameter is null")
-        vector = tuple(narrowed(float(element)) for element in query)  # as vectors are stored
-        if not all(map(isfinite, vector)):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a query of finite numbers")
-        if not any(vector):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a direction, and the query vector is all zeros")
-        return ir.Nearest(ranking.field, vector)
+        given = self.value(ranking.query)
+        return ir.Nearest(ranking.field, nearest_query(given.value), given.parameter)
 
     def _bm25(self, ranking: typed.Bm25Score) -> ir.Bm25:
-        query = self.value(ranking.query).value
-        if not isinstance(query, str):
+        given = self.value(ranking.query)
+        if not isinstance(given.value, str):
             raise InvalidInput(Kind.INVALID_ARGUMENT, "bm25 needs a query, and its parameter is null")
-        return ir.Bm25(ranking.field, query)
+        return ir.Bm25(ranking.field, given.value, given.parameter)
 
 
-def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.LogicalRead:
-    """The read as the language evaluates it, step by step."""
+def nearest_query(given: Value) -> tuple[float, ...] | str:
+    """What `nearest` compares with: a text, or a vector as vectors are stored, or InvalidInput."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, tuple):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a query, and its parameter is null")
+    vector = narrowed_all([float(element) for element in given])
+    if vector is None:
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a query of finite numbers")
+    if not any(vector):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "nearest needs a direction, and the query vector is all zeros")
+    return vector
+
+
+def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int, marked: bool = False) -> ir.LogicalRead:
+    """The read as the language evaluates it, step by step. With `marked`, values bear the names of their parameters."""
     for key in read.order:
         if isinstance(key.key, typed.UnsupportedOrder):
             raise LanguageError(Kind.TYPE, key.key.message, span=key.key.span)
@@ -141,7 +152,8 @@ def lower(read: typed.TypedRead, parameters: Bindings, *, now_ms: int) -> ir.Log
     limit, skip = counting.count(read.limit, "limit"), counting.count(read.skip, "skip") or 0
     # Groups and distinct rows are formed of the best `limit` rows, and skipped afterwards.
     cells = bool(read.aggregates) or read.distinct
-    filler = Filler(parameters, now_ms, leading=_leading(read), depth=None if limit is None else limit if cells else limit + skip)
+    depth = None if limit is None else limit if cells else limit + skip
+    filler = Filler(parameters, now_ms, leading=_leading(read), depth=depth, marked=marked)
     matched = match_plan(read.block, read.variables, filler)
     shape = _Shape(read, limit, skip)
     root = shape.cells(matched, filler) if cells else shape.rows(matched, filler)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -20,7 +19,7 @@ from omnigraph.lang.tree import Scalar
 from omnigraph.plan.expr import Atom, Value
 from omnigraph.plan.temporal import parse_date, parse_datetime
 from omnigraph.plan.typed import Parameter
-from omnigraph.plan.values import RANGES, narrowed
+from omnigraph.plan.values import RANGES, narrowed, narrowed_all
 
 
 class Numbers(StrEnum):
@@ -115,22 +114,12 @@ def _vector(value: object, dimension: int) -> Value:
         raise ValueError(f"expected array for Vector({dimension})")
     if len(value) != dimension:
         raise ValueError(f"expected {dimension} values for Vector({dimension}), got {len(value)}")
-    if all(type(element) is float for element in value) and (narrow := _narrowed(value)) is not None:
+    if all(type(element) is float for element in value) and (narrow := narrowed_all(value)) is not None:
         return narrow
     elements = [_plain(element) for element in value]
     if any(isinstance(element, bool) or not isinstance(element, int | float) for element in elements):
         raise ValueError("vector element is not numeric")
     return tuple(_float(element, Scalar.F32) for element in elements)
-
-
-def _narrowed(numbers: Sequence[float]) -> tuple[float, ...] | None:
-    """Floats as 32-bit floats, all at once; None if one is not finite. Whoever finds that says which."""
-    form = f"<{len(numbers)}f"
-    try:
-        narrow = struct.unpack(form, struct.pack(form, *numbers))
-    except OverflowError:
-        return None
-    return narrow if all(map(math.isfinite, narrow)) else None
 
 
 def _scalar(value: object, scalar: Scalar, numbers: Numbers) -> Atom:

@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from omnigraph.catalog.types import VectorOf
 from omnigraph.plan import ir, ops
 from omnigraph.plan.cost import choose_indexes, choose_restriction, choose_route, only_existence
 from omnigraph.plan.lowering import lower
@@ -159,9 +160,10 @@ class _Choices:
     def _index_search(self, plan: ir.LogicalRank, below: ops.Op) -> ops.IndexSearch | None:
         """An index answers for the best rows of a scan. Where a filter leaves few rows, comparing all of them costs less."""
         ranking = plan.ranking
-        if plan.top is None or not isinstance(below, ops.Scan) or not isinstance(ranking, ir.Nearest) or isinstance(ranking.query, str):
+        if plan.top is None or not isinstance(below, ops.Scan) or not isinstance(ranking, ir.Nearest):
             return None
-        few = HELD_NUMBERS // len(ranking.query)
+        assert isinstance(ranking.field.type, VectorOf)
+        few = HELD_NUMBERS // ranking.field.type.dimension
         if plan.top > _MOST_BY_INDEX or ranking.field.column not in self._statistics.node(below.type.id).vectors or below.rows < few:
             return None
         return ops.IndexSearch(ranking.field.column, PROBES, REFINE)

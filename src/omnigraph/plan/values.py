@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from omnigraph.catalog.types import FLOATS, INTEGERS, NUMBERS, EnumOf, ListOf, Plain, ValueType, VectorOf, display, scalar_of
@@ -58,6 +59,16 @@ def narrowed(value: float) -> float:
     except OverflowError:
         return math.copysign(math.inf, value)
     return narrow
+
+
+def narrowed_all(numbers: Sequence[float]) -> tuple[float, ...] | None:
+    """Floats as 32-bit floats, all at once; None if one is not finite. Whoever finds that says which."""
+    form = f"<{len(numbers)}f"
+    try:
+        narrow = struct.unpack(form, struct.pack(form, *numbers))
+    except OverflowError:
+        return None
+    return narrow if all(map(math.isfinite, narrow)) else None
 
 
 def stored(value: Value, type_: ValueType) -> Value:

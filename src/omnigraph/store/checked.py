@@ -367,12 +367,14 @@ def _wanted(columns: Sequence[int], runs: Sequence[tuple[int, int]] | None) -> C
 def _runs(offsets: Any) -> list[tuple[int, int]]:
     """Offsets as a few ranges. Rows that are near each other are in the same page."""
     ascending = np.sort(offsets).astype(np.int64)
-    breaks = np.flatnonzero(np.diff(ascending) > _NEAR) + 1
+    breaks = np.flatnonzero(np.diff(ascending) > (_NEAR if len(offsets) > _FEW_ROWS else 0)) + 1
     return [(int(part[0]), int(part[-1])) for part in np.split(ascending, breaks)]
 
 
 _NEAR: Final = 4_096
-"""Rows nearer than this are looked up together. A page usually has more."""
+"""Of many rows, those nearer than this are looked up together. A page usually has more."""
+_FEW_ROWS: Final = 512
+"""So many rows are looked up one by one. A search by an index reads single vectors, and a page may have all of a file."""
 
 
 def _ids(field: Any) -> Iterator[int]:

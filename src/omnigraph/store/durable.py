@@ -9,6 +9,7 @@ acknowledged; there one HEAD request returns the size.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from functools import partial
@@ -27,6 +28,8 @@ from omnigraph.store.root import Root
 VERSION_SUFFIX: Final = ".manifest"
 
 _NEWEST: Final = 2**64 - 1
+_DIGITS: Final = 20
+_DETACHED: Final = re.compile(rf"/_versions/d\d+{re.escape(VERSION_SUFFIX)}$")
 _HINT: Final = "_versions/latest_version_hint.json"
 
 _MAGIC: Final = b"LANC"
@@ -51,13 +54,18 @@ class FlushFailed(StorageError):
 
 def version_file(version: int) -> str:
     """The path of a Lance version file. The numbers in the names count down, so a listing shows the newest first."""
-    return f"_versions/{_NEWEST - version:020d}{VERSION_SUFFIX}"
+    return f"_versions/{_NEWEST - version:0{_DIGITS}d}{VERSION_SUFFIX}"
 
 
-def newest_version(names: Iterable[str]) -> int | None:
-    """The newest version among the names of a `_versions` directory."""
-    numbered = (name.rpartition("/")[2].removesuffix(VERSION_SUFFIX) for name in names if name.endswith(VERSION_SUFFIX))
-    return max((_NEWEST - int(number) for number in numbered if len(number) == 20 and number.isdigit()), default=None)
+def numbered_versions(names: Iterable[str]) -> Iterator[int]:
+    """The versions among the names of a `_versions` directory. Detached versions, such as an optimize makes for a while, have no number."""
+    numbers = (name.rpartition("/")[2].removesuffix(VERSION_SUFFIX) for name in names if name.endswith(VERSION_SUFFIX))
+    return (_NEWEST - int(number) for number in numbers if len(number) == _DIGITS and number.isdecimal())
+
+
+def is_detached(name: str) -> bool:
+    """Whether a file is a detached version: one that no reader finds."""
+    return _DETACHED.search(name) is not None
 
 
 class _Hint(msgspec.Struct):

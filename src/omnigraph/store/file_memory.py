@@ -12,6 +12,9 @@ from omnigraph.lru import Lru
 DELETED_BYTES: Final = 8 << 20
 KEYS_BYTES: Final = 32 << 20
 ROWS_BYTES: Final = 8 << 20
+ENTRY_BYTES: Final = 1 << 10
+TABLE_BYTES: Final = 4 << 10
+"""What an entry takes besides its values. Of many small commits, that is nearly all."""
 LOOKUPS: Final = 64
 """How many lists of page ranges stay in memory. A B-tree over a million keys has 245 pages."""
 
@@ -31,12 +34,12 @@ class FileMemory:
     """
 
     def __init__(self) -> None:
-        self.keys: Final = Lru[tuple[str | int, ...], KeyBlock](KEYS_BYTES, weigh=lambda block: block.keys.nbytes + block.places.nbytes)
-        self.deleted: Final = Lru[str, Any](DELETED_BYTES, weigh=lambda offsets: offsets.nbytes)
+        self.keys: Final = Lru[tuple[str | int, ...], KeyBlock](KEYS_BYTES, weigh=_weight_of_keys)
+        self.deleted: Final = Lru[str, Any](DELETED_BYTES, weigh=lambda offsets: int(offsets.nbytes) + ENTRY_BYTES)
         """The offsets of the rows that a deletion file lists (numpy uint32), ascending."""
         self.first_keys: Final = Lru[str, list[str]](LOOKUPS)
         """The first key of each page of a B-tree, in ascending order, by index uuid."""
-        self._rows: Final = Lru[tuple[tuple[str, ...], tuple[int, ...]], pa.Table](ROWS_BYTES, weigh=lambda rows: rows.nbytes)
+        self._rows: Final = Lru[tuple[tuple[str, ...], tuple[int, ...]], pa.Table](ROWS_BYTES, weigh=lambda rows: rows.nbytes + TABLE_BYTES)
 
     def keep_rows(self, fragment: Any, rows: pa.Table, *, fields: Sequence[int]) -> None:
         """Keeps the rows that were just written to a new fragment (its metadata). `fields` are the ids of the columns."""
@@ -50,6 +53,10 @@ class FileMemory:
         if fragment.deletion_file is not None or fragment.overlays:
             return None
         return self._rows.get((files_of(fragment), tuple(fields)))
+
+
+def _weight_of_keys(block: KeyBlock) -> int:
+    return int(block.keys.nbytes) + int(block.places.nbytes) + ENTRY_BYTES
 
 
 def files_of(fragment: Any) -> tuple[str, ...]:

@@ -26,6 +26,13 @@ _COLUMN_SIZES: Final = 4
 _PAGE_OFFSETS: Final = 1
 _PAGE_SIZES: Final = 2
 _PAGE_ROWS: Final = 3
+_PAGE_ENCODING: Final = 4
+_LAYOUT: Final = (2, 1, 2)
+"""The way from a page's encoding to its `PageLayout`: the direct one, its bytes, and the value of an `Any`."""
+_FULL_ZIP: Final = 3
+_BITS_OF_REPETITION: Final = 1
+_BITS_OF_DEFINITION: Final = 2
+_BITS_OF_VALUE: Final = 3
 
 Extent = tuple[int, int]
 """The first byte, and the one after the last."""
@@ -37,6 +44,18 @@ class Page(NamedTuple):
     first: int
     rows: int
     extents: tuple[Extent, ...]
+    stride: int = 0
+    """If not zero: the last extent has so many bytes for each row, one after another. Vectors and other wide values of one size do."""
+
+    def of(self, first: int, last: int) -> Iterator[Extent]:
+        """The bytes for those of the rows from `first` to `last` that are in the page."""
+        if not self.stride:
+            yield from self.extents
+            return
+        yield from self.extents[:-1]
+        start = self.extents[-1][0]
+        low, high = max(first - self.first, 0), min(last - self.first, self.rows - 1)
+        yield start + low * self.stride, start + (high + 1) * self.stride
 
 
 class FileLayout(NamedTuple):
@@ -51,7 +70,7 @@ class FileLayout(NamedTuple):
         """The bytes of a column for the rows from `first` to `last`."""
         for page in self.columns[column]:
             if page.first <= last and first < page.first + page.rows:
-                yield from page.extents
+                yield from page.of(first, last)
 
 
 def layout_of(descriptor: int, size: int) -> FileLayout:
@@ -85,8 +104,24 @@ def _pages(message: bytes) -> Iterator[Page]:
         offsets = [each for field in page if field.number == _PAGE_OFFSETS for each in numbers(field)]
         sizes = [each for field in page if field.number == _PAGE_SIZES for each in numbers(field)]
         rows = sum(field.value for field in page if field.number == _PAGE_ROWS)
-        yield Page(first, rows, (*whole, *_extents(offsets, sizes)))
+        encoding = b"".join(field.body for field in page if field.number == _PAGE_ENCODING)
+        yield Page(first, rows, (*whole, *_extents(offsets, sizes)), _stride(encoding, rows, sizes))
         first += rows
+
+
+def _stride(encoding: bytes, rows: int, sizes: list[int]) -> int:
+    """The bytes of each row of a page, if its one buffer is nothing but rows of one size; else 0."""
+    for number in _LAYOUT:
+        encoding = b"".join(field.body for field in fields(encoding) if field.number == number)
+    zipped = [field.body for field in fields(encoding) if field.number == _FULL_ZIP]
+    if not zipped or len(sizes) != 1 or not rows:
+        return 0
+    bits = {field.number: field.value for field in fields(zipped[0])}
+    value, control = bits.get(_BITS_OF_VALUE, 0), bits.get(_BITS_OF_DEFINITION, 0)
+    if not value or value % 8 or bits.get(_BITS_OF_REPETITION, 0):  # a list has any number of items
+        return 0
+    stride = value // 8 + (control + 7) // 8
+    return stride if rows * stride == sizes[0] else 0
 
 
 def _extents(offsets: list[int], sizes: list[int]) -> tuple[Extent, ...]:

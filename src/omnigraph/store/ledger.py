@@ -83,8 +83,13 @@ class Ledger:
         return self._taken(self._fragments()[-1])
 
     def find(self, object_id: str) -> pa.Table:
-        """The fact with this id: one row or none."""
-        return self._facts(f"object_id = {_quoted(object_id)}")
+        """The fact with this id: one row or none. Looks into small fragments first, the newest of them first."""
+        small, large = self._by_size()
+        for fragment in reversed(small):
+            rows = self._all(fragment)
+            if len(found := rows.filter(pc.equal(rows.column("object_id"), object_id))):
+                return found
+        return self._read(large, f"object_id = {_quoted(object_id)}")
 
     def facts(self, prefix: str, *, since: int = 0, until: int | None = None) -> pa.Table:
         """All facts whose id starts with `prefix` and that were written at version `since` or later, up to version `until`."""
@@ -109,18 +114,24 @@ class Ledger:
 
     def recent(self, prefix: str, *, since: int) -> pa.Table:
         """The same as `facts`, for the newest: small fragments are read as a whole, which takes fewer reads than a filter."""
-        found = self._fragments()[:-1]
-        small = [fragment for fragment in found if fragment.physical_rows <= FEW_FACTS]
-        where = f"starts_with(object_id, {_quoted(prefix)}) AND born >= {since}"
-        rows = pa.concat_tables([self._read([each for each in found if each not in small], where), *map(self._all, small)])
+        small, large = self._by_size()
+        rows = pa.concat_tables([self._read(large, f"{_starting(prefix)} AND born >= {since}"), *map(self._all, small)])
         wanted = pc.and_(pc.starts_with(rows.column("object_id"), prefix), pc.greater_equal(rows.column("born"), since))
         return rows.filter(wanted)
 
+    def _by_size(self) -> tuple[list[Any], list[Any]]:
+        """The fragments of facts, oldest first: those with few rows, and the others."""
+        found = self._fragments()[:-1]
+        small = [fragment for fragment in found if fragment.physical_rows <= FEW_FACTS]
+        return small, [fragment for fragment in found if fragment.physical_rows > FEW_FACTS]
+
     def _all(self, fragment: Any) -> pa.Table:
-        """All rows of a small fragment, from memory if this process wrote it. No row is ever deleted."""
+        """All rows of a small fragment. They stay in memory: branches share fragments, and a fact may be looked for again."""
         if (known := self._root.memory.rows(fragment.metadata, fields=())) is not None:
             return known
-        return self._taken(fragment)
+        rows = self._taken(fragment)
+        self._root.memory.keep_rows(fragment.metadata, rows, fields=())
+        return rows
 
     def _taken(self, fragment: Any) -> pa.Table:
         try:

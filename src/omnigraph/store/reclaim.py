@@ -10,13 +10,12 @@ from omnigraph.faults import Fault, reach
 from omnigraph.store.bases import home
 from omnigraph.store.data_files import PATCHES
 from omnigraph.store.deep import named_files
-from omnigraph.store.durable import version_file
+from omnigraph.store.durable import is_detached, numbered_versions, version_file
 from omnigraph.store.failure import raised_by_lance
 from omnigraph.store.refs import fork_points, native_refs
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, open_dataset
 
-_NUMBERED: Final = len(version_file(0).rpartition("/")[2])
 AGE: Final = timedelta(days=7)
 """After this time without a write, files that no version names belong to a writer that has ended. Lance uses the same."""
 _TREE: Final = "tree"
@@ -36,10 +35,7 @@ class Removal(NamedTuple):
 
 def existing_versions(root: Root, path: str, *, branch: str | None) -> list[int]:
     """The versions of a native branch that exist, oldest first. Costs one listing."""
-    names = {name.rpartition("/")[2] for name in root.objects.list(f"{home(path, branch)}/_versions")}
-    newest = 2**64 - 1
-    found = (newest - int(name.removesuffix(".manifest")) for name in names if name.endswith(".manifest") and len(name) == _NUMBERED)
-    return sorted(found)
+    return sorted(numbered_versions(root.objects.list(f"{home(path, branch)}/_versions")))
 
 
 def versions_below(table: Table, floor: int) -> list[int]:
@@ -131,8 +127,9 @@ def _owner(ref: TableRef, name: str) -> str | None:
 
 
 def leftovers(root: Root, path: str, *, at: datetime) -> dict[str, int]:
-    """The objects of a table that Lance does not know, that nothing can refer to any more, and their sizes: patches of loads on a cluster,
-    and files for a native branch that was never created. Both may belong to a running load, unless nothing was written for a week.
+    """The objects of a table that nothing can refer to any more and that Lance leaves alone, with their sizes: patches of loads on a
+    cluster, files for a native branch that was never created, and detached versions. They may belong to a running load or optimize, unless
+    nothing was written for a week.
     """
     refs, old = set(native_refs(root, path)), at - AGE
     groups: dict[str, list[str]] = {}
@@ -141,7 +138,7 @@ def leftovers(root: Root, path: str, *, at: datetime) -> dict[str, int]:
         parts = name.removeprefix(f"{path}/").split("/")
         if parts[0] == _TREE and parts[1] not in refs:
             groups.setdefault(parts[1], []).append(name)
-        elif PATCHES in (parts[0], *parts[2:3]):
+        elif PATCHES in (parts[0], *parts[2:3]) or is_detached(name):
             groups.setdefault(name, []).append(name)
     spent = [name for names in groups.values() if max(written[name] for name in names) < old for name in names]
     sizes = root.objects.sizes(path) if spent else {}

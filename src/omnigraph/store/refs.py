@@ -16,13 +16,14 @@ import pyarrow as pa
 from lance.fragment import DataFile, write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
+from omnigraph.faults import Fault, reach
 from omnigraph.ids import new_hex16
 from omnigraph.store.blobs import blobs_last
 from omnigraph.store.durable import settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.root import Root
 from omnigraph.store.stage import conformed
-from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset
+from omnigraph.store.tables import FILE_FORMAT, Table, TableRef, open_dataset, own_handle
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _DOTS: Final = re.compile(r"\.{2,}")  # Lance refuses two in a row
@@ -60,18 +61,23 @@ def create_ref(table: Table, name: str) -> Table:
 
 @contextmanager
 def _plainly_named(table: Table) -> Iterator[Any]:
-    """The dataset of the table, by a path that Lance takes literally: if need be, through a temporary link to the graph.
+    """A handle of its own on the table, by a path that Lance takes literally: if need be, through a temporary link to the graph.
+
+    Lance refuses every other use of a handle while it creates a native branch from it, and other threads read with that of the table.
 
     While it creates a native branch, Lance escapes the path once more, and so creates `/home/j%C3%BCrgen` beside `/home/jürgen`, or fails
-    because it may not. It also takes `?` for the end of the path. The paths that it records are never used (`bases.py`).
+    because it may not. It also takes `?` for the end of the path. The paths that it records are never used (`bases.py`), and neither
+    is a link that a killed process leaves.
     """
     if not table.root.is_local or _PLAIN.fullmatch(table.root.uri):
-        yield table.dataset
+        yield own_handle(table).dataset
         return
     with TemporaryDirectory(prefix="omnigraph-") as directory:
         os.symlink(table.root.uri, link := f"{directory}/graph")
         version = table.ref.version if table.ref.branch is None else None
+        reach(Fault.REF_LINKED)
         yield lance.dataset(f"{link}/{table.ref.path}", version=version)
+        reach(Fault.REF_CREATED)
 
 
 def _check(name: str) -> None:

@@ -22,6 +22,15 @@ FSYNC_ENVIRONMENT: Final = "OMNIGRAPH_FSYNC"
 SIDE_BY_SIDE: Final = 4
 """How many small writes and flushes run concurrently. A journaling file system combines four flushes (1.2 ms; one by one 4.7 ms)."""
 
+METADATA_BYTES: Final = 256 << 20
+"""How much of versions and file footers Lance keeps. Each commit adds some 17 KB; without a limit of ours it keeps a gibibyte."""
+INDEX_BYTES: Final = 6 << 30
+"""How much of indexes Lance keeps, if it is no more than a quarter of the memory of the machine."""
+
+
+def _index_bytes() -> int:
+    return min(INDEX_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
+
 
 class Root:
     """The location of one graph. Handles opened through one root share one session, with its caches and I/O counters."""
@@ -32,7 +41,7 @@ class Root:
         self.uri: Final = objects.uri
         self.is_local: Final = objects.is_local
         self.storage_options: Final = dict(storage_options or {})
-        self.session: Final = Session()
+        self.session: Final = Session(index_cache_size_bytes=_index_bytes(), metadata_cache_size_bytes=METADATA_BYTES)
         self.flushed: Final[set[str]] = set()
         """Directories whose path is flushed. `durable.py` flushes the ancestors of a new directory once."""
         self.index_damage: Final[dict[str, IndexDamage | None]] = {}

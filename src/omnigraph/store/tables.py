@@ -33,7 +33,7 @@ from omnigraph.store.durable import (
     is_newest,
     is_torn,
     lost_version,
-    newest_version,
+    numbered_versions,
     settle_visible,
     version_file,
 )
@@ -543,7 +543,7 @@ def torn_head(root: Root, path: str, *, branch: str | None) -> int | None:
 
 
 def _newest(root: Root, directory: str) -> int | None:
-    return newest_version(root.objects.list(f"{directory}/_versions"))
+    return max(numbered_versions(root.objects.list(f"{directory}/_versions")), default=None)
 
 
 def discard_torn_head(root: Root, path: str, *, branch: str | None, after: int) -> None:

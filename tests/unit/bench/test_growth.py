@@ -24,7 +24,7 @@ from omnigraph.graph import Branches, Graph, Tags
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 
 COVERED = {name for operation in OPERATIONS for name in operation.covers}
-IN_PROCESS = [operation for operation in OPERATIONS if not operation.one_process and not operation.name.startswith("omnigraph ")]
+WITHOUT_SPARK = [operation for operation in OPERATIONS if not operation.one_process]
 FEW = 20
 
 
@@ -68,7 +68,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prepared")
 
 
-@pytest.mark.parametrize("operation", IN_PROCESS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", WITHOUT_SPARK, ids=lambda operation: operation.name)
 def test_an_operation_runs(operation: Operation, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FSYNC_ENVIRONMENT, "off")
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))

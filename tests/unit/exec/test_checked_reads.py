@@ -134,6 +134,27 @@ def test_of_a_large_file_only_the_columns_that_are_read_are_compared(tmp_path: P
     refused(graph, lambda graph: graph.query("query q() { match { $d: Doc } return { $d.look } }").rows)
 
 
+def test_of_large_pages_of_vectors_only_the_rows_that_are_read_are_compared(tmp_path: Path) -> None:
+    dimension, rows = 128, 40_000
+    graph = og.init(tmp_path / "g", schema=f"node Doc {{ slug: String @key  look: Vector({dimension}) }}")
+    numbers = np.random.default_rng(1).normal(size=rows * dimension).astype(np.float32)
+    looks = pa.FixedSizeListArray.from_arrays(pa.array(numbers), dimension)
+    graph.load({"Doc": pa.table({"slug": [f"d{n:05d}" for n in range(rows)], "look": looks})})
+    graph.ensure_indices()
+    (file,) = data_files(graph)
+    look = 'query q() { match { $d: Doc { slug: "d20000" } } return { $d.look } }'
+    expected = graph.query(look).rows
+    fresh = og.open(graph.uri, mode="r")
+    index = sum(file.stat().st_size for file in Path(graph.uri).glob("nodes/*/_indices/**/*") if file.is_file())
+    assert compared(fresh, lambda: fresh.query(look).rows) <= index + 6 * BLOCK_BYTES < file.stat().st_size
+    own = file.read_bytes().index(numbers[20_000 * dimension : 20_001 * dimension].tobytes()) / file.stat().st_size
+    flip(file, own + 0.2)  # the vector of another
+    assert og.open(graph.uri, mode="r").query(look).rows == expected
+    flip(file, own + 0.2)
+    flip(file, own)
+    refused(graph, lambda graph: graph.query(look).rows)
+
+
 def test_of_a_large_blob_only_the_part_that_is_read_is_compared(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g", schema=SCHEMA)
     whole = random.Random(1).randbytes(20 * BLOCK_BYTES)

@@ -503,13 +503,15 @@ class TestLeftovers:
         sound(graph)
 
     def test_files_of_dead_writers_are_removed_after_a_week(self, graph: Graph) -> None:
-        """Data, deletions, patches of a cluster, and files for a fork that was never made; not before."""
+        """Data, deletions, patches of a cluster, detached versions of an optimize, and files for a fork that was never made; not before."""
         add_all(graph, "a", "b")
         table = Path(graph.uri, row(graph).path)
         left = [
             table / "data" / "left.lance",
             table / "_deletions" / "0-1-5.arrow",
             table / "patches" / "left.patch",
+            table / "_versions" / "d9855187759425620419.manifest",
+            table / "_versions" / "d18446744073709551600.manifest",
             table / "tree" / "never-0123456789abcdef" / "data" / "left.lance",
         ]
         for file in left:
@@ -521,9 +523,9 @@ class TestLeftovers:
             os.utime(file, times=(time.time() - 8 * 86_400,) * 2)
         young = table / "tree" / "never-0123456789abcdef" / "data" / "young.lance"
         young.write_bytes(b"young")
-        assert graph.cleanup(keep=100, dry_run=True).size_bytes == 12
-        assert graph.cleanup(keep=100).size_bytes == 12
-        assert [file.exists() for file in left] == [False, False, False, True]
+        assert graph.cleanup(keep=100, dry_run=True).size_bytes == 20
+        assert graph.cleanup(keep=100).size_bytes == 20
+        assert [file.exists() for file in left] == [False, False, False, False, False, True]
         os.utime(young, times=(time.time() - 8 * 86_400,) * 2)
         assert graph.cleanup(keep=100).size_bytes == 9
         assert not (table / "tree" / "never-0123456789abcdef").exists()
@@ -571,6 +573,7 @@ class TestLeftovers:
             home / "data" / "left" / "1.blob",
             home / "_deletions" / "0-1-5.arrow",
             home / "_indices" / "x" / "y",
+            home / "_versions" / "d9855187759425620419.manifest",
         ]
         for file in left:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -579,8 +582,8 @@ class TestLeftovers:
         for file in home.rglob("*"):
             if file.is_file():
                 os.utime(file, times=(time.time() - 8 * 86_400,) * 2)
-        assert graph.cleanup(keep=100, dry_run=True).size_bytes == 16
-        assert graph.cleanup(keep=100).size_bytes == 16
+        assert graph.cleanup(keep=100, dry_run=True).size_bytes == 20
+        assert graph.cleanup(keep=100).size_bytes == 20
         assert not any(file.exists() for file in left)
         assert names(graph, "work") == ["a", "b"]
         sound(graph)

@@ -1,4 +1,4 @@
-"""Laws of cleanup, on random histories with branches, tags, merges and schema changes: what is kept answers as before."""
+"""Laws of cleanup, on random histories with branches, tags, merges, compactions and schema changes: what is kept answers as before."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ STEPS = st.lists(
         st.tuples(st.just("schema"), st.sampled_from(BRANCHES), st.just(0)),
         st.tuples(st.just("tag"), st.sampled_from(BRANCHES), st.integers(0, 2)),
         st.tuples(st.just("index"), st.sampled_from(BRANCHES), st.just(0)),
+        st.tuples(st.just("optimize"), st.sampled_from(BRANCHES), st.just(0)),
         st.tuples(st.just("transaction"), st.sampled_from(BRANCHES), st.integers(0, 5)),
         st.tuples(st.just("cleanup"), st.just("main"), st.integers(1, 3)),
     ),
@@ -90,6 +91,10 @@ class World:
                     graph.tags.create(f"tag-{self.turn}", at=commit)
             case "index":
                 graph.ensure_indices(branch)
+            case "optimize":
+                before = self.ask(branch=branch)
+                graph.optimize(branch)
+                assert self.ask(branch=branch) == before
             case "transaction":
                 with graph.transaction(branch) as transaction:
                     transaction.mutate(f'query q() {{ upsert Person {{ name: "t{number}", age: {self.turn} }} }}')

@@ -32,6 +32,7 @@ from omnigraph.store.root import FSYNC_ENVIRONMENT
 from omnigraph.store.tables import Table
 from tests.mutations import fill, table
 from tests.samples import sample
+from tests.unit.exec.test_statistics import statistics
 
 THINGS = """
 node Thing {
@@ -181,7 +182,7 @@ def test_a_plan_claims_an_index_exactly_where_one_leads(graphs: dict[str, Graph]
 def plan(graph: Graph, clause: str) -> ops.ReadPlan:
     query = f"query q() {{ match {{ $t: Thing  {clause} }} return {{ $t.name }} }}".replace("'", '"')
     read = check_read(select_query(parse_queries(query), None), graph.catalog)
-    known = Surveyor(graph.engine.tables).statistics(graph.engine.manifest.snapshot(), graph.catalog, types=[thing(graph).id])
+    known = statistics(Surveyor(graph.engine.tables), graph.engine.manifest.snapshot(), graph.catalog, [thing(graph).id])
     return plan_read(read, bind_parameters(read.parameters, None), now_ms=0, statistics=known)
 
 

@@ -15,6 +15,7 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName
 from omnigraph.store.root import FSYNC_ENVIRONMENT
+from tests.embedders import Recording, unit
 from tests.mutations import run
 from tests.reads import load, text_of
 from tests.samples import is_whole, sample
@@ -85,6 +86,14 @@ def test_an_index_finds_nearly_all_of_the_nearest_with_their_exact_scores(both: 
         assert [score for _, score in near] == sorted(score for _, score in near)
         hits += len(set(exact) & set(near))  # equal keys with equal scores
     assert hits >= 0.95 * 300
+
+
+def test_a_text_is_searched_for_by_the_index_that_a_vector_is(both: tuple[Graph, Graph]) -> None:
+    """X-09: the text is embedded after planning, and its vector asks the index."""
+    graph = og.open(both[1].uri, embedding=Recording())
+    body = NEAREST.replace(f"$v: Vector({DIMENSION})", "$v: String")
+    assert "access: vector index on vec, approximate" in graph.explain(text_of(body), params={"v": "a text"}).text
+    assert found(graph, "a text", body) == found(graph, unit("a text", DIMENSION))
 
 
 def test_rows_that_came_and_went_since_are_found_and_not_found(both: tuple[Graph, Graph]) -> None:

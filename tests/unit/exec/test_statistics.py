@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import omnigraph as og
+from omnigraph.catalog import Catalog
 from omnigraph.exec.read import table_statistics as known
-from omnigraph.exec.read.table_statistics import Surveyor, live_tables, usable_columns
+from omnigraph.exec.read.table_statistics import AdjacencyState, Surveyor, live_tables, statistics_from, usable_columns
 from omnigraph.graph import Graph
 from omnigraph.ids import TypeId
 from omnigraph.manifest.birth import open_graph
-from omnigraph.plan.statistics import Availability, EdgeStatistics, NodeStatistics
+from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.plan.statistics import Availability, EdgeStatistics, NodeStatistics, Statistics
 from omnigraph.store.index import BuiltIndex, LanceIndexKind
 from omnigraph.store.objects import open_objects
 from omnigraph.store.root import Root, open_root
@@ -36,16 +39,30 @@ def ids(graph: Graph, *names: str) -> list[TypeId]:
     return [found[name] for name in names]
 
 
+def statistics(
+    surveyor: Surveyor,
+    snapshot: BranchSnapshot,
+    catalog: Catalog,
+    types: list[TypeId],
+    state_of: Callable[[TypeId], AdjacencyState] = lambda _: AdjacencyState(),
+) -> Statistics:
+    """The statistics of a snapshot for a query on these types."""
+    tables = live_tables(snapshot.state)
+    edges = [edge.id for edge in catalog.edges if edge.id in types]
+    return statistics_from(catalog, tables, surveyor.facts(tables, types=types, edges=edges, state_of=state_of))
+
+
 def test_statistics_tell_rows_indexes_degrees_and_ready_adjacencies(tmp_path: Path) -> None:
     """X-02: an index is claimed where one stands, and nowhere else."""
     graph = society(tmp_path)
     person, film, knows, likes = ids(graph, "Person", "Film", "Knows", "Likes")
     snapshot = graph.engine.manifest.snapshot()
-    told = Surveyor(Tables(open_root(graph.uri))).statistics(
+    told = statistics(
+        Surveyor(Tables(open_root(graph.uri))),
         snapshot,
         graph.catalog,
-        types=[person, film, knows, likes],
-        availability=lambda edge: Availability.CACHE if edge == knows else Availability.MISSING,
+        [person, film, knows, likes],
+        state_of=lambda edge: AdjacencyState(Availability.CACHE if edge == knows else Availability.MISSING),
     )
     assert told.node(person) == NodeStatistics(2, frozenset({"id", "name"}), frozenset({"id", "name"}))
     assert told.node(film) == NodeStatistics(1, frozenset(), frozenset({"id", "slug"}))
@@ -56,7 +73,7 @@ def test_statistics_tell_rows_indexes_degrees_and_ready_adjacencies(tmp_path: Pa
 def test_types_that_a_query_does_not_touch_are_counted_and_not_opened(tmp_path: Path) -> None:
     graph = society(tmp_path)
     person, film = ids(graph, "Person", "Film")
-    told = Surveyor(Tables(open_root(graph.uri))).statistics(graph.engine.manifest.snapshot(), graph.catalog, types=[film])
+    told = statistics(Surveyor(Tables(open_root(graph.uri))), graph.engine.manifest.snapshot(), graph.catalog, [film])
     assert told.node(person) == NodeStatistics(2, frozenset(), frozenset({"id", "name"}))
 
 
@@ -68,12 +85,12 @@ def test_warm_statistics_make_no_storage_call(tmp_path: Path) -> None:
     manifest = open_graph(Root(objects))
     tables = Tables(manifest.root)
     surveyor, snapshot = Surveyor(tables), manifest.snapshot()
-    first = surveyor.statistics(snapshot, graph.catalog, types=types)
+    first = statistics(surveyor, snapshot, graph.catalog, types)
     opened = [tables.open(row.ref) for row in live_tables(snapshot.state).values()]
     objects.calls.clear()
     for table in opened:
         table.dataset.io_stats_incremental()
-    assert surveyor.statistics(snapshot, graph.catalog, types=types) == first
+    assert statistics(surveyor, snapshot, graph.catalog, types) == first
     assert dict(objects.calls) == {}
     assert [table.dataset.io_stats_incremental().read_iops for table in opened] == [0] * len(opened)
 
@@ -83,18 +100,18 @@ def test_each_version_is_told_by_itself(tmp_path: Path) -> None:
     graph = society(tmp_path)
     (film,) = ids(graph, "Film")
     surveyor, before = Surveyor(Tables(open_root(graph.uri))), graph.engine.manifest.snapshot()
-    assert surveyor.statistics(before, graph.catalog, types=[film]).node(film).indexed == frozenset()
+    assert statistics(surveyor, before, graph.catalog, [film]).node(film).indexed == frozenset()
     build_indexes(graph, "node:Film", "slug")
     after = graph.engine.manifest.snapshot()
-    assert surveyor.statistics(after, graph.catalog, types=[film]).node(film).indexed == {"slug"}
-    assert surveyor.statistics(before, graph.catalog, types=[film]).node(film).indexed == frozenset()
+    assert statistics(surveyor, after, graph.catalog, [film]).node(film).indexed == {"slug"}
+    assert statistics(surveyor, before, graph.catalog, [film]).node(film).indexed == frozenset()
 
 
 def test_few_versions_are_remembered_for_long(tmp_path: Path) -> None:
     graph = society(tmp_path)
     surveyor = Surveyor(Tables(open_root(graph.uri)))
     ref = table_row(graph, "node:Person").ref
-    assert surveyor._survey(ref).usable_columns == {"id", "name"}
+    assert surveyor._survey(ref).columns.indexed == {"id", "name"}
     assert surveyor._survey(ref) is surveyor._survey(ref)
     assert len(surveyor._known) == 1 < known.KNOWN
 

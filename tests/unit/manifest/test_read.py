@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import InvalidInput, Kind, NotFound
 from omnigraph.ids import MAIN, BranchName, CommitId
-from omnigraph.manifest import lineage
+from omnigraph.manifest import lineage, read, recorded
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import CommitKind
 from omnigraph.manifest.publish import Publication, publish
@@ -124,3 +124,19 @@ def test_handles_follow_each_other_without_being_told(graph: Manifest) -> None:
     add(other, "b")
     assert ids_in(graph) == {"a", "b"}
     assert other.snapshot(MAIN) == graph.snapshot(MAIN)
+
+
+def test_few_branches_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that lives long meets any number of branches, and its memory does not grow with them."""
+    for module in (read, recorded):
+        monkeypatch.setattr(module, "BRANCHES", 3)
+    graph = make(tmp_path / "g")
+    heads = {MAIN: add(graph, "a").commit.id}
+    for name in (BranchName(f"b{at}") for at in range(8)):
+        create_branch(graph, name)
+        heads[name] = note(graph, name, branch=name).commit.id
+    for name in (*heads, *reversed(heads)):
+        assert graph.snapshot(name).commit == heads[name]
+        assert ids_in(graph, branch=name) == {"a"}
+    assert (len(graph._cache), len(graph.recorded._newest)) == (3, 3)
+    assert [note(graph, "again", branch=name).commit.parents[0] for name in heads] == list(heads.values())

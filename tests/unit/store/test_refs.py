@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -109,6 +110,31 @@ def test_a_branch_may_start_at_an_older_version(tmp_path: Path, on_branch: bool)
     between = create_ref(reopened(old, old.ref.version + 1), "between")
     assert content(between) == {**FOUR, "x": 1}
     assert content(reopened(old, newest.ref.version)) == {**FOUR, "x": 1, "y": 2}
+
+
+def test_other_threads_read_with_the_handle_while_a_branch_is_created_from_it(tmp_path: Path) -> None:
+    """Lance refuses each other use of a handle while it creates a branch from it, and to create one while the handle is used."""
+    table = two_fragments(place(tmp_path))
+    reading, created, failed = threading.Event(), threading.Event(), []
+
+    def read() -> None:
+        while not created.is_set():
+            try:
+                assert content(table) == FOUR
+            except Exception as error:  # noqa: BLE001  # it fails the test
+                failed.append(error)
+            reading.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    reading.wait()
+    try:
+        for at in range(40):
+            create_ref(table, f"side-{at}")
+    finally:
+        created.set()
+        reader.join()
+    assert not failed
 
 
 def test_every_kind_of_change_works_on_the_first_version_of_a_branch(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Named derived arrays <-> files in a cache directory on this machine. Files are written atomically and mapped into memory when read.
 
-A file contains a header (a checksum, the description of the arrays, facts from the caller) and the arrays. Its writer sets the
-modification time. A file with another modification time was modified since, and is used only if its checksum still matches.
+A file contains a header (facts from the caller, the description of the arrays, their checksum) and the arrays. The header has a
+checksum too. Both are compared whenever a file is read; a file that does not match is as good as missing, and is written again.
 No failure is reported to the caller: a directory that cannot be read or written behaves like an empty cache.
 """
 
@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -30,8 +30,10 @@ LIMIT_BYTES: Final = 4 << 30
 LEFTOVER_SECONDS: Final = 3600.0
 """A temporary file older than this was left by a process that died."""
 
-_MAGIC: Final = b"omnigraph cache 2\n"
+_MAGIC: Final = b"omnigraph cache 3\n"
 """The format, with its number. A file of another format is ignored, and replaced by the next writer."""
+_LEAD: Final = len(_MAGIC) + 8 + 4
+"""The format, the size of the header and its checksum."""
 _ALIGN: Final = 64
 _SUFFIX: Final = ".arrays"
 _TEMPORARY: Final = ".tmp"
@@ -44,7 +46,6 @@ class _Header(msgspec.Struct, frozen=True):
     arrays: list[tuple[str, str, int]]
     """Name, type and length of each array, in file order."""
     checksum: int
-    written_ns: int
 
 
 class StoredArrays(msgspec.Struct, frozen=True):
@@ -57,12 +58,10 @@ class StoredArrays(msgspec.Struct, frozen=True):
     facts: msgspec.Raw
     arrays: Mapping[str, Array]
     file: Any
-    size_bytes: int
-    written_ns: int
+    status: tuple[int, int]
 
     def is_unchanged(self) -> bool:
-        status = os.fstat(self.file.fileno())
-        return (status.st_size, status.st_mtime_ns) == (self.size_bytes, self.written_ns)
+        return _status(self.file) == self.status
 
 
 def cache_directory(graph_id: GraphId) -> Path:
@@ -89,14 +88,23 @@ class CacheDirectory:
     def has(self, name: str) -> bool:
         return (self._path / (name + _SUFFIX)).exists()
 
+    def facts(self, name: str) -> msgspec.Raw | None:
+        """Return the facts of a file, or None if it is missing or its header is damaged. Reads only the header."""
+        try:
+            with (self._path / (name + _SUFFIX)).open("rb") as file:
+                found = _header(file.read(_LEAD), lambda size: file.read(min(size, _status(file)[0])))
+                return None if found is None else found.facts
+        except OSError:
+            return None
+
     def read(self, name: str) -> StoredArrays | None:
-        """Return the arrays of a file, or None if it is missing or incomplete."""
+        """Return the arrays of a file, or None if it is missing, incomplete or damaged. Reads all of it once, to compare its checksum."""
         try:
             with ExitStack() as until_mapped:
                 file = until_mapped.enter_context((self._path / (name + _SUFFIX)).open("rb"))
-                written_ns = os.fstat(file.fileno()).st_mtime_ns
+                status = _status(file)
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                stored = _parse(view, written_ns, file)
+                stored = _parse(view, status, file)
                 if stored is not None:
                     until_mapped.pop_all()  # the file closes when the last array is released
                 return stored
@@ -131,15 +139,8 @@ class CacheDirectory:
 
 
 def _write(path: Path, facts: object, arrays: Mapping[str, Array]) -> None:
-    written_ns = time.time_ns()
-    header = msgspec.json.encode(
-        _Header(
-            msgspec.Raw(msgspec.json.encode(facts)),
-            [(name, array.dtype.str, len(array)) for name, array in arrays.items()],
-            _checksum(arrays.values()),
-            written_ns,
-        )
-    )
+    described = [(name, array.dtype.str, len(array)) for name, array in arrays.items()]
+    header = msgspec.json.encode(_Header(msgspec.Raw(msgspec.json.encode(facts)), described, _checksum(arrays.values())))
     lead = _MAGIC + len(header).to_bytes(8, "little") + zlib.crc32(header).to_bytes(4, "little") + header
     with path.open("xb") as file:
         for part in (lead, *map(_bytes, arrays.values())):
@@ -147,28 +148,41 @@ def _write(path: Path, facts: object, arrays: Mapping[str, Array]) -> None:
             file.write(bytes(-file.tell() % _ALIGN))
         file.flush()
         os.fsync(file.fileno())  # otherwise the name could survive a power cut without its contents
-    os.utime(path, ns=(written_ns, written_ns))
 
 
-def _parse(view: mmap.mmap, written_ns: int, file: Any) -> StoredArrays | None:
-    start = len(_MAGIC) + 12
-    if view[: len(_MAGIC)] != _MAGIC or len(view) < start:
+def _header(lead: bytes, following: Callable[[int], bytes]) -> _Header | None:
+    """The header of a file, given its first bytes and what reads as many as it says after them. None if it is damaged."""
+    if len(lead) < _LEAD or not lead.startswith(_MAGIC):
         return None
-    size = int.from_bytes(view[len(_MAGIC) : start - 4], "little")
-    body = view[start : start + size]
-    if zlib.crc32(body) != int.from_bytes(view[start - 4 : start], "little"):
+    body = following(_header_size(lead))
+    return msgspec.json.decode(body, type=_Header) if zlib.crc32(body) == int.from_bytes(lead[-4:], "little") else None
+
+
+def _header_size(lead: bytes) -> int:
+    return int.from_bytes(lead[len(_MAGIC) : -4], "little")
+
+
+def _parse(view: mmap.mmap, status: tuple[int, int], file: Any) -> StoredArrays | None:
+    lead = view[:_LEAD]
+    header = _header(lead, lambda size: view[_LEAD : _LEAD + size])
+    if header is None:
         return None
-    header = msgspec.json.decode(body, type=_Header)
-    arrays, at = {}, start + size
+    arrays, at = {}, _LEAD + _header_size(lead)
     for name, dtype, length in header.arrays:
         at += -at % _ALIGN
         if at + length * np.dtype(dtype).itemsize > len(view):
             return None
         arrays[name] = np.frombuffer(view, dtype, length, at)
         at += arrays[name].nbytes
-    if at + -at % _ALIGN != len(view) or (written_ns != header.written_ns and _checksum(arrays.values()) != header.checksum):
+    if at + -at % _ALIGN != len(view) or _checksum(arrays.values()) != header.checksum:
         return None
-    return StoredArrays(header.facts, arrays, file, len(view), written_ns)
+    return StoredArrays(header.facts, arrays, file, status)
+
+
+def _status(file: Any) -> tuple[int, int]:
+    """What changes if a file is changed in place: its size and the time of its last change."""
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
 
 
 def _checksum(arrays: Iterable[Array]) -> int:

@@ -175,12 +175,13 @@ class Topology:
         if name.full in self._adjacencies or self._directory.has(name.full):
             return name.rows.size
         held = [one.name for one in self._adjacencies.values() if one.name.prefix == name.prefix]
-        older = held or [one for file in self._directory.names(name.prefix)[:CANDIDATES] if (one := self._stored_name(name.prefix, file))]
+        older = held or self._stored_names(name.prefix)
         return max([0, *(name.rows.size - one.rows.rows_differing(name.rows) for one in older)])
 
-    def _stored_name(self, prefix: str, file: str) -> _Name | None:
-        stored = self._directory.read(file)
-        return None if stored is None else _Name(prefix, _parts(stored), file)
+    def _stored_names(self, prefix: str) -> list[_Name]:
+        """Return the names of the newest files with a prefix. Reads only their headers."""
+        found = ((file, self._directory.facts(file)) for file in self._directory.names(prefix)[:CANDIDATES])
+        return [_Name(prefix, _parts(facts), file) for file, facts in found if facts is not None]
 
     def spend(self, edge: TableRow, ms: float) -> None:
         """Record time spent on following these edges without an adjacency."""
@@ -240,16 +241,14 @@ class Topology:
         """Return the derived data of the same prefix that shares most rows: from memory, otherwise from a file."""
         if mine := [one for one in held if one.name.prefix == name.prefix and one.is_unchanged()]:
             return min(mine, key=lambda one: one.name.rows.rows_differing(name.rows))
-        found: list[_Derived[V]] = []
-        for file in self._directory.names(name.prefix)[:CANDIDATES]:
-            if (stored := self._directory.read(file)) is not None:
-                parts = _parts(stored)
-                found.append(_Derived(_Name(name.prefix, parts, file), restored(stored.arrays, parts), 0, (stored,)))
-        return min(found, key=lambda one: one.name.rows.rows_differing(name.rows), default=None)
+        for one in sorted(self._stored_names(name.prefix), key=lambda one: one.rows.rows_differing(name.rows)):
+            if (stored := self._directory.read(one.full)) is not None:
+                return _Derived(one, restored(stored.arrays, one.parts), 0, (stored,))
+        return None
 
     def _write(self, name: _Name, value: V, arrays: Callable[[V], Mapping[str, Array]], older: _Derived[V] | None) -> _Derived[V]:
         unwritten = 0 if older is None else older.unwritten + older.name.rows.rows_differing(name.rows)
-        if older is None or unwritten * WORTH_WRITING > name.rows.size:
+        if older is None or unwritten * WORTH_WRITING > name.rows.size or self._directory.has(name.full):  # a file of that name is damaged
             self._directory.write(name.full, name.facts, arrays(value))
             unwritten = 0
         return _Derived(name, value, unwritten, older.views if older is not None else ())
@@ -262,6 +261,6 @@ def _get_unchanged(kept: _SingleFlightCache[str, _Derived[V]], key: str, make: C
     return held
 
 
-def _parts(stored: StoredArrays) -> tuple[Numbering, ...]:
+def _parts(facts: msgspec.Raw) -> tuple[Numbering, ...]:
     """Return the fragments from which a file was derived, its own table first."""
-    return tuple(map(Numbering, msgspec.json.decode(stored.facts, type=list[tuple[Fragment, ...]])))
+    return tuple(map(Numbering, msgspec.json.decode(facts, type=list[tuple[Fragment, ...]])))

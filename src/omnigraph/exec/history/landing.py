@@ -149,7 +149,7 @@ class Landing:
         """Conflicts between rows first. Only if there are none are the rules of the schema checked (M-05)."""
         if count := self._between_rows_count:
             return Conflicts(tuple(islice(self._between_rows(), DESCRIBED)), count)
-        findings = self._check()
+        findings = self._check(DESCRIBED)
         return Conflicts(tuple(rule_conflicts(findings.found)), findings.count)
 
     @property
@@ -162,23 +162,26 @@ class Landing:
             yield from plan.conflicts.described()
 
     def all_conflicts(self) -> Iterator[Conflict]:
-        """Every conflict between rows, read in parts. Of the broken rules of the schema, the first ones."""
-        return self._between_rows() if self._between_rows_count else iter(self.conflicts.described)
+        """Every conflict between rows, read in parts; or every rule of the schema that the merged graph would break."""
+        if self._between_rows_count:
+            return self._between_rows()
+        found, count = self.conflicts.described, self.conflicts.count
+        return iter(found if len(found) == count else rule_conflicts(self._check(count).found))
 
-    def _check(self) -> Findings:
-        """Check the graph as it would be, like every other write."""
+    def _check(self, limit: int) -> Findings:
+        """Check the graph as it would be, like every other write. Up to `limit` problems are described; all are counted."""
         deltas = [Delta(plan.sides.entity, self._added(plan), plan.deleted) for plan in self._plans if not plan.is_empty]
         deltas += [Delta(side.entity, _WholeTable(side.table)) for side in self._new if side.entity is not None and side.table is not None]
         values = (
-            check_values(delta.entity, pa.Table.from_batches([batch]), limit=DESCRIBED)
+            check_values(delta.entity, pa.Table.from_batches([batch]), limit=limit)
             for delta in deltas
             if delta.added is not None
             for batch in delta.added.read(table_schema(delta.entity).names)
         )
-        if findings := merge_in_order(values, limit=DESCRIBED):
+        if findings := merge_in_order(values, limit=limit):
             return findings
         committed = _TargetTables(self._ours, self._engine.tables)
-        return check_integrity(deltas, self._catalog, committed, limit=DESCRIBED)
+        return check_integrity(deltas, self._catalog, committed, limit=limit)
 
     # -- rows
 

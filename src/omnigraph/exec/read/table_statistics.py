@@ -6,8 +6,10 @@ up once, and only for the types that a query uses. After that, statistics need n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.ids import TypeId
@@ -29,12 +31,30 @@ FEW_ROWS: Final = 40_000
 _SHARE: Final = 10
 """In a large table, one row in this many may be uncovered. A lookup is then still several times faster than a scan."""
 
-AvailabilityOf = Callable[[TypeId], Availability]
-"""Edge type -> where its adjacency is available in the snapshot."""
-SpentMs = Callable[[TypeId], float]
-"""Edge type -> the time spent so far on following it without its adjacency."""
-KnownEdges = Callable[[TypeId], int]
-"""Edge type -> the number of edges that an older adjacency shares with the one the snapshot needs."""
+
+class AdjacencyState(msgspec.Struct, frozen=True):
+    """Where the adjacency of an edge type is available, the time spent so far on following it without one, and the number of edges
+    that an older adjacency shares with the one the snapshot needs."""
+
+    availability: Availability = Availability.MISSING
+    spent_ms: float = 0.0
+    known_edges: int = 0
+
+
+class IndexedColumns(msgspec.Struct, frozen=True):
+    """The columns of a table with a usable index: one that answers equality and order, one on vectors, one on words."""
+
+    indexed: frozenset[str]
+    vectors: frozenset[str]
+    texts: frozenset[str]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a plan depends on, besides the snapshot: whether indexes are intact, and where adjacencies are. It can change between two
+    queries on one snapshot."""
+
+    columns: tuple[tuple[TypeId, IndexedColumns], ...]
+    adjacencies: tuple[tuple[TypeId, AdjacencyState], ...]
 
 
 class _IndexSurvey:
@@ -43,28 +63,21 @@ class _IndexSurvey:
     def __init__(self, indexes: tuple[BuiltIndex, ...], files: tuple[IndexFiles, ...], root: Root) -> None:
         self._files: Final = files
         self._root: Final = root
-        self._usable: Final = usable_columns(indexes)
-        self._searched: Final = {
-            kind: frozenset(index.column for index in indexes if index.kind is kind and covers_nearly_all(index))
-            for kind in (LanceIndexKind.VECTOR, LanceIndexKind.INVERTED)
-        }
+        self._intact: Final = IndexedColumns(
+            usable_columns(indexes), _searched(indexes, LanceIndexKind.VECTOR), _searched(indexes, LanceIndexKind.INVERTED)
+        )
 
     @property
-    def usable_columns(self) -> frozenset[str]:
-        return frozenset() if passed_by(self._root, self._files) else self._usable
-
-    @property
-    def vector_columns(self) -> frozenset[str]:
-        """The columns with an index on vectors that covers nearly all rows and is not known to be damaged."""
-        return self._searched[LanceIndexKind.VECTOR] - {file.column for file in self._files if self._is_damaged(file) and file.is_vector}
-
-    @property
-    def text_columns(self) -> frozenset[str]:
-        """The columns with an index on words that covers nearly all rows and is not known to be damaged."""
-        return self._searched[LanceIndexKind.INVERTED] - {file.column for file in self._files if self._is_damaged(file) and file.is_text}
-
-    def _is_damaged(self, file: IndexFiles) -> bool:
-        return self._root.index_damage.get(file.uuid) is not None
+    def columns(self) -> IndexedColumns:
+        """The columns with an index that covers nearly all rows and is not known to be damaged."""
+        damaged = [file for file in self._files if self._root.index_damage.get(file.uuid) is not None]
+        if not damaged:
+            return self._intact
+        return IndexedColumns(
+            frozenset() if passed_by(self._root, self._files) else self._intact.indexed,
+            self._intact.vectors - {file.column for file in damaged if file.is_vector},
+            self._intact.texts - {file.column for file in damaged if file.is_text},
+        )
 
 
 class Surveyor:
@@ -74,30 +87,18 @@ class Surveyor:
         self._tables = tables
         self._known: Final = Lru[TableRef, _IndexSurvey](KNOWN)
 
-    def statistics(
+    def facts(
         self,
-        snapshot: BranchSnapshot,
-        catalog: Catalog,
+        tables: Mapping[TypeId, TableRow],
         *,
         types: Iterable[TypeId],
-        availability: AvailabilityOf = lambda _: Availability.MISSING,
-        spent_ms: SpentMs = lambda _: 0.0,
-        known: KnownEdges = lambda _: 0,
-    ) -> Statistics:
-        """Return the statistics for planning a query on `types`. For other types they contain only the row count."""
-        shown = live_tables(snapshot.state)
-        used = {type_: shown[type_] for type_ in types if type_ in shown}
-        surveys = {type_: self._survey(row.ref) for type_, row in used.items()}
-        links = [edge.id for edge in catalog.edges if edge.id in used]
-        return statistics_of(
-            catalog,
-            {type_: row.rows for type_, row in shown.items()},
-            indexed={type_: survey.usable_columns for type_, survey in surveys.items()},
-            vectors={type_: survey.vector_columns for type_, survey in surveys.items()},
-            texts={type_: survey.text_columns for type_, survey in surveys.items()},
-            adjacency={edge: availability(edge) for edge in links},
-            spent_ms={edge: spent_ms(edge) for edge in links},
-            known={edge: known(edge) for edge in links},
+        edges: Iterable[TypeId],
+        state_of: Callable[[TypeId], AdjacencyState],
+    ) -> Facts:
+        """Return the facts for planning a query on `types`, of which `edges` are the edge types."""
+        return Facts(
+            tuple((type_, self._survey(tables[type_].ref).columns) for type_ in types if type_ in tables),
+            tuple((edge, state_of(edge)) for edge in edges if edge in tables),
         )
 
     def damage(self, snapshot: BranchSnapshot, types: Iterable[TypeId]) -> list[str]:
@@ -117,6 +118,20 @@ class Surveyor:
         return self._known.put(ref, _IndexSurvey(existing(table), table.indexes, table.root))
 
 
+def statistics_from(catalog: Catalog, tables: Mapping[TypeId, TableRow], facts: Facts) -> Statistics:
+    """Return the statistics for planning. For types without facts they contain only the row count."""
+    return statistics_of(
+        catalog,
+        {type_: row.rows for type_, row in tables.items()},
+        indexed={type_: columns.indexed for type_, columns in facts.columns},
+        vectors={type_: columns.vectors for type_, columns in facts.columns},
+        texts={type_: columns.texts for type_, columns in facts.columns},
+        adjacency={edge: state.availability for edge, state in facts.adjacencies},
+        spent_ms={edge: state.spent_ms for edge, state in facts.adjacencies},
+        known={edge: state.known_edges for edge, state in facts.adjacencies},
+    )
+
+
 def live_tables(state: State) -> dict[TypeId, TableRow]:
     """Return the table of each type in a state. Dropped tables are left out."""
     return {TypeId(row.id.partition("-")[0]): row for row in state.tables.values() if not row.dropped}
@@ -125,6 +140,10 @@ def live_tables(state: State) -> dict[TypeId, TableRow]:
 def usable_columns(indexes: Iterable[BuiltIndex]) -> frozenset[str]:
     """Return the columns with an index that answers equality, order and prefixes for nearly all rows."""
     return frozenset(index.column for index in indexes if index.kind is LanceIndexKind.BTREE and covers_nearly_all(index))
+
+
+def _searched(indexes: Iterable[BuiltIndex], kind: LanceIndexKind) -> frozenset[str]:
+    return frozenset(index.column for index in indexes if index.kind is kind and covers_nearly_all(index))
 
 
 def covers_nearly_all(index: BuiltIndex, *, few_rows: int = FEW_ROWS) -> bool:

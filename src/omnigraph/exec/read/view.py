@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from omnigraph.exec.adjacency.node_ids import Ids, read_ids
 from omnigraph.exec.adjacency.topology import Topology
 from omnigraph.exec.read.entities import Entities
 from omnigraph.exec.read.entity_union import AnyEntities, EntityUnion
+from omnigraph.exec.read.table_statistics import AdjacencyState, Facts, live_tables
 from omnigraph.ids import TypeId
 from omnigraph.lang.tree import Scalar
 from omnigraph.lru import Lru
@@ -22,7 +24,11 @@ from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.plan.expr import ID, TypeRef
 from omnigraph.plan.statistics import Availability
+from omnigraph.plan.template import PlanTemplate
 from omnigraph.store.tables import HANDLES, Table, TableRef, Tables
+
+PLANS: Final = 256
+"""The number of plans that are kept of one snapshot."""
 
 
 class OpenTables:
@@ -53,6 +59,13 @@ class View:
         self._entities: Final[dict[TypeId, Entities]] = {}
         self._interfaces: Final[dict[TypeId, EntityUnion]] = {}
         self._ends: Final[dict[TypeId, tuple[TableRow, TableRow, TableRow]]] = {}
+        self.plans: Final = Lru[tuple[str, str | None, Facts], PlanTemplate](PLANS)
+        """Plans by the text and the name of the query, and by the facts that they depend on. They are forgotten with the snapshot."""
+
+    @cached_property
+    def tables(self) -> Mapping[TypeId, TableRow]:
+        """The table of each type in the snapshot."""
+        return live_tables(self.snapshot.state)
 
     def rows(self, type_: TypeRef) -> AnyEntities:
         """Return the rows of a type, or those of all types that implement an interface, in the order of their names."""
@@ -103,6 +116,12 @@ class View:
     def availability(self, edge: TypeId) -> Availability:
         """Return where the adjacency of an edge type is available."""
         return self._topology.availability(*self._between(edge))
+
+    def adjacency_state(self, edge: TypeId) -> AdjacencyState:
+        """Return what decides whether the adjacency of an edge type is worth using. Only what matters where it is available is asked."""
+        place = self.availability(edge)
+        spent_ms = 0.0 if place is Availability.MEMORY else self.spent_ms(edge)
+        return AdjacencyState(place, spent_ms, self.known_edges(edge) if place is Availability.MISSING else 0)
 
     def spend(self, edge: TypeId, ms: float) -> None:
         """Record the time spent on following a link without its adjacency. The total decides when to build the adjacency."""

@@ -216,9 +216,13 @@ class _Preview:
         return removed.plus(self._remove_leftovers(plan.path, leftovers(self._root, plan.path, at=now()), grant))
 
     def _with_work(self, plan: _TableSweep) -> list[_LineSweep]:
-        """The lines with spent versions, or with old files, among which may be some that no version names."""
+        """The lines with spent versions, or with old files, among which may be some that no version names.
+
+        A line, or the table, may be gone: its branch may have been deleted after the plan was made.
+        """
         aged = aged_lines(self._root, plan.path, at=now())
-        return [line for line in plan.lines if line.spent or line.native in aged]
+        lines = (line for line in plan.lines if line.spent or line.native in aged)
+        return [line for line in lines if existing_versions(self._root, plan.path, branch=line.native)]
 
     def _remove_leftovers(self, path: str, found: Mapping[str, int], grant: Grant) -> Removal:
         return Removal(0, sum(found.values()))

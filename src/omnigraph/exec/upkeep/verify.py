@@ -37,7 +37,7 @@ from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, require_version
 
 _CONTENT: Final = "`omnigraph verify --deep` finds a changed file, if one is the cause; else correct the rows, or restore a backup"
-_LEFT: Final = "none is needed: a dead writer left it, and `omnigraph cleanup` removes it"
+_LEFT: Final = "none is needed: a writer is at work or left it, and `omnigraph cleanup` removes what is left"
 
 
 class Severity(StrEnum):

@@ -17,6 +17,7 @@ from omnigraph.exec.read.aggregate import MERGE_ROWS, Merged
 from omnigraph.exec.read.encoding import encoded
 from omnigraph.exec.read.rows import Cells, ColumnKey
 from omnigraph.exec.read.run import MEMORY_BYTES, stream
+from omnigraph.exec.read.table_statistics import statistics_from
 from omnigraph.exec.read.view import PendingView, View
 from omnigraph.exec.read.watch import Watch
 from omnigraph.exec.write.assignment import ONCE, Driving
@@ -58,10 +59,9 @@ def _rows(engine: Engine, statement: MatchedChanges, snapshot: BranchSnapshot, i
     view: View = engine.view(snapshot)
     if changed:
         view = PendingView(view, {type_: _held(image) for type_, image in changed.items()})
-    statistics = engine.surveyor.statistics(
-        snapshot, catalog, types=types, availability=view.availability, spent_ms=view.spent_ms, known=view.known_edges
-    )
-    return stream(plan_logical(statement.read, statistics), view, watch=Watch())
+    edges = types.intersection(edge.id for edge in catalog.edges)
+    facts = engine.surveyor.facts(view.tables, types=types, edges=edges, state_of=view.adjacency_state)
+    return stream(plan_logical(statement.read, statistics_from(catalog, view.tables, facts)), view, watch=Watch())
 
 
 def _held(image: Image) -> Table:

@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from bench.child import cost_of
-from bench.scenario.merge import ID_BYTES, ROWS, SCHEMA, batches, merge_long_ids
+from bench.scenario.upserts import ID_BYTES, ROWS, SCHEMA, batches, merge_long_ids
 from omnigraph.errors import StorageError
 from omnigraph.exec.load.load import Load, LocalIntake, run_load
 from omnigraph.exec.load.mode import LoadMode

@@ -10,7 +10,6 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
@@ -77,9 +76,9 @@ def _measure_traversals(facts: Facts, engines: list[str], folder: Path, net: Net
 
 
 def _measure_language(facts: Facts, engines: list[str], folder: Path, net: Network) -> None:
-    for measured, writes in ((partial(measure_reads, net=net), False), (measure_updates, True)):
+    for measured, writes in ((measure_reads, False), (measure_updates, True)):
         asked: dict[str, Asked] = {engine: ENGINES[engine](folder / engine, writes=writes) for engine in engines}
-        for engine, timings in measured(asked).items():
+        for engine, timings in measured(asked, net).items():
             facts[engine] |= timings
         for one in asked.values():
             one.close()

@@ -119,15 +119,15 @@ def measure_reads(engines: dict[str, Asked], net: Network) -> Facts:
     return facts
 
 
-def measure_updates(engines: dict[str, Asked]) -> Facts:
-    """Return the milliseconds of an update of `UPDATED` rows, by engine."""
+def measure_updates(engines: dict[str, Asked], net: Network) -> Facts:
+    """Return the milliseconds of an update of `UPDATED` rows, or of all if there are fewer, by engine."""
     facts: Facts = {name: {} for name in engines}
     before = {name: engine.table(AGES.of(engine)) for name, engine in engines.items()}
     _time(facts, "update", {name: _changing(engine) for name, engine in engines.items()}, RUNS["update"])
     after = {name: engine.table(AGES.of(engine)) for name, engine in engines.items()}
     _agree("the sum of all ages", after)
     changed = {name: int(after[name].column("n")[0].as_py()) - int(before[name].column("n")[0].as_py()) for name in engines}
-    assert set(changed.values()) == {UPDATED * RUNS["update"]}, f"rows changed: {changed}"
+    assert set(changed.values()) == {min(UPDATED, len(net.names)) * RUNS["update"]}, f"rows changed: {changed}"
     return facts
 
 

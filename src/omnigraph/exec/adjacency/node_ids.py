@@ -61,7 +61,7 @@ class Ids(msgspec.Struct, frozen=True, dict=True):
 
     def find_each(self, texts: Iterable[str | None]) -> Ints:
         """Like `find`, but faster for a few ids."""
-        at = self._bytes_at()
+        at = self._bytes_at
         # A row cannot contain a lone surrogate; such an id is looked up like any other and not found.
         return np.array([-1 if text is None else self._number(text.encode("utf-8", "surrogatepass"), at) for text in texts], np.int64)
 
@@ -75,8 +75,9 @@ class Ids(msgspec.Struct, frozen=True, dict=True):
                     return number
         return -1
 
+    @cached_property
     def _bytes_at(self) -> Callable[[int], bytes]:
-        """Return a function that reads the id of a number from the Arrow buffers. An Arrow scalar takes ten times as long."""
+        """A function that reads the id of a number from the Arrow buffers. An Arrow scalar takes ten times as long."""
         _, offsets, data = self.texts.buffers()
         if offsets is None or data is None:
             return lambda _: b""

@@ -50,12 +50,11 @@ class Rows(msgspec.Struct, frozen=True):
     columns: Mapping[ColumnKey, Column] = {}
 
     def take(self, places: Numbers64) -> Rows:
+        bindings = {binding: numbers[places] for binding, numbers in self.bindings.items()}
+        if not self.columns:
+            return Rows(len(places), bindings)
         indices = pa.array(places)
-        return Rows(
-            len(places),
-            {binding: numbers[places] for binding, numbers in self.bindings.items()},
-            {key: column.take(indices) for key, column in self.columns.items()},
-        )
+        return Rows(len(places), bindings, {key: column.take(indices) for key, column in self.columns.items()})
 
     def keep(self, mask: Mask) -> Rows:
         """Return the rows for which the mask is true."""
@@ -65,10 +64,10 @@ class Rows(msgspec.Struct, frozen=True):
 
     def bound(self, *bindings: int) -> Rows:
         """Return the rows in which none of these bindings is null."""
-        mask = np.ones(self.count, np.bool_)
+        rows = self
         for binding in bindings:
-            mask &= self.bindings[binding] != NULL_ENTITY
-        return self.keep(mask)
+            rows = rows.keep(rows.bindings[binding] != NULL_ENTITY)
+        return rows
 
     def slice(self, start: int, count: int) -> Rows:
         return Rows(

@@ -216,7 +216,7 @@ class _LanceDb:
 
     def nearest(self, vector: Any) -> list[str]:
         search: Any = self._table.search(vector, vector_column_name="vec")
-        found = search.distance_type("cosine").refine_factor(5).select(["name"]).limit(TOP)
+        found = search.distance_type("cosine").refine_factor(5).select(["name", "_distance"]).limit(TOP)
         return [str(name) for name in found.to_arrow().column("name").to_pylist()]
 
     def relevant(self, words: str) -> list[str]:

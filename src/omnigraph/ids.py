@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
+import os
 from typing import NewType
 
 TypeId = NewType("TypeId", str)
@@ -35,12 +34,14 @@ def new_commit_id() -> CommitId:
 
 def new_hex16() -> str:
     """Returns 16 random hex digits, for type ids and incarnations."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def content_hash(data: bytes) -> str:
     """Returns the SHA-256 that names immutable content."""
-    return hashlib.sha256(data).hexdigest()
+    from hashlib import sha256  # here, as above
+
+    return sha256(data).hexdigest()
 
 
 COMMIT_ID_LENGTH = 26

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,6 +157,8 @@ def _load_on_spark(graph: Graph, request: LoadRequest, on_progress: OnProgress) 
 @contextmanager
 def spark_session(master: str | None) -> Iterator[SparkSession]:
     """Open a Spark session that logs to a file, which is kept and named if Spark fails. With --verbose it logs to stderr."""
+    import tempfile
+
     from omnigraph.spark import session
 
     if logging.getLogger().isEnabledFor(logging.DEBUG):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import secrets
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from lance.fragment import DataFile, write_fragments
 
 from omnigraph.errors import ConflictError, InvalidInput, Kind
 from omnigraph.faults import Fault, reach
+from omnigraph.ids import new_hex16
 from omnigraph.store.blobs import blobs_last
 from omnigraph.store.durable import settle_visible, version_file
 from omnigraph.store.failure import lance_error, raised_by_lance
@@ -39,7 +39,7 @@ def fresh_ref(branch: str) -> str:
     deleted and created again commits to an abandoned directory, and not to the new branch.
     """
     label = _DOTS.sub(".", _UNSAFE.sub("_", branch)).strip("._-")[:_LABEL] or "branch"
-    return f"{label}-{secrets.token_hex(8)}"
+    return f"{label}-{new_hex16()}"
 
 
 def ref_file(name: str) -> str:

@@ -132,7 +132,12 @@ def is_list(found: pa.DataType) -> bool:
 
 
 def _decoded(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    """Decode a dictionary. One of views, as polars writes categories, cannot be decoded by Arrow before its texts are copied."""
+    if not pa.types.is_dictionary(values.type):
+        return values
+    if pa.types.is_string_view(values.type.value_type):
+        values = pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.string()))
+    return values.dictionary_decode()
 
 
 def _as_read(type_: ValueType, values: pa.Array) -> pa.Array:

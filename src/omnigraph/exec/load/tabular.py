@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -44,7 +44,16 @@ _ENDS: Final = {FROM: SOURCE, TO: TARGET}
 _NodesAtEnds: TypeAlias = Mapping[str, NodeType]
 _PANDAS: Final = b"pandas"
 _TEXT: Final = Plain(Scalar.STRING)
+_FAILED: Final = re.compile(r"Conversion failed for column (.+) with type ")
 _INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+
+
+@runtime_checkable
+class _Columns(Protocol):
+    """A frame of pandas: its columns by their names."""
+
+    def __getitem__(self, name: str, /) -> Iterable[object]: ...
+    def __contains__(self, name: object, /) -> bool: ...
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -118,16 +127,45 @@ def _opened(entity: EntityType, name: str, table: object) -> OpenTable:
 
 
 def _open_frame(entity: EntityType, name: str, frame: object) -> OpenTable:
-    """Open a table of another library. An unnamed index of pandas is no column, and its integers with gaps are not floats."""
+    """Open a table of another library. An unnamed index of pandas is no column, and its integers with gaps are not floats.
+
+    The types of columns of pandas without rows say nothing: they are float64 or object, whatever was meant.
+    """
     source = f"<{name}>"
     try:
         reader = pa.RecordBatchReader.from_stream(frame)
     except Exception as error:  # any error of the other library, which computes the rows now
-        raise _unreadable(source, error) from error
+        raise _unconverted(source, frame, error) or _unreadable(source, error) from error
     schema = reader.schema
     if _PANDAS in (schema.metadata or {}):
         schema = pa.schema([_as_meant(entity, field) for field in schema if _INDEX.fullmatch(field.name) is None])
+        if isinstance(frame, Sized) and len(frame) == 0:
+            return OpenTable(source, pa.schema([field.with_type(pa.null()) for field in schema]), iter(()))
     return OpenTable(source, schema, _frame_batches(source, reader, schema))
+
+
+def _unconverted(source: str, frame: object, error: Exception) -> InvalidInput | None:
+    """Return the error for a column of pandas with values that no type of Arrow holds, such as numbers among texts."""
+    failed = _FAILED.match(str(error.args[-1])) if isinstance(error, pa.ArrowException) and len(error.args) > 1 else None
+    if failed is None:
+        return None
+    column = failed.group(1)
+    record = _odd_one(frame[column]) if isinstance(frame, _Columns) and column in frame else None
+    place = source if record is None else f"{source}, record {record}"
+    message = f"{place}: column '{column}' cannot be read: {error.args[0]}; nothing was written"
+    return InvalidInput(Kind.VALIDATION, message, source=source, property=column, **({} if record is None else {"record": record}))
+
+
+def _odd_one(values: Iterable[object]) -> int | None:
+    """Return the number of the first value whose type is not that of the first one. Nulls have none."""
+    first: type | None = None
+    for number, value in enumerate(values, 1):
+        if value is None or (isinstance(value, float) and value != value):
+            continue
+        first = first or type(value)
+        if type(value) is not first:
+            return number
+    return None
 
 
 def _as_meant(entity: EntityType, field: pa.Field) -> pa.Field:
@@ -138,12 +176,33 @@ def _as_meant(entity: EntityType, field: pa.Field) -> pa.Field:
 
 
 def _frame_batches(source: str, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    before = 0
     try:
         for batch in reader:
+            _refuse_fractions(source, batch, schema, before)
             rows = batch.select(schema.names).cast(schema)
             yield from (rows.slice(start, SLICE_ROWS) for start in range(0, rows.num_rows, SLICE_ROWS))
+            before += batch.num_rows
+    except InvalidInput:
+        raise
     except Exception as error:  # any error of the other library, which may compute rows only now
         raise _unreadable(source, error) from error
+
+
+def _refuse_fractions(source: str, batch: pa.RecordBatch, schema: pa.Schema, before: int) -> None:
+    """Refuse a column of floats that are meant as integers, and of which one is none."""
+    for field in schema:
+        values = batch.column(field.name)
+        if not (pa.types.is_integer(field.type) and pa.types.is_floating(values.type)):
+            continue
+        kept = values.cast(field.type, safe=False).cast(values.type)
+        wrong = np.flatnonzero(pc.fill_null(pc.not_equal(kept, values), fill_value=False))
+        if wrong.size:
+            value, record = values[int(wrong[0])].as_py(), before + int(wrong[0]) + 1
+            message = (
+                f"{source}, record {record}: property '{field.name}' value {value} is not a whole number of 64 bits; nothing was written"
+            )
+            raise InvalidInput(Kind.VALIDATION, message, source=source, record=record, property=field.name)
 
 
 def _unreadable(source: str, error: Exception) -> InvalidInput:

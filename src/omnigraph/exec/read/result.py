@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator
 from functools import cached_property
@@ -155,6 +154,8 @@ def _not_installed(library: str) -> Unsupported:
 
 
 def _html(text: str) -> str:
+    import html  # here: its table of entities is large, and only notebooks ask
+
     return html.escape(fitted(escaped(text), _HTML_CHARACTERS))
 
 

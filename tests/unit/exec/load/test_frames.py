@@ -52,11 +52,32 @@ def test_a_pandas_frame_is_a_table() -> None:
     found = rows({"Every": frame[frame["key"] != "a"]}, all_types())["Every"]
     assert [(row["key"], row["small"], row["real"]) for row in found] == [("b", None, 1.5), ("c", 3, None)]
     assert rereadable(frame)
-    with pytest.raises(InvalidInput, match=r"<Every>: cannot be read: .*1\.5") as caught:
-        read({"Every": pd.DataFrame({"key": ["a"], "small": [1.5]})}, all_types())
-    assert caught.value.kind is Kind.VALIDATION
-    with pytest.raises(InvalidInput, match="<Every>: cannot be read: "):
-        read({"Every": pd.DataFrame({"key": ["a", 1]})}, all_types())
+    with pytest.raises(InvalidInput, match=r"<Every>, record 3: property 'small' value 1\.5 is not a whole number of 64 bits") as caught:
+        read({"Every": pd.DataFrame({"key": ["a", "b", "c"], "small": [1.0, None, 1.5]})}, all_types())
+    assert (caught.value.kind, caught.value.facts["record"], caught.value.facts["property"]) == (Kind.VALIDATION, 3, "small")
+    with pytest.raises(InvalidInput, match=r"<Every>, record 3: column 'key' cannot be read: .* got a 'int' object"):
+        read({"Every": pd.DataFrame({"key": ["a", None, 1]})}, all_types())
+    with pytest.raises(InvalidInput, match="<Every>: column 'real' cannot be read: Unsupported numpy type"):
+        read({"Every": pd.DataFrame({"key": ["a"], "real": [1j]})}, all_types())
+
+
+def test_a_frame_without_rows_is_an_empty_table() -> None:
+    """L2-33: Columns without values have no types of their own in pandas."""
+    for empty in (pd.DataFrame({"key": [], "small": []}), pl.DataFrame({"key": [], "small": []}), pa.table({"key": pa.nulls(0)})):
+        assert rows({"Every": empty}, all_types())["Every"] == []
+    assert messages({"Every": pd.DataFrame()}, all_types()) == ["no column for the non-nullable property 'key'"]
+
+
+def test_categories_are_texts() -> None:
+    """L2-33: pandas, polars and DuckDB have types for texts of which there are few."""
+    with duckdb.connect() as connection:
+        for frame in (
+            pd.DataFrame({"key": ["k", "l"], "kind": pd.Categorical(["a", None])}),
+            pl.DataFrame({"key": ["k", "l"], "kind": pl.Series(["a", None], dtype=pl.Categorical)}),
+            pl.DataFrame({"key": ["k", "l"], "kind": pl.Series(["a", None], dtype=pl.Enum(["z", "a"]))}),
+            connection.sql("select * from (values ('k', 'a'::enum('z', 'a')), ('l', null)) as t(key, kind)"),
+        ):
+            assert [(row["key"], row["kind"]) for row in rows({"Every": frame}, all_types())["Every"]] == [("k", "a"), ("l", None)]
 
 
 def test_a_polars_frame_is_a_table() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +17,7 @@ from omnigraph.store.checked import CheckedFiles, Sums
 from omnigraph.store.checksums import FileSum, NewChecksums
 from omnigraph.store.damage import IndexDamage
 from omnigraph.store.file_memory import FileMemory
+from omnigraph.store.foreign import wrap_os_error
 from omnigraph.store.objects import Objects, open_objects
 from omnigraph.store.process import refuse_forked_child
 
@@ -86,6 +89,18 @@ def open_root(uri: str | os.PathLike[str], *, storage_options: Mapping[str, str]
     refuse_forked_child()
     options = dict(storage_options or {})
     root = Root(open_objects(os.fspath(uri), storage_options=options), storage_options=options)
-    if root.is_local and os.path.exists(root.uri) and not os.path.isdir(root.uri):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{root.uri} is a file; a graph needs a directory", path=root.uri)
+    if root.is_local:
+        _check_path(root.uri)
     return root
+
+
+def _check_path(path: str) -> None:
+    """Refuses a path that cannot be that of a directory. Lance tries one with a name that is too long again and again, for two seconds."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise wrap_os_error(error, doing="look for", path=path) from error
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{path} is a file; a graph needs a directory", path=path)

@@ -14,6 +14,7 @@ from omnigraph.store import difference
 from omnigraph.store.root import FSYNC_ENVIRONMENT
 from tests.counting import reads_of
 from tests.mutations import run
+from tests.samples import sample
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 
@@ -69,13 +70,13 @@ def test_shared_fragments_are_never_read(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_diff_does_not_grow_with_the_commits(tmp_path: Path) -> None:
     """Small fragments are folded as they come, so the reads vary with the commits since the last fold, up to a bound."""
     counts = []
-    for commits in (10, 60, 200):
+    for commits in (10, 100, sample(200, whole=1_000)):
         graph = graph_of(tmp_path / str(commits), rows=100)
         for at in range(commits):
             run(graph, f'update Person set {{ age: {at} }} where name = "p000001"')
         changed(graph)
         counts.append(diff_reads(graph.uri))
-    assert max(counts) <= 24, counts  # the commits with the recorded checksums, which both branches share, are read once
+    assert max(counts) <= sample(24, whole=60), counts  # the commits with the recorded checksums, which both branches share, are read once
     assert counts[2] <= counts[0] + 12, counts
 
 
@@ -101,9 +102,11 @@ def test_a_merge_reads_the_difference(tmp_path: Path) -> None:
 
 
 def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
-    """K-13: The reads of a merge are bounded, whatever the number of commits."""
+    """K-13: The reads of a merge are bounded, whatever the number of commits. They vary with the commits since the last folds: 40 at 300
+    commits, 66 at 1,000, 45 at 1,700.
+    """
     counts = []
-    for commits in (10, 60, 200):
+    for commits in (10, 100, sample(200, whole=1_000)):
         graph = graph_of(tmp_path / str(commits), rows=100)
         for at in range(commits):
             run(graph, f'update Person set {{ age: {at} }} where name = "p000001"')
@@ -111,7 +114,7 @@ def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
         run(graph, 'insert Person { name: "new" }')
         counts.append(merge_reads(graph.uri))
     assert max(counts) <= 130, counts
-    assert counts[2] <= counts[0] + 40, counts
+    assert counts[2] <= counts[0] + sample(40, whole=60), counts
 
 
 def test_a_merge_reads_changed_rows_once(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The data of a load with a token -> a digest, by which a token that is used again for other data is noticed."""
+"""The data of a load with a token -> a digest, by which a token that is used again for other data is noticed.
+
+Files are hashed after decompression: a gzip file has the time of its compression in it, and a retry may compress again.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import pyarrow as pa
 
 from omnigraph.exec.load.batches import Data
 from omnigraph.exec.load.mode import LoadMode
-from omnigraph.exec.load.parts import CHUNK_BYTES, existing_file, open_file
 from omnigraph.exec.load.sources import open_stream, paths_of, rereadable
+from omnigraph.exec.load.tablefiles import table_bytes
 from omnigraph.exec.write.tokens import digest_of
 
 
@@ -22,8 +25,8 @@ def load_digest(data: Data, mode: LoadMode) -> str | None:
     if isinstance(data, Mapping):
         return digest_of(mode, *(part for name, table in sorted(data.items()) for part in (name, _hash(_table_bytes(table)))))
     if (paths := paths_of(data)) is not None:
-        return digest_of(mode, *(_hash(_file_bytes(path)) for path in paths))
-    return digest_of(mode, _hash(open_stream(data).pieces()))
+        return digest_of(mode, *(_hash(open_stream(path).chunks()) for path in paths))
+    return digest_of(mode, _hash(open_stream(data).chunks()))
 
 
 def _hash(pieces: Iterator[bytes]) -> bytes:
@@ -33,17 +36,10 @@ def _hash(pieces: Iterator[bytes]) -> bytes:
     return hashed.digest()
 
 
-def _file_bytes(path: str) -> Iterator[bytes]:
-    existing_file(path)
-    with open_file(path) as file:
-        while piece := file.read(CHUNK_BYTES):
-            yield piece
-
-
 def _table_bytes(table: object) -> Iterator[bytes]:
-    """Yield a table in the form of an Arrow stream, and a file as it is."""
+    """Yield a table in the form of an Arrow stream, and the bytes of a file."""
     if isinstance(table, str | os.PathLike):
-        yield from _file_bytes(os.fspath(table))
+        yield from table_bytes(os.fspath(table))
         return
     reader = pa.RecordBatchReader.from_stream(table) if not isinstance(table, pa.RecordBatch) else iter([table])
     for batch in reader:

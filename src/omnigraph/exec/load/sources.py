@@ -78,10 +78,6 @@ class Stream:
         joined = chain([first], pieces)
         return joined if codec is None else decompressed(self.name, joined, codec, piece_bytes=CHUNK_BYTES)
 
-    def pieces(self) -> Iterator[bytes]:
-        """The bytes as they are, compressed or not."""
-        return self._pieces
-
     def _counted(self) -> Iterator[bytes]:
         for piece in self._pieces:
             self.position += len(piece)

@@ -98,6 +98,12 @@ def table_format(path: str) -> str | None:
     return None if known is None else _FORMATS[known]
 
 
+def table_bytes(path: str) -> Iterator[bytes]:
+    """The bytes of a table file, after decompression."""
+    existing_file(path)
+    return _contents(TablePart(path, path))
+
+
 def _known_suffix(path: str) -> str | None:
     suffixes = {suffix.lower() for suffix in Path(path).suffixes}
     return next((known for known in _FORMATS if known in suffixes), None)
@@ -171,12 +177,19 @@ def _open_csv(part: TablePart) -> OpenTable:
 
 
 def _csv_text(part: TablePart) -> str | pa.PythonFile:
-    """The input for pyarrow. A file with the suffix of a compression is decompressed, within the expansion limit."""
-    codec = _CODECS.get(Path(part.path).suffix.lower())
-    if codec is None:
-        return part.path
+    """The input for pyarrow."""
+    return part.path if _codec(part) is None else pa.PythonFile(PieceFile(_contents(part)), "r")
+
+
+def _contents(part: TablePart) -> Iterator[bytes]:
+    """The bytes of a file. A file with the suffix of a compression is decompressed, within the expansion limit."""
     pieces = iter(partial(open_file(part.path, name=part.name).read, _COMPRESSED_BYTES), b"")
-    return pa.PythonFile(PieceFile(decompressed(part.name, pieces, codec, piece_bytes=_CSV_BYTES)), "r")
+    codec = _codec(part)
+    return pieces if codec is None else decompressed(part.name, pieces, codec, piece_bytes=_CSV_BYTES)
+
+
+def _codec(part: TablePart) -> str | None:
+    return _CODECS.get(Path(part.path).suffix.lower())
 
 
 # -- errors

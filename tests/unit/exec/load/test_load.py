@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from pathlib import Path
@@ -220,6 +221,22 @@ def _as(data: bytes, folder: Path) -> dict[str, Any]:
         "batch": {"Person": table.combine_chunks().to_batches()[0]},
         "frame": {"Person": table.to_pandas()},
     }
+
+
+def test_a_retry_may_compress_the_same_records_again(graph: Graph, tmp_path: Path) -> None:
+    """A gzip file says when it was made. The records decide whether a load is the same."""
+    file, table = tmp_path / "data.ndjson.gz", tmp_path / "rows.csv.gz"
+    for data, path in ((ndjson({"type": "Person", "data": {"name": "Gil"}}), file), (b"name\nHal\n", table)):
+        receipts = []
+        for made_at in (1, 2):
+            path.write_bytes(gzip.compress(data, mtime=made_at))
+            receipts.append(graph.load({"Person": path} if path is table else path, mode="merge", token=path.name))
+        assert receipts[0] == receipts[1]
+    before = graph.snapshot()
+    file.write_bytes(gzip.compress(ndjson({"type": "Person", "data": {"name": "Ida"}})))
+    with pytest.raises(InvalidInput, match="belongs to another load"):
+        graph.load(file, mode="merge", token=file.name)
+    assert graph.snapshot() == before
 
 
 @pytest.mark.parametrize("form", ["bytes", "path", "paths", "records", "lines", "table", "batch", "frame"])

@@ -76,8 +76,7 @@ def test_a_diff_does_not_grow_with_the_commits(tmp_path: Path) -> None:
             run(graph, f'update Person set {{ age: {at} }} where name = "p000001"')
         changed(graph)
         counts.append(diff_reads(graph.uri))
-    assert max(counts) <= sample(24, whole=60), counts  # the commits with the recorded checksums, which both branches share, are read once
-    assert counts[2] <= counts[0] + 12, counts
+    assert max(counts) <= counts[0] + 14, counts  # the commits with the recorded checksums, which both branches share, are read once
 
 
 def merge_reads(uri: str) -> int:
@@ -102,8 +101,9 @@ def test_a_merge_reads_the_difference(tmp_path: Path) -> None:
 
 
 def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
-    """K-13: The reads of a merge are bounded, whatever the number of commits. They vary with the commits since the last folds: 40 at 300
-    commits, 66 at 1,000, 45 at 1,700.
+    """K-13: The reads of a merge are bounded, whatever the number of commits.
+
+    They vary with the commits since the last folds: 29 after 10 commits, 34 after 100, 40 after 1,000, 44 after 1,700.
     """
     counts = []
     for commits in (10, 100, sample(200, whole=1_000)):
@@ -113,8 +113,7 @@ def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
         changed(graph)
         run(graph, 'insert Person { name: "new" }')
         counts.append(merge_reads(graph.uri))
-    assert max(counts) <= 130, counts
-    assert counts[2] <= counts[0] + sample(40, whole=60), counts
+    assert max(counts) <= counts[0] + 16, counts
 
 
 def test_a_merge_reads_changed_rows_once(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 from typing import Final
 
+import msgspec
+
 from omnigraph.errors import FormatError, Kind, NotFound
 from omnigraph.ids import CommitId
 from omnigraph.manifest.model import Commit, CommitKind
@@ -29,6 +31,18 @@ def distances(commits: Commits, start: CommitId) -> dict[CommitId, int]:
                 found[parent] = found[at] + 1
                 queue.append(parent)
     return found
+
+
+def among(commits: Commits) -> Commits:
+    """Return these commits without the parents that are not among them: a part of a history that can be walked by itself."""
+    return {
+        commit.id: commit if all(map(commits.__contains__, commit.parents)) else _with_parents(commit, commits)
+        for commit in commits.values()
+    }
+
+
+def _with_parents(commit: Commit, some: Commits) -> Commit:
+    return msgspec.structs.replace(commit, parents=tuple(parent for parent in commit.parents if parent in some))
 
 
 def merge_base(

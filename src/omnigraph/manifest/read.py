@@ -368,9 +368,12 @@ class Manifest:
                 return self.histories(names)
         return commits, {branch.name: state.head.commit for branch, _, state in seen}
 
-    def history(self, branch: BranchName = MAIN) -> Mapping[CommitId, Commit]:
-        """Return all commits in the history of a branch, by id. A commit never changes, so it is decoded once, for all branches."""
-        rows = self._read(branch, lambda ledger, _: ledger.held_facts(COMMIT))
+    def history(self, branch: BranchName = MAIN, *, since: int = 0) -> Mapping[CommitId, Commit]:
+        """Return the commits in the history of a branch, by id: all, or those written at a version of `__manifest` or later.
+
+        A commit never changes, so it is decoded once, for all branches.
+        """
+        rows = self._read(branch, lambda ledger, _: ledger.recent(COMMIT, since=since) if since else ledger.held_facts(COMMIT))
         known = [self._commits.get(object_id) for object_id in rows.column("object_id").to_pylist()]
         new = read_commits(rows.filter(pa.array([commit is None for commit in known], pa.bool_())))
         for commit in new:
@@ -385,7 +388,7 @@ class Manifest:
         """Return an accepted schema by its hash. It is immutable, so it is read once."""
         if (known := self._schemas.get(schema)) is not None:
             return known
-        text = self._read(branch, lambda ledger, _: read_schema(ledger.find(SCHEMA + schema)))
+        text = self._read(branch, lambda ledger, _: read_schema(ledger.find_early(SCHEMA + schema)))
         if text is None:
             raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {branch!r} has no schema {schema}", schema=schema, branch=branch)
         return self._schemas.put(schema, text)

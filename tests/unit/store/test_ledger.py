@@ -28,6 +28,7 @@ from omnigraph.store.refs import create_ref, delete_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import PRIMARY_KEY, committed_uuid
 from tests.counting import reads_of
+from tests.samples import sample
 from tests.unit.store.tables import place
 
 PATH = "__manifest"
@@ -240,6 +241,26 @@ def test_facts_are_found_by_id_by_prefix_and_by_age(tmp_path: Path) -> None:
     assert names(ledger.facts("commit:", since=6)) == ["commit:5", "commit:6", "commit:7"]
     assert names(ledger.facts("schema:")) == []
     assert len(ledger.facts("", since=ledger.version + 1)) == 0
+
+
+@settings(max_examples=sample(12, whole=200), deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.lists(st.integers(0, 30), max_size=12))
+def test_recent_facts_are_the_same_from_fewer_fragments(before: list[int], after: list[int]) -> None:
+    """Whatever swaps bring and fold, on a branch too, and after a version that only repeats the one before it."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = begun(place(Path(folder)))
+        for count in before:
+            ledger = swapped(ledger, "", facts=[f"commit:{ledger.version}-{at}" for at in range(count)])
+        ledger = ledger.fence_off(uuid=new_ulid(), versions={})
+        create_ref(ledger.as_table(), "side")
+        ledger = open_ledger(ledger.as_table().root, PATH, branch="side")
+        for count in after:
+            ledger = swapped(ledger, "", facts=[f"commit:{ledger.version}-{at}" for at in range(count)])
+        for since in range(ledger.version + 2):
+            assert names(ledger.recent("commit:", since=since)) == names(ledger.facts("commit:", since=since))
+        for name in names(ledger.facts("commit:")):
+            assert names(ledger.find(name)) == names(ledger.find_early(name)) == [name]
+        assert not len(ledger.find_early("commit:none"))
 
 
 def test_facts_that_were_read_or_written_here_are_held(tmp_path: Path) -> None:

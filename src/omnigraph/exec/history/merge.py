@@ -9,8 +9,6 @@ source commit that was read first (M-26).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
-from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,27 +17,18 @@ from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound, OmniGr
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.conflicts import Conflict, Conflicts, Settlement, merge_error
 from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, only_adds, refuse_choices, schema_conflict
+from omnigraph.exec.history.relation import MergeOutcome, Relation, relate
 from omnigraph.exec.write.protocol import Prepared, Request, Written, repeated, write
 from omnigraph.grid import counted
-from omnigraph.ids import MAIN, BranchName, CommitId
+from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash
 from omnigraph.manifest import lineage
 from omnigraph.manifest.birth import write_schema_copy
 from omnigraph.manifest.branches import delete_branch
 from omnigraph.manifest.model import Commit, SchemaText
 from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import living_branches
+from omnigraph.manifest.registry import Branch
 
 _NOTHING: Final = {INSERTED: 0, UPDATED: 0, DELETED: 0}
-
-
-class MergeOutcome(StrEnum):
-    """How a merge ended."""
-
-    ALREADY_UP_TO_DATE = "already_up_to_date"
-    FAST_FORWARD = "fast_forward"
-    MERGED = "merged"
-    CONFLICTS = "conflicts"
-    """Only of a dry run. Otherwise a merge with conflicts raises."""
 
 
 class MergeResult(msgspec.Struct, frozen=True):
@@ -77,14 +66,6 @@ class RevertResult(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         by = "no commit" if self.commit is None else f"commit {self.commit.id}"
         return f"RevertResult({self.reverted}: {self.inserted} inserted, {self.updated} updated, {self.deleted} deleted, {by})"
-
-
-class _Relation(msgspec.Struct, frozen=True):
-    """How a source commit relates to a target: the states that both come from, and the commits that the target lacks."""
-
-    outcome: MergeOutcome
-    bases: tuple[Commit, ...] = ()
-    copied: tuple[Commit, ...] = ()
 
 
 def merge(engine: Engine, source: BranchName, request: Request, settlement: Settlement) -> MergeResult:
@@ -151,7 +132,7 @@ class _Merge:
         self._engine: Final = engine
         self._settlement: Final = settlement
         self.theirs: Final = engine.manifest.snapshot(source)
-        self._relation: _Relation | None = None
+        self._relation: Relation | None = None
         self._landing: Landing | None = None
 
     @property
@@ -167,23 +148,22 @@ class _Merge:
     def compare(self, ours: BranchSnapshot) -> Landing | None:
         """Compare the source with a target. None if the target has all its commits."""
         manifest, theirs = self._engine.manifest, self.theirs
-        known = manifest.history(ours.branch.name)
-        self._relation = relation = _relate(manifest, theirs, ours, {**known})
+        self._relation = relation = relate(manifest, theirs, ours)
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
             refuse_choices(self._settlement)
             return None
         with manifest.reading(theirs, past=False):
-            adopts = self._adopts(ours, known)
+            adopts = self._adopts(ours)
             refused = schema_conflict(theirs, ours) if adopts is None else None
             base, *crossing = map(manifest.snapshot_of, relation.bases)
             return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, refused=refused, adopts=bool(adopts))
 
-    def _adopts(self, ours: BranchSnapshot, known: Mapping[CommitId, Commit]) -> bool | None:
+    def _adopts(self, ours: BranchSnapshot) -> bool | None:
         """Whether the target takes over the schema of the source: not if it has or had it. None if the schemas cannot be merged."""
         theirs, engine = self.theirs, self._engine
-        if any(theirs.state.head.schema == commit.schema for commit in known.values()):
+        if theirs.state.head.schema == ours.state.head.schema or _had(engine.manifest, ours.branch, theirs.state.head.schema):
             return False
-        passed = any(ours.state.head.schema == commit.schema for commit in engine.manifest.history(theirs.branch.name).values())
+        passed = _had(engine.manifest, theirs.branch, ours.state.head.schema)
         return True if passed and only_adds(engine.catalog(theirs), engine.catalog(ours)) else None
 
     def prepare(self, ours: BranchSnapshot) -> Prepared:
@@ -206,25 +186,8 @@ class _Merge:
             )
 
 
-def _relate(manifest: Manifest, theirs: BranchSnapshot, ours: BranchSnapshot, known: dict[CommitId, Commit]) -> _Relation:
-    """Find the nearest common ancestors whose rows can still be read. Those of a deleted branch cannot."""
-    if theirs.commit in known and theirs.commit in lineage.distances(known, ours.commit):
-        return _Relation(MergeOutcome.ALREADY_UP_TO_DATE)
-    commits = {**manifest.history(theirs.branch.name), **known}
-    here = {None, ours.branch.native, theirs.branch.native}
-
-    @cache
-    def live() -> frozenset[str | None]:
-        return frozenset(branch.native for branch in living_branches(manifest.root.objects))
-
-    bases = lineage.merge_bases(commits, ours.commit, theirs.commit, readable=lambda one: one.native in here or one.native in live())
-    if not bases:
-        raise NotFound(
-            Kind.COMMIT_NOT_FOUND, f"branches {theirs.branch.name!r} and {ours.branch.name!r} have no common commit that can be read"
-        )
-    copied = tuple(commits[commit] for commit in sorted(lineage.distances(commits, theirs.commit)) if commit not in known)
-    outcome = MergeOutcome.FAST_FORWARD if bases == [ours.commit] else MergeOutcome.MERGED
-    return _Relation(outcome, tuple(commits[base] for base in bases), copied)
+def _had(manifest: Manifest, branch: Branch, schema: SchemaHash) -> bool:
+    return any(commit.schema == schema for commit in manifest.history(branch.name).values())
 
 
 def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.exec.history.merge import MergeOutcome
+from omnigraph.exec.history.relation import MergeOutcome
 from omnigraph.graph import Graph
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest import lineage

@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.errors import InvalidInput, Kind, NotFound, OmniGraphError, Unsupported
 from omnigraph.exec.history import by_property, landing, pairs, three_way
 from omnigraph.exec.history.conflicts import Conflict, ConflictKind
-from omnigraph.exec.history.merge import MergeOutcome
+from omnigraph.exec.history.relation import MergeOutcome
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph, Receipt
 from omnigraph.manifest.model import CommitKind

@@ -103,7 +103,7 @@ def test_a_merge_reads_the_difference(tmp_path: Path) -> None:
 def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
     """K-13: The reads of a merge are bounded, whatever the number of commits.
 
-    They vary with the commits since the last folds: 29 after 10 commits, 34 after 100, 40 after 1,000, 44 after 1,700.
+    They vary with the commits since the last folds and the last upkeep: 29 after 10 commits, 34 to 39 after 100, 40 to 48 after 1,000.
     """
     counts = []
     for commits in (10, 100, sample(200, whole=1_000)):
@@ -113,7 +113,7 @@ def test_a_merge_does_not_grow_with_the_commits(tmp_path: Path) -> None:
         changed(graph)
         run(graph, 'insert Person { name: "new" }')
         counts.append(merge_reads(graph.uri))
-    assert max(counts) <= counts[0] + 16, counts
+    assert max(counts) <= counts[0] + 22, counts
 
 
 def test_a_merge_reads_changed_rows_once(tmp_path: Path) -> None:

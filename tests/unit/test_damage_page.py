@@ -6,4 +6,5 @@ from scripts.damages import PAGE, page
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == page(), "run `python -m scripts.damages`"
+    is_current = PAGE.read_text() == page()  # a difference of whole pages would hide the rest of a report
+    assert is_current, "run `python -m scripts.damages`"

@@ -286,6 +286,7 @@ def test_a_commit_is_found_on_whatever_branch_it_is(graph: Graph) -> None:
         (lambda graph: graph.apply_schema(None), Kind.INVALID_ARGUMENT),
         (lambda graph: graph.query("query q() {}", timeout="5"), Kind.INVALID_ARGUMENT),
         (lambda graph: graph.query("query q() {}", cancellation=object()), Kind.INVALID_ARGUMENT),
+        (lambda graph: og.Cancellation().wait("a"), Kind.INVALID_ARGUMENT),  # type: ignore[arg-type]
         (lambda graph: graph.snapshot(at="nonsense"), Kind.COMMIT_NOT_FOUND),
         (lambda graph: graph.snapshot(at=0), Kind.VERSION_NOT_FOUND),
         (lambda graph: graph.snapshot(at=99), Kind.VERSION_NOT_FOUND),

@@ -10,6 +10,7 @@ from typing import Final, Never
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.arguments import checked_methods
 from omnigraph.catalog.layout import ID
 from omnigraph.catalog.model import Catalog, EntityType
 from omnigraph.catalog.types import scalar_of
@@ -35,6 +36,7 @@ ReadScope = Callable[[], AbstractContextManager[None]]
 """Returns the context manager for reading a snapshot, which reports if the branch was deleted meanwhile."""
 
 
+@checked_methods()
 class Blob:
     """One blob of a snapshot. Later writes do not change its bytes (B-23)."""
 

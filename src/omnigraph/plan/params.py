@@ -111,7 +111,8 @@ def _value(parameter: Parameter, value: object, numbers: Numbers) -> Value:
 
 def _vector(value: object, dimension: int) -> Value:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"expected array for Vector({dimension})")
+        hint = "; to compare with a text, declare the parameter as String" if isinstance(value, str) else ""
+        raise ValueError(f"expected array for Vector({dimension}){hint}")
     if len(value) != dimension:
         raise ValueError(f"expected {dimension} values for Vector({dimension}), got {len(value)}")
     if all(type(element) is float for element in value) and (narrow := narrowed_all(value)) is not None:

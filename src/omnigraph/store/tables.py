@@ -55,6 +55,10 @@ HANDLES: Final = 64
 
 _REFINED: Final = re.compile(r"refine_filter=(.*)")
 """The part of a filter that no index answers, at the end of a line of a plan. `--` if there is none."""
+_ONE_OF: Final = re.compile(r"\(?`(\w+)` IN \('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)\)?")
+"""A filter that is nothing but `one_of`. Whether an index answers it does not depend on its texts."""
+_FEW_TEXTS: Final = 3
+"""DataFusion makes comparisons of a list of up to three texts."""
 _NO_SUMS: Final[Sums] = {}
 _RENDERED_OPERATION: Final = re.compile(r"\boperation: (\w+)")
 _RENDERED_UUID: Final = re.compile(r'\buuid: "([^"]+)"')
@@ -129,6 +133,8 @@ class Table:
         self.ref: Final = ref
         self.dataset: Final = dataset
         self._sums: Final = sums
+        self._answered: Final[set[tuple[str, bool]]] = set()
+        """The shapes of filters that indexes answer, with the rows outside of their coverage compared. Nothing is left to compare."""
 
     @cached_property
     def sums(self) -> Sums:
@@ -292,6 +298,8 @@ class Table:
         if access is Access.BY_SCAN or not used:
             self.checks.columns(names, fragments=fragments)
             return
+        if (shape := _shape(where)) in self._answered:
+            return
         plan = self.dataset.scanner(columns=[], filter=where, with_row_address=True).explain_plan()
         left = [] if "ScalarIndexQuery" in plan and len(_REFINED.findall(plan)) == 1 else [str(where)]
         left += [text for text in _REFINED.findall(plan) if text != "--"]
@@ -300,6 +308,8 @@ class Table:
         covered = frozenset.intersection(*(_covered(index for index in used if index.column == name) for name in {i.column for i in used}))
         every = fragments if fragments is not None else [part.fragment_id for part in self.dataset.get_fragments()]
         self.checks.columns(names, fragments=[part for part in every if part not in covered])
+        if shape is not None and fragments is None and not refined:
+            self._answered.add(shape)
 
     def _laid_over(
         self, names: list[str], schema: pa.Schema, where: Where | None, overlay: Overlay, *, addresses: bool
@@ -669,6 +679,12 @@ def one_of(column: str, values: pa.Array) -> str:
         return "false"
     listed = pc.binary_join(pa.ListArray.from_arrays([0, len(quoted)], quoted), "', '")
     return f"`{column}` IN ('{listed[0].as_py()}')"
+
+
+def _shape(where: Where | None) -> tuple[str, bool] | None:
+    """The column of a filter that is nothing but `one_of`, and whether it has few texts; None for other filters."""
+    found = _ONE_OF.fullmatch(where) if isinstance(where, str) else None
+    return None if found is None else (found[1], str(where).count("', '") < _FEW_TEXTS)
 
 
 def _begun(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:

@@ -167,6 +167,8 @@ def test_a_part_that_is_not_there_is_refused(graph: Graph) -> None:
         with pytest.raises(InvalidInput) as caught:
             blob.read(start, end)
         assert caught.value.kind is kind
+    with pytest.raises(InvalidInput, match=r"`start` of read\(\) takes a whole number, not str: 'a'"):
+        blob.read("a")  # type: ignore[arg-type]
     assert graph.blob("node", "Script", "empty", "body").read() == b""
 
 

@@ -23,7 +23,7 @@ from omnigraph.store.checksums import BLOCK_BYTES, FileSum, checksum
 from omnigraph.store.deep import named_files
 from omnigraph.store.durable import version_file
 from omnigraph.store.root import FSYNC_ENVIRONMENT
-from omnigraph.store.tables import Table
+from omnigraph.store.tables import Table, one_of
 from tests.mutations import run
 
 SCHEMA = "node Doc { slug: String @key  pages: I32? @index  text: String?  body: Blob? }\nedge Cites: Doc -> Doc { note: String? }"
@@ -114,6 +114,42 @@ def test_a_lookup_compares_the_fragment_that_has_the_row_and_no_other(tmp_path: 
     for file in others:
         flip(file)
     assert og.open(graph.uri, mode="r").query(BY_KEY).rows == [{"d.text": "a text that says 7"}]
+
+
+def test_lance_is_asked_once_whether_an_index_finds_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of a filter says what is left to compare. It does not depend on the texts, but may on their number."""
+    graph = make(tmp_path / "g", parts=2)
+    graph.ensure_indices()
+    graph.load({"Doc": docs(20_000, 5_000)}, mode="append")  # outside of the index
+    asked: list[str] = []
+    plans = lance.LanceScanner.explain_plan
+
+    def noted(scanner: lance.LanceScanner) -> str:
+        asked.append(plans(scanner))
+        return asked[-1]
+
+    monkeypatch.setattr(lance.LanceScanner, "explain_plan", noted)
+    table = table_of(og.open(graph.uri, mode="r"))
+    for texts in (["d00007"], ["it's", "d20001"], ["', '", "d00001"], ["d0", "d00001", "d00002", "d00003"], ["d00001", "d20002", "x", "y"]):
+        found = table.scan(["slug"], where=one_of("slug", pa.array(texts))).read_all().column("slug").to_pylist()
+        assert sorted(found) == sorted(text for text in texts if len(text) == 6)
+    assert len(asked) == 2
+    for where in ("slug = 'd00007'", f"{one_of('slug', pa.array(['d00007']))} AND pages < 9"):
+        assert table.scan(["slug"], where=where).read_all().num_rows == 1
+    assert len(asked) == 4
+
+
+def test_what_an_index_does_not_cover_is_compared_whatever_was_asked_before(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g", parts=2)
+    graph.ensure_indices()
+    covered = set(data_files(graph))
+    graph.load({"Doc": docs(20_000, 5_000)}, mode="append")
+    (other,) = set(data_files(graph)) - covered
+    flip(other)
+    fresh = og.open(graph.uri, mode="r")
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            table_of(fresh).scan(["slug"], where=one_of("slug", pa.array(["d00007"]))).read_all()
 
 
 def test_of_a_large_file_only_the_columns_that_are_read_are_compared(tmp_path: Path) -> None:

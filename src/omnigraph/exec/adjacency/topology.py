@@ -34,8 +34,10 @@ COLUMNS_OF_IDS: Final = 16
 VERSIONS: Final = 256
 CANDIDATES: Final = 4
 """The number of older files considered for extension."""
-EXTENDED_AT_ONCE: Final = 16_384
-"""Ids of a type with up to this many rows are extended by the rows of a new version when they are first asked for. That reads the new
+IDS_A_LOOKUP: Final = 16_384
+"""A lookup of rows by their ids costs as much as reading this many ids: 3 ms. So ids are read once lookups have cost as much.
+
+Ids of a type with up to this many rows are extended by the rows of a new version when they are first asked for. That reads the new
 fragments once; a query that finds its nodes without the ids reads every fragment that no index covers, several times.
 """
 WORTH_WRITING: Final = 8
@@ -130,6 +132,7 @@ class Topology:
         self._adjacencies: Final[_SingleFlightCache[str, _Derived[Adjacency]]] = _SingleFlightCache(ADJACENCIES)
         self._shared: Final[_SingleFlightCache[str, int]] = _SingleFlightCache(VERSIONS)
         self._spent_ms: Final[dict[TableId, float]] = {}
+        self._lookups: Final[dict[str, int]] = {}
         self._mutex = threading.Lock()
 
     def ids(self, row: TableRow) -> Ids:
@@ -138,14 +141,21 @@ class Topology:
         return _get_unchanged(self._ids, name.full, lambda: self._make_ids(name, row)).value
 
     def known_ids(self, row: TableRow) -> Ids | None:
-        """Like `ids`, but return None if they are neither in memory nor in a file, nor soon extended from those of another version."""
+        """Like `ids`, but return None, for a lookup in the table, unless they are at hand or lookups have cost what it takes to read them.
+
+        They are at hand in memory, in a file, and if they are soon extended from those of another version.
+        """
         name = self._name(f"ids-{row.id}-", row)
         if (held := self._ids.peek(name.full)) is not None and held.is_unchanged():
             return held.value
-        return self.ids(row) if self._directory.has(name.full) or self._is_soon_extended(name) else None
+        return self.ids(row) if self._directory.has(name.full) or self._is_worth_reading(name) else None
 
-    def _is_soon_extended(self, name: _Name) -> bool:
-        return name.rows.size <= EXTENDED_AT_ONCE and any(one.name.prefix == name.prefix for one in self._ids.values())
+    def _is_worth_reading(self, name: _Name) -> bool:
+        if name.rows.size <= IDS_A_LOOKUP and any(one.name.prefix == name.prefix for one in self._ids.values()):
+            return True
+        with self._mutex:
+            lookups = self._lookups[name.prefix] = self._lookups.get(name.prefix, 0) + 1
+        return lookups * IDS_A_LOOKUP > name.rows.size + IDS_A_LOOKUP
 
     def adjacency(self, edge: TableRow, source: TableRow, target: TableRow, *, back: bool = False) -> Adjacency:
         """Return the edges of a type as an adjacency: from sources, or `back` from targets. The first call builds it; it is then kept."""
@@ -207,6 +217,8 @@ class Topology:
 
         if (stored := self._directory.read(name.full)) is not None:
             return _Derived(name, restored(stored.arrays, name.parts), 0, (stored,))
+        with self._mutex:
+            self._lookups.pop(name.prefix, None)
         older = self._closest(name, self._ids.values(), restored)
         made = read_ids(self._tables.open(row.ref), name.rows, self.columns, older.value if older is not None else None)
         return self._write(name, made, ids_arrays, older)

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Final, Never, TypeVar
 
+from omnigraph.arguments import checked_methods
 from omnigraph.errors import InvalidInput, Kind, LimitError, Unsupported
 from omnigraph.store.leaving import under_way
 
@@ -18,6 +19,7 @@ POLL_SECONDS: Final = 0.01
 T = TypeVar("T")
 
 
+@checked_methods()
 class Cancellation:
     """Stops a running query from another thread. Pass it to the query, and call `cancel` when the result is not needed any more."""
 

@@ -155,6 +155,16 @@ def test_a_new_process_maps_what_another_has_built(tmp_path: Path) -> None:
     assert mapped(town.check(later))
 
 
+@pytest.mark.parametrize("lookups", [2, 4])
+def test_ids_are_read_once_lookups_have_cost_as_much(tmp_path: Path, lookups: int) -> None:
+    town = Town(tmp_path)
+    town.add_people(f"p{at}" for at in range(lookups * module.IDS_A_LOOKUP - 1))
+    _, people, _ = town.rows()
+    topology = town.topology()
+    assert [topology.known_ids(people) is not None for _ in range(lookups + 2)] == [False] * lookups + [True] * 2
+    assert town.topology().known_ids(people) is not None, "another process finds them in the cache"
+
+
 def test_a_new_process_extends_what_another_has_written(tmp_path: Path) -> None:
     town = city(tmp_path)
     town.check(town.topology())

@@ -23,6 +23,7 @@ from omnigraph.ids import MAIN
 from omnigraph.manifest import intents
 from tests.crash.matrix import Point, Writer, points
 from tests.crasher import crash, rows_through_files
+from tests.samples import every_other
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 WIDER = f"{SCHEMA}\nnode Town {{ name: String @key }}".replace("age: I32?", "age: I32?  mail: String?")
@@ -162,7 +163,7 @@ def heads_of(graph: Graph, case: MergeCase) -> tuple[str, str]:
     return graph.commits(case.into)[0].id, graph.commits(SOURCE)[0].id
 
 
-@pytest.mark.parametrize(("case", "point"), CELLS)
+@pytest.mark.parametrize(("case", "point"), every_other(CELLS))
 def test_a_death_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: MergeCase, point: Point) -> None:
     """RT-22: A fast-forward that dies after the commit of some tables is undone, and made again whole.
     RT-23: A three-way merge that dies there is undone, and made again whole.
@@ -185,7 +186,7 @@ def test_a_death_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     check(graph, case, point, heads, resolved=point.resolved)
 
 
-@pytest.mark.parametrize(("case", "point"), CELLS)
+@pytest.mark.parametrize(("case", "point"), every_other(CELLS, first=1))
 def test_a_failure_in_the_process(tmp_path: Path, case: MergeCase, point: Point) -> None:
     """RT-21: A merge whose intent cannot be stored changes nothing, and a retry merges."""
     graph = make(tmp_path / "g", case)

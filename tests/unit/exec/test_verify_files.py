@@ -126,6 +126,26 @@ def test_a_damaged_file_is_found(graph: Graph, damage: str) -> None:
     assert "restore it" in finding.remedy or "omnigraph repair" in finding.remedy
 
 
+def test_a_damaged_retention_floor_hides_no_other_damage(graph: Graph) -> None:
+    """It says what a cleanup removed. Without it that is not known, and everything that exists is looked at."""
+    for pages in range(3):
+        run(graph, f'update Doc set {{ pages: {pages} }} where slug = "d007"')
+    graph.cleanup(keep=2)
+    assert codes(graph, deep=False) == set()
+    floor = Path(graph.uri, "__manifest/_floor.json")
+    sound = floor.read_bytes()
+    largest(graph, "nodes/*/data/*/*.blob").unlink()
+    for damaged in (b"", sound[:10], sound.replace(b'"version":', b'"version":9')):
+        floor.write_bytes(damaged)
+        assert codes(graph, deep=False) == {"corrupt", "missing_file"}
+        (finding,) = [finding for finding in og.open(graph.uri, mode="r").verify() if finding.code == "corrupt"]
+        assert (finding.path, finding.branches) == ("__manifest/_floor.json", ("main",))
+    floor.unlink()  # as the finding says
+    graph.cleanup(keep=1)
+    assert floor.exists()
+    assert codes(graph, deep=False) == {"missing_file"}
+
+
 BLOBS = {"several in one file": 100_000, "each in its own file": 5_000_000}
 
 

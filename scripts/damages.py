@@ -28,8 +28,8 @@ print(report.tables, report.lost)
 
 - **Recorded at the commit.** On a disk every data, deletion, index and blob file is read once more before a commit names it, and its CRC-32
   becomes part of the commit. Merges carry it along, and a cleanup keeps it. Version files have theirs in the version of `__manifest` that
-  names them, and in the next commit. The rows of `__manifest`, branches, tags and intents have checksums of their own, which every read
-  checks.
+  names them, and in the next commit. The rows of `__manifest`, branches, tags, intents and the
+  retention floor of a cleanup have checksums of their own, which every read checks.
 - **Compared by every read and write,** before an answer leaves and before a row is written to a new file; the first time that an open graph
   uses a file. A file of more than 1 MiB also has a checksum for each MiB, and only the parts are compared in which a read finds its columns
   and rows. A data, deletion, blob or version file with another checksum is an error of the kind `corrupt`, with `path`, `table` and
@@ -48,9 +48,9 @@ print(report.tables, report.lost)
 ## What `verify` looks at
 
 Every version that a branch or a tag keeps, now and in the past: version files, data and deletion files, blobs and indexes with their sizes;
-`__manifest`, its commits and the checksums of its rows; branches, native branches, tags and intents; for what branches show now also ids,
-row counts and ends of edges. Each file is looked at once, however many versions share it. `--deep` reads every byte. Versions that
-[cleanup](upkeep.md#cleanup) or a hard drop removed are no damage.
+`__manifest`, its commits and the checksums of its rows; branches, native branches, tags, intents and retention floors; for what branches
+show now also ids, row counts and ends of edges. Each file is looked at once, however many versions share it. `--deep` reads every byte.
+Versions that [cleanup](upkeep.md#cleanup) or a hard drop removed are no damage.
 
 A finding names the file (`path`), the tables, the branches that show it now, the commits that show it, and the remedy; the rows in a lost
 file and the newest commit that shows the table without it, if there is one. Damage that only earlier commits show is an error too, except

@@ -107,6 +107,11 @@ def pending_write(uri: Path) -> None:
     raise AssertionError("the writer lived")
 
 
+def cleaned(uri: Path) -> None:
+    """Forgets all commits but the newest ones and the tagged one."""
+    og.open(uri).cleanup(keep=1)
+
+
 def copy(world: World, to: Path) -> Path:
     """Lance replaces files and never changes one, so links do."""
     shutil.copytree(world.uri, to, copy_function=os.link)
@@ -220,7 +225,8 @@ class Item(NamedTuple):
     name: str
     pick: Pick
     whens: tuple[When, ...] = (When.TIP, When.PAST)
-    intent: bool = False
+    prepare: Callable[[Path], None] | None = None
+    """What makes the file, in a graph that has none."""
 
 
 FILES = {
@@ -240,7 +246,8 @@ FILES = {
     "native": Item("native branch of a table", _one("nodes/*/_refs/branches/*.json"), (When.TIP,)),
     "manifest_native": Item("native branch of `__manifest`", _one("__manifest/_refs/branches/*.json"), (When.TIP,)),
     "tag": Item("tag", _one("__tags/v1.json"), (When.PAST,)),
-    "intent": Item("intent of an interrupted write", _one("__recovery/*.json"), (When.TIP,), intent=True),
+    "intent": Item("intent of an interrupted write", _one("__recovery/*.json"), (When.TIP,), pending_write),
+    "floor": Item("retention floor, left by a cleanup", _one("__manifest/_floor.json"), (When.TIP,), cleaned),
     "schema": Item("copy of the schema, `_schema.pg`", _one("_schema.pg"), (When.TIP,)),
     "cache": Item("cached adjacency", _cache, (When.TIP,)),
 }
@@ -381,8 +388,8 @@ def examine(
     at = world.past if when is When.PAST else None
     for turn in range(flips if harm is Harm.FLIPPED else 1):
         uri = copy(world, folder / f"{harm}-{turn}")
-        if item.intent:
-            pending_write(uri)
+        if item.prepare is not None:
+            item.prepare(uri)
         damage(item.pick(Place(uri, world.past), when), harm, part=(turn + 0.5) / flips)
         cells.append(
             Cell(

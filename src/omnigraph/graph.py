@@ -37,7 +37,7 @@ from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
 from omnigraph.manifest.lineage import distinct_length, newest_first
 from omnigraph.manifest.model import FORMAT, Audit, Commit, CommitKind, SchemaText
-from omnigraph.manifest.registry import all_branches, given_name, list_branches
+from omnigraph.manifest.registry import all_branches, check_name, given_name, list_branches
 from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.plan.explain import Explanation
 from omnigraph.store.leaving import waited_for, waited_for_methods, waited_for_steps
@@ -315,7 +315,7 @@ class Graph(Handle):
         self.require_writable()
         if isinstance(branches, str):
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"branches takes a list of names, not the text {branches!r}")
-        names = None if branches is None else [given_name(branch) for branch in branches]
+        names = None if branches is None else [check_name(branch) for branch in branches]
         graph = weakref.ref(self)
 
         def engine() -> Engine | None:

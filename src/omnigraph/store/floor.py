@@ -13,6 +13,7 @@ import msgspec
 
 from omnigraph.errors import FormatError, Kind
 from omnigraph.store.bases import home
+from omnigraph.store.checksums import is_intact, sealed
 from omnigraph.store.objects import Objects
 
 _NAME: Final = "_floor.json"
@@ -24,13 +25,13 @@ class _Floor(msgspec.Struct, frozen=True):
 
 def read_floor(objects: Objects, path: str, *, branch: str | None) -> int:
     """The oldest version that is certainly kept. 0 if nothing was ever removed."""
-    body = objects.get_if_exists(_object(path, branch))
+    body = objects.get_if_exists(floor_object(path, branch))
     return 0 if body is None else _decode(objects, path, branch, body)
 
 
 def raise_floor(objects: Objects, path: str, *, branch: str | None, version: int) -> None:
     """Make a floor durable. A floor never falls: a process that was paused must not lower it."""
-    place, body = _object(path, branch), msgspec.json.encode(_Floor(version))
+    place, body = floor_object(path, branch), sealed(msgspec.json.encode(_Floor(version)))
     while True:
         found = objects.get_versioned(place)
         if found is not None and _decode(objects, path, branch, found[0]) >= version:
@@ -40,15 +41,17 @@ def raise_floor(objects: Objects, path: str, *, branch: str | None, version: int
             return
 
 
-def _object(path: str, branch: str | None) -> str:
+def floor_object(path: str, branch: str | None) -> str:
     return f"{home(path, branch)}/{_NAME}"
 
 
 def _decode(objects: Objects, path: str, branch: str | None, body: bytes) -> int:
     try:
+        if not is_intact(body):
+            raise msgspec.DecodeError("it does not match its checksum")
         return msgspec.json.decode(body, type=_Floor).version
     except msgspec.DecodeError as error:
-        where = f"{objects.uri}/{_object(path, branch)}"
+        where = f"{objects.uri}/{floor_object(path, branch)}"
         raise FormatError(
             Kind.CORRUPT, f"{where} cannot be decoded: {error}; remove the file, and run cleanup again", path=where
         ) from error

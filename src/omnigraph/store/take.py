@@ -75,13 +75,22 @@ def blob_file(table: Table, column: str, address: int) -> str:
 
 
 def blob_files(table: Table, fragments: Iterable[int]) -> Iterator[NewFile]:
-    """The separate files of the larger blobs of some fragments, with the sizes that the rows record."""
+    """The separate files of the larger blobs of some fragments, with the sizes that the rows record.
+
+    Includes those of deleted rows: a blob of one may be the last in its file, and another version may show it.
+    """
     names = blob_names(table.schema)
     fields = {field.name(): field.id() for field in table.dataset.lance_schema.fields()}
     for fragment in map(table.dataset.get_fragment, fragments):
         table.checks.columns(names, fragments=[fragment.fragment_id])
         try:
-            described = table.dataset.scanner(columns=names, fragments=[fragment], blob_handling="blobs_descriptions").to_table()
+            described = table.dataset.scanner(
+                columns=names,
+                fragments=[fragment],
+                blob_handling="blobs_descriptions",
+                include_deleted_rows=True,
+                with_row_id=True,  # without it Lance refuses to include them
+            ).to_table()
         except raised_by_lance() as error:
             raise table.failed(error, doing="read blob sizes of") from error
         for name in names:

@@ -103,6 +103,11 @@ class TestPolicy:
         with pytest.raises(InvalidInput, match="older_than"):
             graph.cleanup(older_than=older_than)
 
+    def test_an_age_before_all_time_keeps_everything(self, graph: Graph) -> None:
+        made = add_all(graph, "a", "b", "c")
+        assert removed(graph.cleanup(older_than=timedelta.max)) == 0
+        assert readable(graph, made) == [True] * 3
+
     @pytest.mark.parametrize("keep", [1, 2, 4])
     def test_keep_is_exact(self, graph: Graph, keep: int) -> None:
         """`keep` leaves exactly that many versions of a table that every commit changes, and that many readable commits (O-12)."""

@@ -128,7 +128,20 @@ def test_a_damaged_branch_does_not_end_it(graph: Graph) -> None:
     assert (keeper.last_error.kind, len(keeper.optimized)) == (Kind.BRANCH_NOT_FOUND, 1)
 
 
-@pytest.mark.parametrize("wrong", [{"every_seconds": 0}, {"after_commits": 0}, {"branches": "main"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"every_seconds": 0},
+        {"every_seconds": float("nan")},
+        {"every_seconds": float("inf")},
+        {"every_seconds": 1e300},
+        {"after_commits": 0},
+        {"branches": "main"},
+        {"branches": [""]},
+        {"branches": ["no/"]},
+    ],
+    ids=str,
+)
 def test_wrong_arguments_are_refused(graph: Graph, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         graph.keep_tidy(**wrong)  # type: ignore[arg-type]  # wrong on purpose

@@ -126,6 +126,57 @@ def test_a_damaged_file_is_found(graph: Graph, damage: str) -> None:
     assert "restore it" in finding.remedy or "omnigraph repair" in finding.remedy
 
 
+def test_a_damaged_retention_floor_hides_no_other_damage(graph: Graph) -> None:
+    """It says what a cleanup removed. Without it that is not known, and everything that exists is looked at."""
+    for pages in range(3):
+        run(graph, f'update Doc set {{ pages: {pages} }} where slug = "d007"')
+    graph.cleanup(keep=2)
+    assert codes(graph, deep=False) == set()
+    floor = Path(graph.uri, "__manifest/_floor.json")
+    sound = floor.read_bytes()
+    largest(graph, "nodes/*/data/*/*.blob").unlink()
+    for damaged in (b"", sound[:10], sound.replace(b'"version":', b'"version":9')):
+        floor.write_bytes(damaged)
+        assert codes(graph, deep=False) == {"corrupt", "missing_file"}
+        (finding,) = [finding for finding in og.open(graph.uri, mode="r").verify() if finding.code == "corrupt"]
+        assert (finding.path, finding.branches) == ("__manifest/_floor.json", ("main",))
+    floor.unlink()  # as the finding says
+    graph.cleanup(keep=1)
+    assert floor.exists()
+    assert codes(graph, deep=False) == {"missing_file"}
+
+
+BLOBS = {"several in one file": 100_000, "each in its own file": 5_000_000}
+
+
+@pytest.mark.parametrize(
+    "change", ['delete Doc where slug = "d2"', 'update Doc set { pages: 7 } where slug = "d2"', 'delete Doc where slug != "d0"']
+)
+@pytest.mark.parametrize("size", BLOBS.values(), ids=BLOBS)
+def test_rows_with_blobs_that_were_deleted_are_no_damage(tmp_path: Path, size: int, change: str) -> None:
+    """The blob of a deleted row stays at the end of its file, on a branch too, where another one made the file."""
+    graph = og.init(tmp_path / "g", schema="node Doc { slug: String @key  pages: I32?  body: Blob? }")
+    graph.branches.create("before")
+    for branch in "before", "main":
+        graph.load([{"type": "Doc", "data": {"slug": f"d{n}", "body": _blob(size)}} for n in range(3)], branch=branch)
+    graph.branches.create("after")
+    for branch in graph.branches.list():
+        run(graph, change, branch=branch)
+    assert graph.verify() == graph.verify(deep=True) == []
+    assert all(graph.repair(branch).is_sound for branch in graph.branches.list())
+    graph.cleanup(keep=1)
+    assert graph.verify(deep=True) == []
+
+
+@pytest.mark.parametrize("size", BLOBS.values(), ids=BLOBS)
+def test_a_lost_blob_of_a_row_that_only_earlier_commits_show_is_found(tmp_path: Path, size: int) -> None:
+    graph = og.init(tmp_path / "g", schema="node Doc { slug: String @key  pages: I32?  body: Blob? }")
+    graph.load([{"type": "Doc", "data": {"slug": f"d{n}", "body": _blob(size)}} for n in range(3)])
+    run(graph, 'delete Doc where slug = "d2"')
+    max(Path(graph.uri).glob("nodes/*/data/*/*.blob")).unlink()
+    assert codes(graph, deep=False) == codes(graph, deep=True) == {"missing_file"}
+
+
 def _b_tree_of_pages(graph: Graph) -> Path:
     row = graph.engine.manifest.snapshot().state.table("node:Doc")
     assert row is not None

@@ -22,7 +22,7 @@ class Baseline:
         catalog = engine.catalog(snapshot)
         check_types(wanted, catalog)
         self._cursor: Final = baseline_cursor(engine.manifest, snapshot, wanted)
-        self._done = False
+        self._begun = self._done = False
         self.commit_id: Final = str(snapshot.commit)
         """The commit that the rows are of."""
         rows = export_lines(engine.tables, snapshot, catalog, types=wanted.types, kinds=wanted.kinds)
@@ -37,7 +37,10 @@ class Baseline:
         raise Unsupported(Kind.UNSUPPORTED, "a baseline is read once, by the process that asked for it; send the graph")
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the rows as `Graph.export` does."""
+        """Yield the rows as `Graph.export` does. Raises InvalidInput the second time: rows that were yielded before would be missing."""
+        if self._begun:
+            raise InvalidInput(Kind.BASELINE_NOT_READ, "a baseline is read once, and this one was read, or a part of it; take another one")
+        self._begun = True
         yield from self._lines
         self._done = True
 

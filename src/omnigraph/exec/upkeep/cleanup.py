@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -110,7 +110,14 @@ def _policy(keep: int | None, older_than: timedelta | None) -> Policy:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"keep must be one or more, not {keep!r}: the newest commit is always kept", keep=keep)
     if older_than is not None and (not isinstance(older_than, timedelta) or older_than < timedelta(0)):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"older_than must be a timedelta of zero or more, not {older_than!r}")
-    return Policy(keep, None if older_than is None else now() - older_than)
+    return Policy(keep, None if older_than is None else _ago(older_than))
+
+
+def _ago(age: timedelta) -> datetime:
+    try:
+        return now() - age
+    except OverflowError:  # before the first year: every commit is younger
+        return datetime.min.replace(tzinfo=UTC)
 
 
 class _LineSweep(msgspec.Struct, frozen=True):

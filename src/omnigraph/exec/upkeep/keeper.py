@@ -39,10 +39,11 @@ class Keeper:
     """Optimizes the branches of a graph from time to time, on a thread of its own, between `start` and `stop` or in a `with` block."""
 
     def __init__(self, engine: AliveEngine, branches: Sequence[BranchName] | None, *, every_seconds: float, after_commits: int) -> None:
-        if every_seconds <= 0 or after_commits < 1:
+        if not 0 < every_seconds <= threading.TIMEOUT_MAX or after_commits < 1:
             raise InvalidInput(
                 Kind.INVALID_ARGUMENT,
-                f"every_seconds must be positive and after_commits at least 1, not {every_seconds} and {after_commits}",
+                f"every_seconds must be positive, at most {threading.TIMEOUT_MAX:.0f}, and after_commits at least 1, "
+                f"not {every_seconds} and {after_commits}",
             )
         self._engine: Final = engine
         self._branches: Final = branches

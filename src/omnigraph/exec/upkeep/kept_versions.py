@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import FormatError, OmniGraphError
 from omnigraph.exec.upkeep.file_damage import RESTORE, Damage, GraphFiles
 from omnigraph.ids import BranchName, CommitId
 from omnigraph.manifest.model import Commit, State, TableRow, read_state
@@ -19,10 +20,16 @@ from omnigraph.manifest.read import PATH, Manifest, newest_ledger
 from omnigraph.manifest.registry import Branch
 from omnigraph.manifest.tags import list_tags, read_tag
 from omnigraph.store.durable import is_torn, version_file
-from omnigraph.store.floor import read_floor
+from omnigraph.store.floor import floor_object, read_floor
 from omnigraph.store.ledger import Ledger
+from omnigraph.store.reclaim import existing_versions
 from omnigraph.store.root import Root
 from omnigraph.store.tables import TableRef
+
+FLOOR_REMEDY: Final = (
+    "remove it: the next `omnigraph cleanup` that forgets a commit writes it again; "
+    "until then `verify` misses the versions that earlier ones removed"
+)
 
 
 class Shown(msgspec.Struct):
@@ -37,8 +44,8 @@ class Shown(msgspec.Struct):
 class KeptVersions(msgspec.Struct):
     """The versions that kept commits show, and damage of `__manifest` itself with the branch it is on and the commits it hides."""
 
-    retained: dict[Branch, int] = msgspec.field(default_factory=dict)
-    """The retention floor of each branch: older versions of `__manifest` may be removed."""
+    retained: dict[Branch, int | None] = msgspec.field(default_factory=dict)
+    """The retention floor of each branch: older versions of `__manifest` may be removed. None if it cannot be decoded."""
     tables: dict[TableRef, Shown] = msgspec.field(default_factory=dict)
     floors: dict[str, int] = msgspec.field(default_factory=dict)
     """The directory of a native branch of a table -> the version below which a hard drop gave up its versions."""
@@ -56,16 +63,29 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
     made = {commit.manifest_version: commit.id for commit in commits.values() if commit.native == branch.native}
     tags = set(_tagged(manifest))
     tagged = {at for at, commit in made.items() if commit in tags}
-    floor = kept.retained[branch] = read_floor(manifest.root.objects, newest.ref.path, branch=branch.native)
+    floor = kept.retained[branch] = _floor(manifest, branch, kept)
     for row in state.tables.values():
         kept.floors[row.ref.home] = max(row.floor, kept.floors.get(row.ref.home, 0))
-    wanted = sorted({*range(max(1, branch.forked_at, floor), newest.version + 1), *tagged}, reverse=True)
-    for version, found in _versions(manifest.root, newest, wanted, files, kept.noted):
+    if floor is None:  # which versions were removed on purpose is not known
+        since = set(existing_versions(manifest.root, PATH, branch=branch.native))
+    else:
+        since = set(range(max(1, branch.forked_at, floor), newest.version + 1))
+    for version, found in _versions(manifest.root, newest, sorted(since | tagged, reverse=True), files, kept.noted):
         if isinstance(found, Damage):
             kept.damages.append((found, branch.name, tuple(commit for at, commit in made.items() if at == version)))
             continue
         for row in (row for row in found.tables.values() if not row.dropped):
             _add(kept, row, branch.name, found.head.commit, is_tip=version == newest.version)
+
+
+def _floor(manifest: Manifest, branch: Branch, kept: KeptVersions | None = None) -> int | None:
+    try:
+        return read_floor(manifest.root.objects, PATH, branch=branch.native)
+    except FormatError as error:
+        if kept is not None:
+            damage = Damage(error.kind.value, error.message, FLOOR_REMEDY, floor_object(PATH, branch.native))
+            kept.damages.append((damage, branch.name, ()))
+        return None
 
 
 def _tagged(manifest: Manifest) -> Iterator[CommitId]:
@@ -85,7 +105,7 @@ def survey_files(manifest: Manifest, branch: Branch, files: GraphFiles, kept: Ke
 
 def is_current(manifest: Manifest, kept: KeptVersions) -> bool:
     """Whether no cleanup removed versions since the survey."""
-    return all(read_floor(manifest.root.objects, PATH, branch=branch.native) == floor for branch, floor in kept.retained.items())
+    return all(_floor(manifest, branch) == floor for branch, floor in kept.retained.items())
 
 
 def _add(kept: KeptVersions, row: TableRow, branch: BranchName, commit: CommitId, *, is_tip: bool) -> None:

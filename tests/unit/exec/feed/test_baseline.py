@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -53,6 +54,37 @@ def test_a_failing_sink_gets_no_cursor(graph: Graph) -> None:
 
     with pytest.raises(OSError):
         sink()
+    with pytest.raises(InvalidInput):
+        _ = baseline.cursor
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_baseline_is_read_once(graph: Graph, rows: int) -> None:
+    """D-25: a second loop would lack the rows of the first, and must not end with a cursor; whether or not the first was whole."""
+    add(graph, "a", "b")
+    baseline = graph.changes.baseline()
+    assert len(list(islice(baseline, rows))) == min(rows, 2)
+    with pytest.raises(InvalidInput) as caught:
+        list(baseline)
+    assert caught.value.kind is Kind.BASELINE_NOT_READ
+    if rows < 3:
+        with pytest.raises(InvalidInput):
+            _ = baseline.cursor
+    else:
+        assert graph.changes.poll(baseline.cursor).caught_up
+
+
+def test_a_baseline_that_failed_has_no_cursor_when_it_is_read_again(graph: Graph) -> None:
+    add(graph, "a")
+    baseline = graph.changes.baseline()
+    graph.load([{"type": "Person", "data": {"name": "a", "age": 1}}])
+    graph.load([{"type": "Person", "data": {"name": "a", "age": 2}}])
+    graph.cleanup(keep=1)
+    with pytest.raises(NotFound) as gone:
+        list(baseline)
+    assert gone.value.kind is Kind.VERSION_RECLAIMED
+    with pytest.raises(InvalidInput):
+        list(baseline)
     with pytest.raises(InvalidInput):
         _ = baseline.cursor
 

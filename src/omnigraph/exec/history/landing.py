@@ -16,7 +16,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.by_property import Sides, fitted_to
-from omnigraph.exec.history.conflicts import DESCRIBED, Conflict, ConflictKind, Conflicts, Settlement, rule_conflicts
+from omnigraph.exec.history.conflicts import DESCRIBED, Conflict, ConflictKind, Conflicts, Settlement, names, rule_conflicts
 from omnigraph.exec.history.pairs import ABSENT, Side, candidates, changed, read_parts, shared_types, side_of
 from omnigraph.exec.history.three_way import IncomingRows, TypePlan, changes_of, plan_type
 from omnigraph.exec.validate.delta import Added, CommittedTables, Delta, RowsInMemory
@@ -300,15 +300,18 @@ def _schema_conflict(entity: EntityType, reason: str, properties: tuple[str, ...
 
 def refuse_choices(settlement: Settlement, *plans: TypePlan) -> None:
     """Refuse choices for entities that are not in conflict. The caller may have meant another merge."""
-    settled = {(plan.sides.entity.name, id_) for plan in plans for id_ in plan.settled}
-    for type_name, id_ in settlement.chosen:
-        if (type_name, id_) not in settled:
-            raise InvalidInput(
-                Kind.INVALID_ARGUMENT,
-                f"{type_name} '{id_}' is settled by the caller, but is not in conflict; nothing was written",
-                type=type_name,
-                id=id_,
-            )
+    for name in settlement.chosen:
+        type_name, id_ = name[-2:]
+        entities = (plan.sides.entity for plan in plans if id_ in plan.settled)
+        found = [entity.kind for entity in entities if names(name, entity.kind, entity.name)]
+        if len(found) == 1:
+            continue
+        reason = (
+            "is a node and an edge, both in conflict; name the kind too, as in " + repr((str(found[0]), type_name, id_))
+            if found
+            else "is settled by the caller, but is not in conflict"
+        )
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{' '.join(name[:-1])} '{id_}' {reason}; nothing was written", type=type_name, id=id_)
 
 
 def only_adds(theirs: Catalog, ours: Catalog) -> bool:

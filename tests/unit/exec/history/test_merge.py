@@ -644,7 +644,11 @@ def test_schemas_that_cannot_be_merged(graph: Graph) -> None:
     graph.apply_schema(graph.schema.replace("note: String?", ""))
     (found,) = conflicts_of(graph)
     assert (found.kind, found.type_name, found.properties) == (ConflictKind.SCHEMA_CONFLICT, "Person", ("note",))
+    with pytest.raises(og.MergeConflicts, match=r"the target has no property Person\.note.*apply one schema to both branches first"):
+        graph.merge("work")
     graph.apply_schema("node Thing { name: String @key }", branch="other")
+    with pytest.raises(og.MergeConflicts, match="'other' and 'main' have different schemas"):
+        graph.merge("other")
     assert kinds(graph, "other") == [(ConflictKind.SCHEMA_CONFLICT, "other")]
 
 
@@ -675,6 +679,35 @@ def test_wrong_arguments_write_nothing(graph: Graph) -> None:
     with pytest.raises(Unsupported):
         reader.merge("work")
     assert reader.merge("work", dry_run=True).inserted == 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_and_an_edge_of_one_name_are_settled_each_by_itself(graph: Graph, strategy: str) -> None:
+    """A node type and an edge type may have the same name, and their entities the same id. A choice never settles both."""
+    graph.apply_schema(graph.schema + "\nnode Knows { name: String @key  since: I32? }")
+
+    def put(branch: str, since: int) -> None:
+        node, edge = {"type": "Knows", "data": {"name": "x", "since": since}}, {"id": "x", "since": since}
+        graph.load([node, {"edge": "Knows", "from": "Alice", "to": "Dan", "data": edge}], branch=branch)
+
+    put("main", 0)
+    graph.branches.create("work")
+    put("work", 1)
+    put("main", 2)
+    before = graph.snapshot()
+    wrong: list[tuple[dict[tuple[str, ...], str], str]] = [
+        ({("Knows", "x"): "theirs"}, r"Knows 'x' is a node and an edge, .* as in \('node', 'Knows', 'x'\)"),
+        ({("edge", "Knows", "x"): "theirs", ("Knows", "x"): "ours"}, "named twice"),
+        ({("Edge", "Knows", "x"): "theirs"}, "'node' or 'edge', not 'Edge'"),
+        ({("edge", "Person", "x"): "theirs"}, "edge Person 'x' is settled by the caller, but is not in conflict"),
+    ]
+    for resolve, said in wrong:
+        with pytest.raises(InvalidInput, match=said):
+            graph.merge("work", strategy=strategy, resolve=resolve)
+    assert [one.entity_kind for one in conflicts_of(graph, strategy=strategy, resolve={("node", "Knows", "x"): "ours"})] == ["edge"]
+    assert graph.snapshot() == before
+    graph.merge("work", strategy=strategy, resolve={("node", "Knows", "x"): "ours", ("edge", "Knows", "x"): "theirs"})
+    assert (rows(graph, "node:Knows")["x"]["since"], rows(graph, "edge:Knows")["x"]["since"]) == (2, 1)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

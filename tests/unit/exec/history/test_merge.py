@@ -621,6 +621,96 @@ def test_a_source_with_a_wider_schema(graph: Graph, strategy: str, into: str) ->
     }
 
 
+THEIR_SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String? }
+// about
+edge Knows: Person -> Person { since: I32?  weight: F64? }
+node City { name: String @key  photo: Blob? }
+edge LivesIn: Person -> City
+"""
+OUR_SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String?  mail: String? }
+edge Knows: Person -> Person { since: I32? }
+node Aunt { name: String @key }
+edge AuntOf: Aunt -> Person  // the last line
+"""
+JOINT_SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String?  mail: String? }
+edge Knows: Person -> Person { since: I32?  weight: F64? }
+node Aunt { name: String @key }
+edge AuntOf: Aunt -> Person  // the last line
+node City { name: String @key  photo: Blob? }
+edge LivesIn: Person -> City
+"""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("into", ["main", "target"])
+def test_schemas_to_which_both_sides_added(graph: Graph, strategy: str, into: str) -> None:
+    """What each side added to the schema is in that of the merge, with the rows of both, in one commit."""
+    for branch in ("target", "work"):
+        graph.branches.create(branch)
+    graph.apply_schema(THEIR_SCHEMA, "work")
+    graph.apply_schema(OUR_SCHEMA, into)
+    run(graph, 'insert City { name: "Rome" } insert LivesIn { from: "Alice", to: "Rome" }', branch="work")
+    run(graph, 'update Knows set { weight: 1.5 } where from = "Bob"', branch="work")
+    run(graph, 'update Person set { age: 31 } where name = "Alice"', branch="work")
+    run(graph, 'insert Aunt { name: "Fay" } insert AuntOf { from: "Fay", to: "Carol" }', branch=into)
+    run(graph, 'insert Knows { from: "Dan", to: "Alice", since: 7 }', branch=into)
+    run(graph, 'update Person set { mail: "d" } where name = "Dan"', branch=into)
+    run(graph, 'update Person set { mail: "a" } where name = "Alice"', branch=into)
+    if strategy == "entity":
+        assert [found.id for found in conflicts_of(graph, "work", into)] == ["Alice"]
+    merged = graph.merge("work", into, strategy=strategy, on_conflict="theirs")
+    assert (merged.outcome, merged.commit is not None) == (M, True)
+    assert graph.schema_of(into) == JOINT_SCHEMA
+    assert not graph.apply_schema(JOINT_SCHEMA, into).applied
+    assert graph.merge("work", into).outcome is U
+    people = rows(graph, "node:Person", branch=into)
+    assert (people["Alice"]["age"], people["Alice"]["mail"], people["Dan"]["mail"]) == (31, "a" if strategy == "property" else None, "d")
+    assert {(row["since"], row["weight"]) for row in rows(graph, "edge:Knows", branch=into).values()} == {(None, 1.5), (7, None)}
+    asked = "match { $a: Aunt  $a auntOf $p  $q knows $p  $r: Person  $r livesIn $c } return { $a.name as aunt, $c.name as city }"
+    assert graph.query(asked, branch=into).rows == [{"aunt": "Fay", "city": "Rome"}]
+    run(graph, 'insert LivesIn { from: "Dan", to: "Rome" } insert AuntOf { from: "Fay", to: "Dan" }', branch=into)
+    run(graph, 'update Person set { mail: "c" } where name = "Carol"', branch=into)
+    assert graph.merge(into, "work").outcome is F
+    assert (graph.schema_of("work"), list(graph.diff(into, "work"))) == (JOINT_SCHEMA, [])
+    run(graph, 'update Person set { mail: "w", age: 1 } where name = "Carol"', branch="work")
+    assert graph.merge("work", into, delete_source=True).branch_deleted
+    assert og.open(graph.uri).verify(deep=True) == []
+
+
+def test_an_edge_type_of_one_side_needs_the_nodes_that_the_other_deletes(graph: Graph) -> None:
+    graph.branches.create("work")
+    graph.apply_schema(THEIR_SCHEMA, "work")
+    graph.apply_schema(OUR_SCHEMA)
+    run(graph, 'insert City { name: "Rome" } insert LivesIn { from: "Dan", to: "Rome" }', branch="work")
+    run(graph, 'delete Person where name = "Carol"', branch="work")
+    run(graph, 'insert Aunt { name: "Fay" } insert AuntOf { from: "Fay", to: "Carol" }')
+    run(graph, 'delete Person where name = "Dan"')
+    assert kinds(graph, "work") == [(ConflictKind.ORPHAN_EDGE, "AuntOf"), (ConflictKind.ORPHAN_EDGE, "LivesIn")]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "reason"),
+    [
+        ("note: String?  mail: String?", "note: String?  phone: String?", "both changed the declaration of node:Person"),
+        ("note: String?  mail: String?", "note: String?  mail: String?", "both changed the declaration of node:Person"),
+        ("note: String? }\nnode Town { name: String @key", "note: String? }\nnode Town { slug: String @key", "both added a type node:Town"),
+        ("note: String?  mail: String?", 'text: String? @rename_from("note")', "more than types and properties was added"),
+        ("note: String? }\nnode Town { name: String @key", "", "more than types and properties was added"),
+    ],
+)
+def test_additions_that_have_no_joint_schema(graph: Graph, theirs: str, ours: str, reason: str) -> None:
+    graph.branches.create("work")
+    schema, before = graph.schema, graph.commits()[0].id
+    graph.apply_schema(schema.replace("note: String?", theirs), "work")
+    graph.apply_schema(schema.replace("note: String?", ours))
+    (found,) = conflicts_of(graph)
+    assert (found.kind, reason in found.message) == (ConflictKind.SCHEMA_CONFLICT, True)
+    assert graph.commits()[1].id == before
+
+
 def test_a_new_edge_needs_its_nodes(graph: Graph) -> None:
     """The rows of types that the target does not have are checked like all others."""
     graph.branches.create("work")

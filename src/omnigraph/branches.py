@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.arguments import checked_methods
 from omnigraph.exec.engine import check_at
 from omnigraph.handle import OWN_CHECKS, Handle
-from omnigraph.ids import MAIN
+from omnigraph.ids import MAIN, EntityName
 from omnigraph.manifest.registry import check_name, given_name, list_branches
 from omnigraph.manifest.tags import Tag, living_tags
 from omnigraph.store.leaving import waited_for_methods
@@ -47,7 +47,7 @@ class Branches:
         *,
         strategy: str = "entity",
         on_conflict: str = "fail",
-        resolve: Mapping[tuple[str, str], str] | None = None,
+        resolve: Mapping[EntityName, str] | None = None,
         message: str | None = None,
         token: str | None = None,
         delete_source: bool = False,

@@ -31,7 +31,7 @@ from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
 from omnigraph.handle import OWN_CHECKS, Handle, source_text
-from omnigraph.ids import MAIN, CommitId, new_hex16
+from omnigraph.ids import MAIN, CommitId, EntityName, new_hex16
 from omnigraph.lang import located, parse_schema
 from omnigraph.manifest import read
 from omnigraph.manifest.birth import create_graph, open_graph
@@ -463,7 +463,7 @@ class Graph(Handle):
         *,
         strategy: str = "entity",
         on_conflict: str = "fail",
-        resolve: Mapping[tuple[str, str], str] | None = None,
+        resolve: Mapping[EntityName, str] | None = None,
     ) -> Iterator[Conflict]:
         """Yield all conflicts that `merge` with these arguments finds now: nodes before edges, then by type and id. Writes nothing.
 
@@ -504,7 +504,7 @@ class Graph(Handle):
         *,
         strategy: str = "entity",
         on_conflict: str = "fail",
-        resolve: Mapping[tuple[str, str], str] | None = None,
+        resolve: Mapping[EntityName, str] | None = None,
         message: str | None = None,
         token: str | None = None,
     ) -> RevertResult:

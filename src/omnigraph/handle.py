@@ -19,7 +19,7 @@ from omnigraph.exec.problems import REPORTED
 from omnigraph.exec.query import explanation, query
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation, Watch
-from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, CommitId
+from omnigraph.ids import COMMIT_ID_LENGTH, MAIN, CommitId, EntityName
 from omnigraph.lang import Source
 from omnigraph.manifest.model import CommitKind, now
 from omnigraph.manifest.registry import given_name, list_branches
@@ -236,7 +236,7 @@ class Handle:
         *,
         strategy: str = "entity",
         on_conflict: str = "fail",
-        resolve: Mapping[tuple[str, str], str] | None = None,
+        resolve: Mapping[EntityName, str] | None = None,
         message: str | None = None,
         token: str | None = None,
         delete_source: bool = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NewType
+from typing import NewType, TypeVar
 
 TypeId = NewType("TypeId", str)
 """16 hex digits. Identifies a node or edge type. A rename does not change it."""
@@ -17,6 +17,11 @@ BranchName = NewType("BranchName", str)
 GraphId = NewType("GraphId", str)
 SchemaHash = NewType("SchemaHash", str)
 OperationId = NewType("OperationId", str)
+
+EntityName = TypeVar("EntityName", bound=tuple[str, ...])
+"""The type and id of an entity, or its kind, type and id: a node type and an edge type may share a name. The keys of a mapping have one
+of these types or the other, or both are in it, so it is a type variable.
+"""
 
 MAIN = BranchName("main")
 

@@ -27,6 +27,7 @@ from tests.samples import every_other
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 WIDER = f"{SCHEMA}\nnode Town {{ name: String @key }}".replace("age: I32?", "age: I32?  mail: String?")
+OTHER = f"{SCHEMA}\nnode Aunt {{ name: String @key }}"
 SOURCE = "source"
 TARGET = "target"
 STATEMENTS = (
@@ -48,6 +49,7 @@ class MergeCase(NamedTuple):
     reverts: bool = False
     transacts: bool = False
     widens: bool = False
+    both_widen: bool = False
     in_files: bool = False
     """The rows of the target go over the wider table of the source through data files, like many rows."""
 
@@ -73,6 +75,7 @@ CASES = (
     MergeCase("merge, net zero, main", MAIN, 0, net_zero=True),
     MergeCase("merge, wider schema, main", MAIN, 1, 1, widens=True),
     MergeCase("merge, wider schema, files, main", MAIN, 1, 1, widens=True, in_files=True),
+    MergeCase("merge, joint schema, first touch", TARGET, 2, 2, both_widen=True),
     MergeCase("revert, main", MAIN, 2, reverts=True),
     MergeCase("transaction, main", MAIN, 2, transacts=True),
     MergeCase("transaction, first touch", TARGET, 2, 2, transacts=True),
@@ -86,9 +89,12 @@ def make(folder: Path, case: MergeCase) -> Graph:
     change(graph, 'insert Knows { from: "a", to: "b" } insert Knows { from: "b", to: "c" }')
     for branch in (TARGET, SOURCE):
         graph.branches.create(branch)
-    if case.widens:
+    if case.widens or case.both_widen:
         graph.apply_schema(WIDER, SOURCE)
         change(graph, 'insert Town { name: "t" }', SOURCE)
+    if case.both_widen:
+        graph.apply_schema(OTHER, case.into)
+        change(graph, 'insert Aunt { name: "u" }', case.into)
     if case.net_zero:
         change(graph, 'insert Person { name: "n" }', SOURCE)
         change(graph, 'delete Person where name = "n"', SOURCE)

@@ -38,8 +38,8 @@ def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
             type=PATH,
             help="A JSON file of conflicts, as --json prints them, each with a `choice`: ours or theirs.",
         ),
-        click.option("--theirs", "settle", flag_value="theirs", help="Settle every conflict between entities for the other side."),
-        click.option("--ours", "settle", flag_value="ours", help="Settle every conflict between entities for the branch that is written."),
+        click.option("--theirs", is_flag=True, help="Settle every conflict between entities for the other side."),
+        click.option("--ours", is_flag=True, help="Settle every conflict between entities for the branch that is written."),
         click.option(
             "--strategy",
             type=click.Choice(["entity", "property"]),
@@ -73,7 +73,8 @@ def branch_merge(
     source: str,
     into: str,
     strategy: str,
-    settle: str | None,
+    ours: bool,
+    theirs: bool,
     resolve_file: Path | None,
     message: str | None,
     token: str | None,
@@ -86,6 +87,7 @@ def branch_merge(
     """Merge SOURCE into another branch, as one commit."""
     if conflicts_file is not None and not dry_run:
         raise click.UsageError("--conflicts needs --dry-run: a merge with conflicts writes nothing to the graph")
+    on_conflict = _settled(ours=ours, theirs=theirs)
     written: int | None = None
     target = resolve(flags, "branch", DATA, uri=uri)
     if not dry_run:
@@ -96,7 +98,7 @@ def branch_merge(
             source,
             into,
             strategy=strategy,
-            on_conflict=settle or "fail",
+            on_conflict=on_conflict,
             resolve=choices,
             message=message,
             token=token,
@@ -104,7 +106,7 @@ def branch_merge(
             dry_run=dry_run,
         )
         if conflicts_file is not None:
-            every = graph.merge_conflicts(source, into, strategy=strategy, on_conflict=settle or "fail", resolve=choices)
+            every = graph.merge_conflicts(source, into, strategy=strategy, on_conflict=on_conflict, resolve=choices)
             written = _write_conflicts(conflicts_file, every)
     if as_json:
         output.document(_document(merged, source, into, flags.actor, dry_run=dry_run))
@@ -135,7 +137,8 @@ def commit_revert(
     commit_id: str,
     on: str,
     strategy: str,
-    settle: str | None,
+    ours: bool,
+    theirs: bool,
     resolve_file: Path | None,
     message: str | None,
     token: str | None,
@@ -143,11 +146,12 @@ def commit_revert(
     as_json: bool,
 ) -> None:
     """Undo one commit, in a new commit on a branch."""
+    on_conflict = _settled(ours=ours, theirs=theirs)
     target = resolve(flags, "commit", DATA, uri=uri)
     echo_write(target, "commit revert")
     with open_graph(target, mode="rw") as graph, _conflicts_as_table(as_json=as_json), Line("revert", quiet=flags.quiet):
         done = graph.revert(
-            commit_id, on, strategy=strategy, on_conflict=settle or "fail", resolve=_choices(resolve_file), message=message, token=token
+            commit_id, on, strategy=strategy, on_conflict=on_conflict, resolve=_choices(resolve_file), message=message, token=token
         )
     if as_json:
         made = commit_document(done.commit) if done.commit is not None else None
@@ -159,7 +163,13 @@ def commit_revert(
         output.line(f"reverted {done.reverted} on {on}: {done.inserted} inserted, {done.updated} updated, {done.deleted} deleted")
 
 
-def _choices(file: Path | None) -> dict[tuple[str, str], str] | None:
+def _settled(*, ours: bool, theirs: bool) -> str:
+    if ours and theirs:
+        raise click.UsageError("--ours and --theirs exclude each other: --resolve settles single conflicts")
+    return "ours" if ours else "theirs" if theirs else "fail"
+
+
+def _choices(file: Path | None) -> dict[tuple[str, ...], str] | None:
     if file is None:
         return None
     from omnigraph.exec.history.conflicts import read_choices

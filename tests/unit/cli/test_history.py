@@ -92,6 +92,22 @@ def test_a_file_of_choices_that_does_not_fit(diverged: og.Graph, call: Call, tex
     assert diverged.snapshot() == before
 
 
+def test_a_file_settles_a_node_and_an_edge_of_one_name(files: Path, call: Call) -> None:
+    graph = og.init(files / "graph.omni", schema="node Link { name: String @key  n: I32? }\nedge Link: Link -> Link { n: I32? }")
+    for branch, n in (("main", 0), ("work", 1), ("main", 2)):
+        if branch == "work":
+            graph.branches.create("work")
+        node, edge = {"type": "Link", "data": {"name": "x", "n": n}}, {"edge": "Link", "from": "x", "to": "x", "data": {"id": "x", "n": n}}
+        graph.load([node, edge], branch=branch)
+    assert call("branch", "merge", "work", *STORE, "--dry-run", "--conflicts", "open.json").code == 0
+    told = json.loads(Path("open.json").read_text())
+    assert [one["entity_kind"] for one in told] == ["node", "edge"]
+    Path("open.json").write_text(json.dumps([{**one, "choice": choice} for one, choice in zip(told, ("ours", "theirs"), strict=True)]))
+    assert call("branch", "merge", "work", *STORE, "--resolve", "open.json").code == 0
+    found = graph.query('match { $l: Link { name: "x" }  $l $e:link $l } return { $l.n as node, $e.n as edge }').rows
+    assert found == [{"node": 2, "edge": 1}]
+
+
 def test_thousands_of_conflicts_are_settled_by_a_file(files: Path, call: Call) -> None:
     """All conflicts are in the file, one on each line. With choices in it, the merge lands; a conflict without one stays open."""
     graph = og.init(files / "graph.omni", schema=Path("people.pg").read_text())
@@ -137,6 +153,15 @@ def test_one_side_wins(diverged: og.Graph, call: Call, flag: str, born: int) -> 
     assert document["commit"]["merged_parent_commit_id"] == diverged.commits("work")[0].id
     assert diverged.query('match { $p: Person { name: "Ada" } } return { $p.born as born }').rows == [{"born": born}]
     assert call("branch", "merge", "work", *STORE).out == "merged work into main: already_up_to_date\n"
+
+
+@pytest.mark.parametrize("command", [("branch", "merge", "work"), ("commit", "revert", "01")])
+def test_both_sides_cannot_win(diverged: og.Graph, call: Call, command: tuple[str, ...]) -> None:
+    before = diverged.snapshot()
+    for flags in (("--ours", "--theirs"), ("--theirs", "--ours")):
+        said = call(*command, *STORE, *flags)
+        assert (said.code, "--ours and --theirs exclude each other" in said.err) == (2, True)
+    assert diverged.snapshot() == before
 
 
 def test_a_branch_with_children_stays(diverged: og.Graph, call: Call) -> None:

@@ -30,7 +30,7 @@ class Sides(NamedTuple):
     theirs: Side
     ours: Side
     adopts: bool = False
-    """The target takes over the schema of theirs."""
+    """The target takes over the declaration of theirs."""
 
     @property
     def entity(self) -> EntityType:

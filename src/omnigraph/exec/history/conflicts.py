@@ -12,6 +12,7 @@ from omnigraph.errors import InvalidInput, Kind, MergeConflicts
 from omnigraph.exec.history.changes import EntityImage
 from omnigraph.exec.problems import ProblemCode
 from omnigraph.exec.validate.findings import Violation
+from omnigraph.ids import EntityName
 
 DESCRIBED: Final = 1_000
 """How many conflicts are described with their values. All are counted."""
@@ -74,15 +75,19 @@ class Choice(StrEnum):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """How conflicts between entities are settled: some by their type and id, all others in one way.
+    """How conflicts between entities are settled: some by their names, all others in one way.
 
     `strict`: an entity that both sides changed is in conflict even if the values are the same now.
     """
 
     strategy: Strategy = Strategy.ENTITY
     otherwise: Choice = Choice.FAIL
-    chosen: Mapping[tuple[str, str], Choice] = {}
+    chosen: Mapping[tuple[str, ...], Choice] = {}
     strict: bool = False
+
+    def of(self, kind: str, type_name: str) -> dict[str, Choice]:
+        """The choices for entities of one type, by id."""
+        return {name[-1]: choice for name, choice in self.chosen.items() if names(name, kind, type_name)}
 
     @property
     def text(self) -> str:
@@ -90,19 +95,31 @@ class Settlement(msgspec.Struct, frozen=True):
         return repr((self.strategy.value, self.otherwise.value, sorted((*key, choice.value) for key, choice in self.chosen.items())))
 
 
-def settlement(strategy: str, on_conflict: str, resolve: Mapping[tuple[str, str], str] | None) -> Settlement:
+def names(name: tuple[str, ...], kind: str, type_name: str) -> bool:
+    """Whether this may name an entity of a type."""
+    return name[-2] == type_name and (len(name) == 2 or name[0] == kind)
+
+
+def settlement(strategy: str, on_conflict: str, resolve: Mapping[EntityName, str] | None) -> Settlement:
     """Check the words of a caller."""
     if strategy not in tuple(Strategy):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"strategy must be one of {', '.join(Strategy)}, not {strategy!r}", strategy=strategy)
     if on_conflict not in tuple(Choice):
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"on_conflict must be one of {', '.join(Choice)}, not {on_conflict!r}", given=on_conflict)
-    chosen: dict[tuple[str, str], Choice] = {}
+    chosen: dict[tuple[str, ...], Choice] = {}
     for key, choice in (resolve or {}).items():
-        if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(part, str) for part in key)):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a conflict is named by its type and id, not by {key!r}")
+        if not (isinstance(key, tuple) and len(key) in (2, 3) and all(isinstance(part, str) for part in key)):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"a conflict is named by its type and id, or by kind, type and id, not by {key!r}")
+        type_name, id_ = key[-2:]
+        if len(key) == 3 and key[0] not in ("node", "edge"):
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"the kind of {type_name} '{id_}' is 'node' or 'edge', not {key[0]!r}", given=key[0])
+        if len(key) == 3 and key[1:] in (resolve or {}):
+            raise InvalidInput(
+                Kind.INVALID_ARGUMENT, f"{type_name} '{id_}' is named twice, with its kind and without", type=type_name, id=id_
+            )
         if choice not in (Choice.OURS, Choice.THEIRS):
             raise InvalidInput(
-                Kind.INVALID_ARGUMENT, f"{key[0]} '{key[1]}' is settled for 'ours' or 'theirs', not for {choice!r}", type=key[0], id=key[1]
+                Kind.INVALID_ARGUMENT, f"{type_name} '{id_}' is settled for 'ours' or 'theirs', not for {choice!r}", type=type_name, id=id_
             )
         chosen[key] = Choice(choice)
     return Settlement(Strategy(strategy), Choice(on_conflict), chosen)
@@ -114,9 +131,10 @@ class _ChosenConflict(msgspec.Struct):
     type_name: str
     id: str
     choice: str | None
+    entity_kind: str | None = None
 
 
-def read_choices(data: bytes, *, name: str) -> dict[tuple[str, str], str]:
+def read_choices(data: bytes, *, name: str) -> dict[tuple[str, ...], str]:
     """The choices in a JSON document: a list of conflicts as a merge prints them, each with a `choice`; or an object with that list.
 
     A choice of null leaves a conflict to the other ways of settling it.
@@ -131,11 +149,12 @@ def read_choices(data: bytes, *, name: str) -> dict[tuple[str, str], str]:
             f"{name} is not a list of conflicts with `type_name`, `id` and `choice` each: {error}",
             path=name,
         ) from error
-    choices: dict[tuple[str, str], str] = {}
+    choices: dict[tuple[str, ...], str] = {}
     for one in written:
         if one.choice is None:
             continue
-        if choices.setdefault((one.type_name, one.id), one.choice) != one.choice:
+        key = (one.type_name, one.id) if one.entity_kind is None else (one.entity_kind, one.type_name, one.id)
+        if choices.setdefault(key, one.choice) != one.choice:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} settles {one.type_name} '{one.id}' twice, differently", path=name)
     return choices
 
@@ -166,5 +185,6 @@ def merge_error(conflicts: Conflicts, **facts: object) -> MergeConflicts:
 
 
 def _name(conflict: Conflict) -> str:
-    entity = f"{conflict.entity_kind} type '{conflict.type_name}'"
-    return f"{entity}, entity id '{conflict.id}' ({conflict.kind})" if conflict.id is not None else f"{entity} ({conflict.kind})"
+    if conflict.id is None:  # of a schema: only the message says what does not fit
+        return f"{conflict.message} ({conflict.kind})"
+    return f"{conflict.entity_kind} type '{conflict.type_name}', entity id '{conflict.id}' ({conflict.kind})"

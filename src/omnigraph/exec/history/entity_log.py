@@ -49,6 +49,8 @@ def entity_log(engine: Engine, snapshot: BranchSnapshot, type_name: str, id_: st
 
 
 def _named(engine: Engine, snapshot: BranchSnapshot, name: str, kind: str | None) -> EntityType:
+    if kind not in (None, "node", "edge"):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"the kind of a type is 'node' or 'edge', not {kind!r}", given=kind)
     found = [entity for entity in engine.catalog(snapshot).entities if entity.name == name and kind in (None, entity.kind)]
     if not found:
         raise NotFound(Kind.OBJECT_NOT_FOUND, f"branch {snapshot.branch.name!r} has no type {name!r}", type=name)

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.layout import table_schema
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import EntityType
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.by_property import Sides, fitted_to
-from omnigraph.exec.history.conflicts import DESCRIBED, Conflict, ConflictKind, Conflicts, Settlement, rule_conflicts
+from omnigraph.exec.history.conflicts import DESCRIBED, Conflict, ConflictKind, Conflicts, Settlement, names, rule_conflicts
 from omnigraph.exec.history.pairs import ABSENT, Side, candidates, changed, read_parts, shared_types, side_of
+from omnigraph.exec.history.schemas import JointSchema
 from omnigraph.exec.history.three_way import IncomingRows, TypePlan, changes_of, plan_type
 from omnigraph.exec.validate.delta import Added, CommittedTables, Delta, RowsInMemory
 from omnigraph.exec.validate.findings import Findings, merge_in_order
@@ -25,7 +26,7 @@ from omnigraph.exec.validate.integrity import check_integrity
 from omnigraph.exec.validate.value_rules import check_values
 from omnigraph.exec.write.protocol import Change, Patch
 from omnigraph.ids import TableId, TypeId
-from omnigraph.manifest.model import SchemaText, TableRow
+from omnigraph.manifest.model import TableRow
 from omnigraph.manifest.read import BranchSnapshot
 from omnigraph.store.arrays import joined, whole
 from omnigraph.store.data_files import Shelf
@@ -54,18 +55,19 @@ class Landing:
         settlement: Settlement,
         *,
         crossing: Sequence[BranchSnapshot] = (),
-        refused: Conflict | None = None,
-        adopts: bool = False,
+        schema: JointSchema | Conflict | None = None,
     ) -> None:
-        """`crossing` are the other bases after crossing merges. `refused` is a conflict of the schemas, which leaves nothing to compare.
-
-        `adopts`: the target takes over the schema of theirs, which only adds to its own.
+        """`crossing` are the other bases after crossing merges. `schema` is that of the target afterwards, its own if it is None; a
+        conflict of the schemas leaves nothing to compare.
         """
+        refused = schema if isinstance(schema, Conflict) else None
+        joint = schema if isinstance(schema, JointSchema) else JointSchema(engine.catalog(ours))
         self._engine: Final = engine
         self._theirs: Final = theirs
         self._ours: Final = ours
-        self._adopts: Final = adopts
-        self._catalog: Final[Catalog] = engine.catalog(theirs if adopts else ours)
+        self._catalog: Final = joint.catalog
+        self.schema: Final = joint.text
+        """The schema that the target takes over, or None."""
         self._new: Final[list[Side]] = []
         self._shelves: Final[list[Shelf]] = []
         self._plans: Final[list[TypePlan]] = []
@@ -73,10 +75,10 @@ class Landing:
         schema_conflicts = [] if refused is None else [refused]
         for type_id in shared_types(engine.catalog(theirs)) if refused is None else ():
             first, second, third = (side_of(engine, snapshot, type_id) for snapshot in (base, theirs, ours))
-            sides = Sides(first, second, third, adopts)
-            if adopts and sides.ours.entity is None:
+            sides = Sides(first, second, third, type_id in joint.taken)
+            if sides.adopts and sides.ours.entity is None:
                 self._new.append(sides.theirs)
-            elif not adopts and (misfit := _misfit(sides)) is not None:
+            elif not sides.adopts and (misfit := _misfit(sides)) is not None:
                 schema_conflicts += [misfit] if changes_of(sides.base, sides.theirs) else []
             else:
                 others = [side_of(engine, snapshot, type_id) for snapshot in crossing]
@@ -102,12 +104,6 @@ class Landing:
         except BaseException:
             self.discard()
             raise
-
-    @property
-    def schema(self) -> SchemaText | None:
-        """The schema that the target takes over, or None."""
-        snapshot = self._theirs
-        return self._engine.manifest.schema(snapshot.state.head.schema, branch=snapshot.branch.name) if self._adopts else None
 
     @property
     def adopted(self) -> tuple[TableRow, ...]:
@@ -136,7 +132,9 @@ class Landing:
     def _alters(self, plan: TypePlan) -> bool:
         """Whether the table gets new columns."""
         ours = plan.sides.ours.entity
-        return self._adopts and ours is not None and not table_schema(ours).equals(table_schema(plan.sides.entity), check_metadata=True)
+        return (
+            plan.sides.adopts and ours is not None and not table_schema(ours).equals(table_schema(plan.sides.entity), check_metadata=True)
+        )
 
     def discard(self) -> None:
         """Delete the written files: no commit will reference them."""
@@ -300,44 +298,15 @@ def _schema_conflict(entity: EntityType, reason: str, properties: tuple[str, ...
 
 def refuse_choices(settlement: Settlement, *plans: TypePlan) -> None:
     """Refuse choices for entities that are not in conflict. The caller may have meant another merge."""
-    settled = {(plan.sides.entity.name, id_) for plan in plans for id_ in plan.settled}
-    for type_name, id_ in settlement.chosen:
-        if (type_name, id_) not in settled:
-            raise InvalidInput(
-                Kind.INVALID_ARGUMENT,
-                f"{type_name} '{id_}' is settled by the caller, but is not in conflict; nothing was written",
-                type=type_name,
-                id=id_,
-            )
-
-
-def only_adds(theirs: Catalog, ours: Catalog) -> bool:
-    """Whether a schema only adds types and properties to another, and leaves names and rules as they are.
-
-    A rule that the other side added was not checked for the rows of the target.
-    """
-    return all((known := theirs.by_id(entity.id)) is not None and _only_adds(known, entity) for entity in ours.entities)
-
-
-def _only_adds(theirs: EntityType, ours: EntityType) -> bool:
-    known = {property_.id: (property_.name, property_.type, property_.nullable) for property_ in theirs.properties}
-    if any(known.get(one.id) != (one.name, one.type, one.nullable) for one in ours.properties):
-        return False
-    if (theirs.name, theirs.kind, theirs.uniques) != (ours.name, ours.kind, ours.uniques):
-        return False
-    match theirs, ours:
-        case NodeType(), NodeType():
-            return (theirs.key, theirs.ranges, theirs.checks) == (ours.key, ours.ranges, ours.checks)
-        case EdgeType(), EdgeType():
-            return (theirs.source, theirs.target, theirs.cardinality) == (ours.source, ours.target, ours.cardinality)
-        case _:
-            return False
-
-
-def schema_conflict(theirs: BranchSnapshot, ours: BranchSnapshot) -> Conflict:
-    """The conflict of two branches with schemas that cannot be merged."""
-    message = (
-        f"branches {theirs.branch.name!r} and {ours.branch.name!r} have different schemas, and neither only adds to one that the other "
-        "has; undo the other changes of the schema on one of them first"
-    )
-    return Conflict(ConflictKind.SCHEMA_CONFLICT, "graph", theirs.branch.name, None, message)
+    for name in settlement.chosen:
+        type_name, id_ = name[-2:]
+        entities = (plan.sides.entity for plan in plans if id_ in plan.settled)
+        found = [entity.kind for entity in entities if names(name, entity.kind, entity.name)]
+        if len(found) == 1:
+            continue
+        reason = (
+            "is a node and an edge, both in conflict; name the kind too, as in " + repr((str(found[0]), type_name, id_))
+            if found
+            else "is settled by the caller, but is not in conflict"
+        )
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{' '.join(name[:-1])} '{id_}' {reason}; nothing was written", type=type_name, id=id_)

@@ -16,17 +16,17 @@ import msgspec
 from omnigraph.errors import ConflictError, InvalidInput, Kind, NotFound, OmniGraphError
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.history.conflicts import Conflict, Conflicts, Settlement, merge_error
-from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, only_adds, refuse_choices, schema_conflict
+from omnigraph.exec.history.landing import DELETED, INSERTED, UPDATED, Landing, refuse_choices
 from omnigraph.exec.history.relation import MergeOutcome, Relation, relate
+from omnigraph.exec.history.schemas import joint_schema
 from omnigraph.exec.write.protocol import Prepared, Request, Written, repeated, write
 from omnigraph.grid import counted
-from omnigraph.ids import MAIN, BranchName, CommitId, SchemaHash
+from omnigraph.ids import MAIN, BranchName, CommitId
 from omnigraph.manifest import lineage
 from omnigraph.manifest.birth import write_schema_copy
 from omnigraph.manifest.branches import delete_branch
 from omnigraph.manifest.model import Commit, SchemaText
 from omnigraph.manifest.read import BranchSnapshot, Manifest
-from omnigraph.manifest.registry import Branch
 
 _NOTHING: Final = {INSERTED: 0, UPDATED: 0, DELETED: 0}
 
@@ -153,18 +153,9 @@ class _Merge:
             refuse_choices(self._settlement)
             return None
         with manifest.reading(theirs, past=False):
-            adopts = self._adopts(ours)
-            refused = schema_conflict(theirs, ours) if adopts is None else None
-            base, *crossing = map(manifest.snapshot_of, relation.bases)
-            return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, refused=refused, adopts=bool(adopts))
-
-    def _adopts(self, ours: BranchSnapshot) -> bool | None:
-        """Whether the target takes over the schema of the source: not if it has or had it. None if the schemas cannot be merged."""
-        theirs, engine = self.theirs, self._engine
-        if theirs.state.head.schema == ours.state.head.schema or _had(engine.manifest, ours.branch, theirs.state.head.schema):
-            return False
-        passed = _had(engine.manifest, theirs.branch, ours.state.head.schema)
-        return True if passed and only_adds(engine.catalog(theirs), engine.catalog(ours)) else None
+            base, *crossing = bases = [*map(manifest.snapshot_of, relation.bases)]
+            schema = joint_schema(self._engine, theirs, ours, bases)
+            return Landing(self._engine, base, theirs, ours, self._settlement, crossing=crossing, schema=schema)
 
     def prepare(self, ours: BranchSnapshot) -> Prepared:
         if self._landing is not None:  # the target moved: nothing will name the files of the first attempt
@@ -184,10 +175,6 @@ class _Merge:
                 merged=self.theirs.commit,
                 copied=self._relation.copied,
             )
-
-
-def _had(manifest: Manifest, branch: Branch, schema: SchemaHash) -> bool:
-    return any(commit.schema == schema for commit in manifest.history(branch.name).values())
 
 
 def revert(engine: Engine, commit: Commit, request: Request, settlement: Settlement) -> RevertResult:

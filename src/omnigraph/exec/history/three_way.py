@@ -16,7 +16,7 @@ Only entities that theirs changed are looked at. Of ours, only their rows are re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -138,7 +138,7 @@ def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] 
     both_there: Mask = (contested.theirs != ABSENT) & (contested.ours != ABSENT)
     disputed = apart | both_there if settlement.strict else apart
     contested, split, apart = contested.at(disputed), split[disputed], apart[disputed]
-    choices, chosen = _choices(settlement, sides.entity.name, contested.ids)
+    choices, chosen = _choices(settlement.of(sides.entity.kind, sides.entity.name), settlement.otherwise, contested.ids)
     by_property = settlement.strategy is Strategy.PROPERTY
     blend = blended(sides, contested, choices, split) if by_property else unblended(sides, contested)
     unsettled = blend.conflict & (choices == Choice.FAIL)
@@ -152,10 +152,10 @@ def plan_type(sides: Sides, settlement: Settlement, *, crossing: Sequence[Side] 
     )
 
 
-def _choices(settlement: Settlement, type_name: str, ids: pa.Array) -> tuple[Choices, Mask]:
+def _choices(chosen: Mapping[str, Choice], otherwise: Choice, ids: pa.Array) -> tuple[Choices, Mask]:
     """What the caller chose for each entity, and for which of them by name."""
-    choices, named = np.full(len(ids), settlement.otherwise.value, object), np.zeros(len(ids), np.bool_)
-    wanted = {id_: choice.value for (name, id_), choice in settlement.chosen.items() if name == type_name}
+    choices, named = np.full(len(ids), otherwise.value, object), np.zeros(len(ids), np.bool_)
+    wanted = {id_: choice.value for id_, choice in chosen.items()}
     if wanted and len(ids):
         places = Members(ids).find(pa.array(wanted.keys(), pa.string()))
         choices[places[places >= 0]] = np.array(list(wanted.values()), object)[places >= 0]

@@ -71,3 +71,5 @@ def test_names_may_change_and_must_exist(graph: Graph) -> None:
     with pytest.raises(InvalidInput):
         graph.log("Knows", "x")
     assert list(graph.log("Knows", "x", kind="node")) == []
+    with pytest.raises(InvalidInput, match="'node' or 'edge', not 'nodes'"):
+        graph.log("Knows", "x", kind="nodes")

@@ -621,6 +621,96 @@ def test_a_source_with_a_wider_schema(graph: Graph, strategy: str, into: str) ->
     }
 
 
+THEIR_SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String? }
+// about
+edge Knows: Person -> Person { since: I32?  weight: F64? }
+node City { name: String @key  photo: Blob? }
+edge LivesIn: Person -> City
+"""
+OUR_SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String?  mail: String? }
+edge Knows: Person -> Person { since: I32? }
+node Aunt { name: String @key }
+edge AuntOf: Aunt -> Person  // the last line
+"""
+JOINT_SCHEMA = """
+node Person { name: String @key  age: I32?  tags: [String]?  note: String?  mail: String? }
+edge Knows: Person -> Person { since: I32?  weight: F64? }
+node Aunt { name: String @key }
+edge AuntOf: Aunt -> Person  // the last line
+node City { name: String @key  photo: Blob? }
+edge LivesIn: Person -> City
+"""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("into", ["main", "target"])
+def test_schemas_to_which_both_sides_added(graph: Graph, strategy: str, into: str) -> None:
+    """What each side added to the schema is in that of the merge, with the rows of both, in one commit."""
+    for branch in ("target", "work"):
+        graph.branches.create(branch)
+    graph.apply_schema(THEIR_SCHEMA, "work")
+    graph.apply_schema(OUR_SCHEMA, into)
+    run(graph, 'insert City { name: "Rome" } insert LivesIn { from: "Alice", to: "Rome" }', branch="work")
+    run(graph, 'update Knows set { weight: 1.5 } where from = "Bob"', branch="work")
+    run(graph, 'update Person set { age: 31 } where name = "Alice"', branch="work")
+    run(graph, 'insert Aunt { name: "Fay" } insert AuntOf { from: "Fay", to: "Carol" }', branch=into)
+    run(graph, 'insert Knows { from: "Dan", to: "Alice", since: 7 }', branch=into)
+    run(graph, 'update Person set { mail: "d" } where name = "Dan"', branch=into)
+    run(graph, 'update Person set { mail: "a" } where name = "Alice"', branch=into)
+    if strategy == "entity":
+        assert [found.id for found in conflicts_of(graph, "work", into)] == ["Alice"]
+    merged = graph.merge("work", into, strategy=strategy, on_conflict="theirs")
+    assert (merged.outcome, merged.commit is not None) == (M, True)
+    assert graph.schema_of(into) == JOINT_SCHEMA
+    assert not graph.apply_schema(JOINT_SCHEMA, into).applied
+    assert graph.merge("work", into).outcome is U
+    people = rows(graph, "node:Person", branch=into)
+    assert (people["Alice"]["age"], people["Alice"]["mail"], people["Dan"]["mail"]) == (31, "a" if strategy == "property" else None, "d")
+    assert {(row["since"], row["weight"]) for row in rows(graph, "edge:Knows", branch=into).values()} == {(None, 1.5), (7, None)}
+    asked = "match { $a: Aunt  $a auntOf $p  $q knows $p  $r: Person  $r livesIn $c } return { $a.name as aunt, $c.name as city }"
+    assert graph.query(asked, branch=into).rows == [{"aunt": "Fay", "city": "Rome"}]
+    run(graph, 'insert LivesIn { from: "Dan", to: "Rome" } insert AuntOf { from: "Fay", to: "Dan" }', branch=into)
+    run(graph, 'update Person set { mail: "c" } where name = "Carol"', branch=into)
+    assert graph.merge(into, "work").outcome is F
+    assert (graph.schema_of("work"), list(graph.diff(into, "work"))) == (JOINT_SCHEMA, [])
+    run(graph, 'update Person set { mail: "w", age: 1 } where name = "Carol"', branch="work")
+    assert graph.merge("work", into, delete_source=True).branch_deleted
+    assert og.open(graph.uri).verify(deep=True) == []
+
+
+def test_an_edge_type_of_one_side_needs_the_nodes_that_the_other_deletes(graph: Graph) -> None:
+    graph.branches.create("work")
+    graph.apply_schema(THEIR_SCHEMA, "work")
+    graph.apply_schema(OUR_SCHEMA)
+    run(graph, 'insert City { name: "Rome" } insert LivesIn { from: "Dan", to: "Rome" }', branch="work")
+    run(graph, 'delete Person where name = "Carol"', branch="work")
+    run(graph, 'insert Aunt { name: "Fay" } insert AuntOf { from: "Fay", to: "Carol" }')
+    run(graph, 'delete Person where name = "Dan"')
+    assert kinds(graph, "work") == [(ConflictKind.ORPHAN_EDGE, "AuntOf"), (ConflictKind.ORPHAN_EDGE, "LivesIn")]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "reason"),
+    [
+        ("note: String?  mail: String?", "note: String?  phone: String?", "both changed the declaration of node:Person"),
+        ("note: String?  mail: String?", "note: String?  mail: String?", "both changed the declaration of node:Person"),
+        ("note: String? }\nnode Town { name: String @key", "note: String? }\nnode Town { slug: String @key", "both added a type node:Town"),
+        ("note: String?  mail: String?", 'text: String? @rename_from("note")', "more than types and properties was added"),
+        ("note: String? }\nnode Town { name: String @key", "", "more than types and properties was added"),
+    ],
+)
+def test_additions_that_have_no_joint_schema(graph: Graph, theirs: str, ours: str, reason: str) -> None:
+    graph.branches.create("work")
+    schema, before = graph.schema, graph.commits()[0].id
+    graph.apply_schema(schema.replace("note: String?", theirs), "work")
+    graph.apply_schema(schema.replace("note: String?", ours))
+    (found,) = conflicts_of(graph)
+    assert (found.kind, reason in found.message) == (ConflictKind.SCHEMA_CONFLICT, True)
+    assert graph.commits()[1].id == before
+
+
 def test_a_new_edge_needs_its_nodes(graph: Graph) -> None:
     """The rows of types that the target does not have are checked like all others."""
     graph.branches.create("work")
@@ -644,7 +734,11 @@ def test_schemas_that_cannot_be_merged(graph: Graph) -> None:
     graph.apply_schema(graph.schema.replace("note: String?", ""))
     (found,) = conflicts_of(graph)
     assert (found.kind, found.type_name, found.properties) == (ConflictKind.SCHEMA_CONFLICT, "Person", ("note",))
+    with pytest.raises(og.MergeConflicts, match=r"the target has no property Person\.note.*apply one schema to both branches first"):
+        graph.merge("work")
     graph.apply_schema("node Thing { name: String @key }", branch="other")
+    with pytest.raises(og.MergeConflicts, match="'other' and 'main' have different schemas"):
+        graph.merge("other")
     assert kinds(graph, "other") == [(ConflictKind.SCHEMA_CONFLICT, "other")]
 
 
@@ -675,6 +769,35 @@ def test_wrong_arguments_write_nothing(graph: Graph) -> None:
     with pytest.raises(Unsupported):
         reader.merge("work")
     assert reader.merge("work", dry_run=True).inserted == 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_and_an_edge_of_one_name_are_settled_each_by_itself(graph: Graph, strategy: str) -> None:
+    """A node type and an edge type may have the same name, and their entities the same id. A choice never settles both."""
+    graph.apply_schema(graph.schema + "\nnode Knows { name: String @key  since: I32? }")
+
+    def put(branch: str, since: int) -> None:
+        node, edge = {"type": "Knows", "data": {"name": "x", "since": since}}, {"id": "x", "since": since}
+        graph.load([node, {"edge": "Knows", "from": "Alice", "to": "Dan", "data": edge}], branch=branch)
+
+    put("main", 0)
+    graph.branches.create("work")
+    put("work", 1)
+    put("main", 2)
+    before = graph.snapshot()
+    wrong: list[tuple[dict[tuple[str, ...], str], str]] = [
+        ({("Knows", "x"): "theirs"}, r"Knows 'x' is a node and an edge, .* as in \('node', 'Knows', 'x'\)"),
+        ({("edge", "Knows", "x"): "theirs", ("Knows", "x"): "ours"}, "named twice"),
+        ({("Edge", "Knows", "x"): "theirs"}, "'node' or 'edge', not 'Edge'"),
+        ({("edge", "Person", "x"): "theirs"}, "edge Person 'x' is settled by the caller, but is not in conflict"),
+    ]
+    for resolve, said in wrong:
+        with pytest.raises(InvalidInput, match=said):
+            graph.merge("work", strategy=strategy, resolve=resolve)
+    assert [one.entity_kind for one in conflicts_of(graph, strategy=strategy, resolve={("node", "Knows", "x"): "ours"})] == ["edge"]
+    assert graph.snapshot() == before
+    graph.merge("work", strategy=strategy, resolve={("node", "Knows", "x"): "ours", ("edge", "Knows", "x"): "theirs"})
+    assert (rows(graph, "node:Knows")["x"]["since"], rows(graph, "edge:Knows")["x"]["since"]) == (2, 1)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -24,10 +24,11 @@ that it is current.
 
 ## Stopped at a boundary
 
-`tests/crash/test_matrix.py` tests each case three times: with a process that is killed, with a simulated crash inside the process, and with
-an error that the writer receives; without `--all` every case is killed, and has one of the other two. `test_interrupt.py` interrupts one writer at each boundary;
-`tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py`, `test_merge.py` and `test_repair.py` crash loads,
-merges, reverts, the ends of transactions and repairs at every boundary, and `test_transaction.py` kills processes inside transactions.
+`tests/crash/test_matrix.py` tests each case three times: with a process that is killed, with a simulated crash inside the process,
+and with an error that the writer receives; without `--all` every case is killed, and has one of the other two. `test_interrupt.py`
+interrupts one writer at each boundary; `tests/contract/test_write_s3.py` kills and pauses it on S3; `tests/crash/test_load.py`,
+`test_merge.py` and `test_repair.py` crash loads, merges, reverts, the ends of transactions and repairs at every boundary, and
+`test_transaction.py` kills processes inside transactions.
 After each test the graph shows the state before or after the write, HEAD matches the visible tables, no intent is left, a write to a
 branch has not changed main, and the next write succeeds.
 

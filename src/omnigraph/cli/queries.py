@@ -129,8 +129,12 @@ def query(
 
 
 def parse_moment(text: str | None) -> str | int | None:
-    """Parse a moment of the past: digits are a manifest version; the rest, a time, a commit or a tag, is read by the engine."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+    """Parse a moment of the past: digits are a manifest version; the rest, a time, a commit or a tag, is read by the engine.
+
+    All ids of commits begin with 0, and no version does: `01` is the beginning of an id.
+    """
+    is_version = text is not None and text.isascii() and text.isdigit() and (text == "0" or not text.startswith("0"))
+    return int(text) if text is not None and is_version else text
 
 
 def _draw(result: Result, source: Source, name: str, catalog: Catalog, path: Path) -> None:

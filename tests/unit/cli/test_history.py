@@ -179,6 +179,19 @@ def test_wrong_names_are_refused(diverged: og.Graph, call: Call) -> None:
     assert call("commit", "diff", "main", "wrok", *STORE[:2]).err.startswith("Error: there is no branch, commit or tag 'wrok'")
 
 
+def test_digits_that_begin_with_a_zero_begin_an_id(diverged: og.Graph, call: Call) -> None:
+    """They are no manifest version, so that a beginning that many commits share is never taken for the first commit (T-11)."""
+    for command in (
+        ("branch", "create", "past", *STORE),
+        ("tag", "create", "v1", *STORE),
+        ("query", "-e", "match { $p: Person } return { $p.name }", *STORE[:2]),
+    ):
+        said = call(*command, "--at", "01", "--json")
+        assert (said.code, json.loads(said.err.splitlines()[-1])["kind"]) == (1, "ambiguous_commit")
+    assert (diverged.branches.list(), diverged.tags.list()) == (["main", "work"], [])
+    assert call("branch", "create", "past", *STORE, "--at", "1").code == 0
+
+
 def test_changes_and_reverts(diverged: og.Graph, call: Call) -> None:
     newest = diverged.commits("work")[1]
     document = call("commit", "changes", newest.id, *STORE[:2], "--json").json()

@@ -20,6 +20,7 @@ from omnigraph.exec.upkeep.cleanup import cleanup
 from omnigraph.faults import Fault, armed
 from omnigraph.graph import Graph
 from omnigraph.manifest import intents
+from omnigraph.manifest.recover import IDLE_SECONDS
 from omnigraph.manifest.registry import all_branches
 from omnigraph.store.reclaim import existing_versions
 from omnigraph.store.refs import native_refs
@@ -248,6 +249,24 @@ def test_a_sweep_waits_for_a_writer(tmp_path: Path, point: Fault) -> None:
         assert writer.wake() == "done"
     graph.cleanup(keep=1)
     assert names(graph, "lazy") == "abcfork"
+    sound(graph)
+
+
+@pytest.mark.parametrize("point", [Fault.WRITE_ARMED, Fault.WRITE_COMMITTED], ids=str)
+def test_previews_wait_for_a_writer_that_is_at_work(tmp_path: Path, point: Fault) -> None:
+    """Its intent is not that of an interrupted write, and a table that is ahead of the graph was not changed by another program (O-14)."""
+    graph = make(tmp_path)
+    with asleep(load("late"), graph.uri, point) as writer:
+        waking = threading.Timer(2 * IDLE_SECONDS, writer.wake)
+        waking.start()
+        assert og.open(graph.uri, mode="r").cleanup(keep=1, dry_run=True).versions > 0
+        waking.join()
+    with asleep(load("later"), graph.uri, point) as writer:
+        waking = threading.Timer(2 * IDLE_SECONDS, writer.wake)
+        waking.start()
+        assert graph.repair().is_sound
+        waking.join()
+    assert names(graph) == "abcdelatelater"
     sound(graph)
 
 

@@ -8,7 +8,9 @@ reach other processes must defer a restore to the next open, because a restore h
 from __future__ import annotations
 
 import logging
+import time
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -27,6 +29,11 @@ from omnigraph.store.origins import RowOrigin
 from omnigraph.store.refs import delete_ref, has_ref, keep_ref
 from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, TableRef, Tables, committed_uuid, discard_torn_head, table_at_head
+
+BUSY_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 0.5
+"""How long an intent may stay while a process holds the lock of its branch, or while none seems to."""
+_PAUSE_SECONDS: Final = 0.01
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +66,24 @@ def heal(manifest: Manifest, tables: Tables, branch: BranchName, *, timeout_seco
         with hold(manifest, on, timeout_seconds=timeout_seconds) as grant:
             healed += heal_held(manifest, tables, on, grant=grant)
     return healed
+
+
+def abandoned(manifest: Manifest, branch: BranchName | None = None) -> Intent | None:
+    """An intent of the branch, or of any, whose writer does not go on; None without one. Takes no lock.
+
+    A writer that is at work removes its intent when it has published, so the intents that are there now are waited for.
+    """
+    seen = {intent.operation: intent for intent in intents.pending(manifest.root.objects) if branch in (None, intent.branch.name)}
+    began = time.monotonic()
+    while seen:
+        waited = time.monotonic() - began
+        for intent in seen.values():
+            if waited > (BUSY_SECONDS if manifest.locks.busy(intent.branch.name) else IDLE_SECONDS):
+                return intent
+        time.sleep(_PAUSE_SECONDS)
+        left = {intent.operation for intent in intents.pending(manifest.root.objects)}
+        seen = {operation: intent for operation, intent in seen.items() if operation in left}
+    return None
 
 
 def heal_dead(manifest: Manifest, tables: Tables) -> list[Audit]:

@@ -17,8 +17,10 @@ import msgspec
 from omnigraph.errors import Kind, NotFound, RecoveryRequired
 from omnigraph.ids import MAIN, BranchName, CommitId, TableId
 from omnigraph.manifest import intents, lineage
+from omnigraph.manifest.intents import Intent
 from omnigraph.manifest.model import Commit, CommitKind, State
 from omnigraph.manifest.read import Manifest
+from omnigraph.manifest.recover import abandoned
 from omnigraph.manifest.registry import Branch, all_branches, is_private, read_branch
 from omnigraph.manifest.tags import living_tags
 from omnigraph.store.floor import read_floor
@@ -69,15 +71,25 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 def refuse_pending(manifest: Manifest) -> None:
-    """Raise if a write is not resolved: which files it needs is not decided yet (O-14)."""
+    """Raise if a write is not resolved: which files it needs is not decided yet (O-14). For the holder of the exclusive lock."""
     for intent in intents.pending(manifest.root.objects):
-        raise RecoveryRequired(
-            Kind.RECOVERY_REQUIRED,
-            f"a write to branch {intent.branch.name!r} was interrupted and is not resolved; nothing was removed. "
-            "Open the graph for writing, or call refresh, and try again",
-            operation_id=intent.operation,
-            branch=intent.branch.name,
-        )
+        raise _unresolved(intent)
+
+
+def refuse_abandoned(manifest: Manifest) -> None:
+    """The same without a lock: what writers that are at work had begun is waited for."""
+    if (intent := abandoned(manifest)) is not None:
+        raise _unresolved(intent)
+
+
+def _unresolved(intent: Intent) -> RecoveryRequired:
+    return RecoveryRequired(
+        Kind.RECOVERY_REQUIRED,
+        f"a write to branch {intent.branch.name!r} was interrupted and is not resolved; nothing was removed. "
+        "Open the graph for writing, or call refresh, and try again",
+        operation_id=intent.operation,
+        branch=intent.branch.name,
+    )
 
 
 def needs(manifest: Manifest, policy: Policy, *, without: Collection[BranchName] = ()) -> Needs:

@@ -30,11 +30,11 @@ from omnigraph.faults import Fault, reach
 from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import abandon_private_branch
 from omnigraph.manifest.locks import Grant, Locks
-from omnigraph.manifest.model import now
+from omnigraph.manifest.model import TableRow, now
 from omnigraph.manifest.publish import LOCK_SECONDS, fence_off_publishes
 from omnigraph.manifest.read import PATH
 from omnigraph.manifest.registry import all_branches, is_private
-from omnigraph.manifest.retention import BranchLine, Needs, Policy, needs, refuse_pending, still_shown
+from omnigraph.manifest.retention import BranchLine, Needs, Policy, needs, refuse_abandoned, refuse_pending, still_shown
 from omnigraph.manifest.tags import withdraw_all
 from omnigraph.store.bases import home
 from omnigraph.store.floor import raise_floor
@@ -152,7 +152,7 @@ class _Preview:
             for name in abandoned:
                 self._abandon(name, grant)
             needed = needs(self._manifest, policy, without=abandoned)
-            _refuse_drift(self._root, needed.lines)
+            self._refuse_drift(needed.lines)
             plans = list(_plans(self._root, needed))
             unused = _unused(self._root, PATH, {str(line.branch.native) for line in needed.lines if line.branch.native is not None})
             done = {PATH: Removal()}
@@ -179,8 +179,19 @@ class _Preview:
 
     @contextmanager
     def _gate(self) -> Iterator[Grant]:
-        refuse_pending(self._manifest)
+        refuse_abandoned(self._manifest)
         yield Grant()
+
+    def _refuse_drift(self, lines: Iterable[BranchLine]) -> None:
+        """A table is also ahead of its branch while a writer is between its commit and its publication."""
+        ahead = list(_drifted(self._root, lines))
+        if ahead:
+            refuse_abandoned(self._manifest)  # waits for the writers
+            for line, row, newest in ahead:
+                _, _, state = self._manifest.look(line.branch.name)
+                now_shown = state.tables.get(row.id, row)
+                if (now_shown.owner, now_shown.dropped) == (row.owner, False) and now_shown.version < newest:
+                    raise _drift(line, now_shown, newest)
 
     # -- the steps
 
@@ -256,6 +267,10 @@ class _Removal(_Preview):
             refuse_pending(self._manifest)
             yield grant
 
+    def _refuse_drift(self, lines: Iterable[BranchLine]) -> None:
+        for drift in _drifted(self._root, lines):  # no writer is at work under the exclusive lock
+            raise _drift(*drift)
+
     def _abandon(self, name: BranchName, grant: Grant) -> None:
         reach(Fault.CLEANUP_BEFORE_TRANSACTION)
         abandon_private_branch(self._manifest, name, grant)
@@ -313,22 +328,26 @@ class _Removal(_Preview):
 # -- planning
 
 
-def _refuse_drift(root: Root, lines: Iterable[BranchLine]) -> None:
-    """Refuse if the newest version of a table is not the one that its branch shows: it is not known who needs it (O-14)."""
+def _drifted(root: Root, lines: Iterable[BranchLine]) -> Iterator[tuple[BranchLine, TableRow, int]]:
+    """The tables whose newest version is not the one that its branch shows: it is not known who needs it (O-14)."""
     for line in lines:
         for row in line.state.tables.values():
             if row.dropped or row.owner != line.branch.native:
                 continue
             newest = max(existing_versions(root, row.path, branch=row.native), default=0)
             if newest != row.version:
-                raise StorageError(
-                    Kind.DRIFT,
-                    f"{row.alias} on branch {line.branch.name!r} is at version {newest}, but the graph shows version {row.version}: "
-                    "another program committed to it directly. Nothing was removed. Check the graph with `omnigraph verify`",
-                    table=row.path,
-                    expected=row.version,
-                    actual=newest,
-                )
+                yield line, row, newest
+
+
+def _drift(line: BranchLine, row: TableRow, newest: int) -> StorageError:
+    return StorageError(
+        Kind.DRIFT,
+        f"{row.alias} on branch {line.branch.name!r} is at version {newest}, but the graph shows version {row.version}: "
+        "another program committed to it directly. Nothing was removed. Check the graph with `omnigraph verify`",
+        table=row.path,
+        expected=row.version,
+        actual=newest,
+    )
 
 
 def _plans(root: Root, needed: Needs) -> Iterator[_TableSweep]:

@@ -8,7 +8,8 @@ here: the report says what is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
@@ -23,11 +24,11 @@ from omnigraph.exec.upkeep.verify import Finding, Severity, column_mismatches, v
 from omnigraph.exec.write.migrate import reclaim
 from omnigraph.exec.write.protocol import Prepared, Request, repeated, write
 from omnigraph.grid import counted
-from omnigraph.ids import MAIN, BranchName, TypeId
-from omnigraph.manifest import intents
+from omnigraph.ids import MAIN, BranchName, TableId, TypeId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS, hold
 from omnigraph.manifest.read import BranchSnapshot
+from omnigraph.manifest.recover import abandoned
 from omnigraph.manifest.retention import still_shown
 from omnigraph.store import stage
 from omnigraph.store.durable import is_torn, version_file
@@ -113,8 +114,8 @@ def repair(
     """Classify the tables of a branch. With `confirm`, mend what can be mended; with `force`, also publish changes of other programs."""
     if force and not confirm:
         raise InvalidInput(Kind.INVALID_ARGUMENT, "force needs confirm: without it nothing is written")
-    _refuse_pending(engine, branch)
-    found = tuple(_classify(engine, engine.manifest.snapshot(branch), force=force))
+    snapshot, ahead = _heads(engine, branch)
+    found = tuple(_classify(engine, snapshot, ahead, force=force))
     lost = tuple(finding for finding in verify(engine) if _is_lost(finding, branch))
     report = RepairReport(branch, confirm, force, found, lost)
     return (
@@ -122,17 +123,41 @@ def repair(
     )
 
 
-def _refuse_pending(engine: Engine, branch: BranchName) -> None:
+def _refuse_abandoned(engine: Engine, branch: BranchName) -> None:
     """Refuse while a write is not resolved: what looks like a change of another program may be a part of it (O-11)."""
-    for intent in intents.pending(engine.root.objects):
-        if intent.branch.name == branch:
-            raise RecoveryRequired(
-                Kind.RECOVERY_REQUIRED,
-                f"a write to branch {branch!r} was interrupted and is not resolved; nothing was repaired. "
-                "Open the graph for writing, which resolves it, and try again",
-                operation_id=intent.operation,
-                branch=branch,
-            )
+    if (intent := abandoned(engine.manifest, branch)) is not None:
+        raise RecoveryRequired(
+            Kind.RECOVERY_REQUIRED,
+            f"a write to branch {branch!r} was interrupted and is not resolved; nothing was repaired. "
+            "Open the graph for writing, which resolves it, and try again",
+            operation_id=intent.operation,
+            branch=branch,
+        )
+
+
+def _heads(engine: Engine, branch: BranchName) -> tuple[BranchSnapshot, Mapping[TableId, int]]:
+    """The newest snapshot, and the newest versions of the tables that another program moved.
+
+    A table is also ahead of the graph while a writer is between its commit and its publication, so writers are waited for.
+    """
+    _refuse_abandoned(engine, branch)
+    snapshot = engine.manifest.snapshot(branch)
+    if not (seen := _moved(engine, snapshot)):
+        return snapshot, {}
+    _refuse_abandoned(engine, branch)
+    snapshot = engine.manifest.snapshot(branch)
+    now, shown = _moved(engine, snapshot), snapshot.state.tables
+    stayed = (id_ for id_, head in seen.items() if id_ in now and (now[id_] < shown[id_].version or shown[id_].version < head))
+    return snapshot, {id_: now[id_] for id_ in stayed}
+
+
+def _moved(engine: Engine, snapshot: BranchSnapshot) -> dict[TableId, int]:
+    found: dict[TableId, int] = {}
+    for row in live_tables(snapshot.state).values():
+        with suppress(OmniGraphError):  # `_classify` reports it
+            if _owns(snapshot, row) and (head := engine.tables.open(row.ref).head()) != row.version:
+                found[row.id] = head
+    return found
 
 
 def _is_lost(finding: Finding, branch: BranchName) -> bool:
@@ -143,13 +168,15 @@ def _is_lost(finding: Finding, branch: BranchName) -> bool:
 # -- classification
 
 
-def _classify(engine: Engine, snapshot: BranchSnapshot, *, force: bool) -> Iterator[TableRepair]:
+def _classify(engine: Engine, snapshot: BranchSnapshot, ahead: Mapping[TableId, int], *, force: bool) -> Iterator[TableRepair]:
     commits, _ = engine.manifest.histories([snapshot.branch.name])
     files = GraphFiles(engine.root, deep=True, checksums=recorded_checksums(commits.values()))
     for row in live_tables(snapshot.state).values():
         try:
             table = engine.tables.open(row.ref)
-            head = table.head() if _owns(snapshot, row) else row.version
+            if _owns(snapshot, row):
+                table.head()  # raises if it cannot be read
+            head = ahead.get(row.id, row.version)
         except OmniGraphError as error:
             yield TableRepair(row.alias, row.version, None, Classification.UNREADABLE, RepairAction.REFUSED, error=error.message)
             continue
@@ -244,7 +271,7 @@ def _mend(engine: Engine, report: RepairReport, request: Request) -> RepairRepor
 def _remove_torn(engine: Engine, branch: BranchName) -> None:
     """Remove incomplete newest versions that no commit shows, under the branch's lock."""
     with hold(engine.manifest, branch, timeout_seconds=LOCK_SECONDS):
-        _refuse_pending(engine, branch)
+        _refuse_abandoned(engine, branch)
         snapshot = engine.manifest.snapshot(branch)
         for row in live_tables(snapshot.state).values():
             if _owns(snapshot, row):

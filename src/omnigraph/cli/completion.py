@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.scope import LOCAL, Flags, admit, global_flags
+from omnigraph.cli.scope import LOCAL, Flags, GivenOnce, admit, global_flags
 
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
@@ -22,7 +22,7 @@ VARIABLE: Final = "_OMNIGRAPH_COMPLETE"
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.argument("shell", type=click.Choice(SHELLS))
 @global_flags
 @click.pass_context

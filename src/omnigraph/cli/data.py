@@ -20,6 +20,7 @@ from omnigraph.cli.scope import (
     PATH,
     F,
     Flags,
+    GivenOnce,
     GraphCommand,
     GraphGroup,
     GraphTarget,
@@ -75,7 +76,7 @@ def line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
         yield ("\n".join(block) + "\n").encode(), len(block)
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.argument("source")
 @click.argument("target")
 @click.option("--branch", help="Copy only this branch, as the main branch of the copy. By default every branch is copied.")

@@ -13,7 +13,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file, read_source
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import EMBED, PATH, Flags, admit, command_flags
+from omnigraph.cli.scope import EMBED, PATH, Flags, GivenOnce, admit, command_flags
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.grid import counted
 
@@ -31,7 +31,7 @@ class _EmbedJob(NamedTuple):
     spec: EmbedSpec
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.option("--seed", type=PATH, help="A manifest (YAML) that names the input, the output and the specification.")
 @click.option("--input", "input_", type=PATH, help="The records, one JSON object a line.")
 @click.option("--spec", type=PATH, help='The specification (JSON): {"dimension": N, "types": {"T": {"target": "p", "fields": [..]}}}.')

@@ -37,7 +37,9 @@ def _position(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--cursor", metavar="CURSOR", help="Begin after this cursor."),
         click.option("--cursor-file", type=PATH, metavar="FILE", help="Begin after the cursor in FILE, if it exists; then replace it."),
         click.option("--start", metavar="START", help="Begin at now (the default), at the beginning, or after:COMMIT_ID."),
-        click.option("--limit", type=int, default=1_000, show_default=True, help="The number of changes that are read at once."),
+        click.option(
+            "--limit", type=click.IntRange(min=1), default=1_000, show_default=True, help="The number of changes that are read at once."
+        ),
     )[::-1]:
         command = option(command)
     return command
@@ -63,7 +65,9 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
 
 @changes.command("follow")
 @_position
-@click.option("--wait", type=float, metavar="SECONDS", help="End if there is no commit for so long. By default it never ends.")
+@click.option(
+    "--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="End if there is no commit for so long. By default it never ends."
+)
 @change_filters
 @graph_argument
 @command_flags

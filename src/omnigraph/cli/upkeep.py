@@ -18,6 +18,7 @@ from omnigraph.cli.scope import (
     LOCAL,
     LOOK,
     Flags,
+    GivenOnce,
     GraphCommand,
     GraphGroup,
     admit,
@@ -242,7 +243,7 @@ def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 DEPENDENCIES = ("pylance", "pyarrow", "obstore", "pyspark")
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the versions of the dependencies.")
 @global_flags
 @click.pass_obj

@@ -10,7 +10,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.history import commit
 from omnigraph.cli.progress import until_first
-from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.screen import Style
 from omnigraph.cli.shapes import cause_document, change_document
 from omnigraph.grid import cell_text
@@ -39,6 +39,7 @@ def change_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--page-token", metavar="TOKEN", help="Print only the page of this token. By default all changes are printed.")
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def commit_changes(
     flags: Flags,
@@ -76,6 +77,7 @@ def commit_changes(
 @click.argument("b")
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def commit_diff(
     flags: Flags, *, a: str, b: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
@@ -96,9 +98,10 @@ def commit_diff(
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
 @click.option("--kind", type=click.Choice(["node", "edge"]), help="Needed only if a node type and an edge type are called TYPE.")
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
-    """Print the history of one entity: who changed it, when, from what to what. Newest first."""
+    """Print the history of one entity, newest first. It says who changed it, when, and from what to what."""
     with open_graph(resolve(flags, "log", HISTORY, uri=uri), mode="r") as graph:
         entries = until_first(graph.log(type_name, entity_id, branch, kind=kind), "log", quiet=flags.quiet)
         if as_json:

@@ -15,7 +15,7 @@ from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
 from omnigraph.cli.files import atomic_file, check_output
 from omnigraph.cli.progress import Line, until_first
-from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.shapes import Document, cause_document, change_document
 from omnigraph.grid import counted
 
@@ -49,9 +49,10 @@ def _position(command: Callable[..., Any]) -> Callable[..., Any]:
 @_position
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bool, **asked: Any) -> None:
-    """Print the commits after a cursor with their changes, oldest first, and the next cursor."""
+    """Print the changes after a cursor, and the next cursor. Commits come with their changes, the oldest first."""
     with open_graph(resolve(flags, "changes poll", HISTORY, uri=uri), mode="r") as graph:
         read = _until_cursor(_follow(graph, cursor_file, wait=0, **asked))
         pages = _Pages(until_first(read, "changes", quiet=flags.quiet))  # a poll that is refused prints nothing
@@ -70,6 +71,7 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
 )
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def follow(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bool, **asked: Any) -> None:
     """Print commits as `poll` does, and wait for new ones. With --json, each page is one line."""
@@ -89,6 +91,7 @@ def follow(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: 
 @click.option("--cursor-file", type=PATH, metavar="FILE", help="Write the cursor to FILE, after the rows.")
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def baseline(
     flags: Flags,
@@ -102,7 +105,7 @@ def baseline(
     uri: str | None,
     as_json: bool,
 ) -> None:
-    """Write the rows of a branch to a file, and print the cursor of the changes after them."""
+    """Write the rows of a branch to a file, and print a cursor. The feed goes on after them from there."""
     with open_graph(resolve(flags, "changes baseline", HISTORY, uri=uri), mode="r") as graph:
         rows = graph.changes.baseline(branch, kinds=kinds or None, types=types or None, ops=ops or None)
         written = 0

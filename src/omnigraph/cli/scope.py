@@ -263,6 +263,18 @@ _ADDRESSES: Final = {
 }
 
 
+def takes(capability: Capability) -> Callable[[F], F]:
+    """Hide the global flags that a command refuses from its help and from completion. It stands above `global_flags`."""
+
+    def decorate(command: F) -> F:
+        for parameter in getattr(command, "__click_params__", ()):
+            if isinstance(parameter, click.Option) and not _ADDRESSES.keys().isdisjoint(set(parameter.opts) - capability.takes):
+                parameter.hidden = True
+        return command
+
+    return decorate
+
+
 class GraphTarget(NamedTuple):
     """The graph of a command, and the global flags."""
 

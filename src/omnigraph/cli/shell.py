@@ -19,7 +19,7 @@ from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors
 from omnigraph.cli.progress import Line
 from omnigraph.cli.queries import parse_moment, show_receipt, show_result
-from omnigraph.cli.scope import DATA, Flags, GraphCommand, GraphTarget, global_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import DATA, Flags, GraphCommand, GraphTarget, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.words import KnownNames, words
 from omnigraph.errors import VALUE_CHARACTERS, InvalidInput, Kind, OmniGraphError, shortened
 from omnigraph.ids import BranchName
@@ -203,10 +203,11 @@ class ShellSession:
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to begin on.")
 @click.option("--at", metavar="ID", help="Begin in the past: at a commit id, a tag, a manifest version or a time (ISO 8601).")
+@takes(DATA)
 @global_flags
 @click.pass_obj
 def shell(flags: Flags, *, uri: str | None, branch: str, at: str | None) -> None:
-    """Query and change a graph interactively, or with statements from a pipe."""
+    """Query and change a graph interactively. It also takes statements from a pipe."""
     target = resolve(flags, "shell", DATA, uri=uri)
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     with open_graph(target, mode="r") as graph:

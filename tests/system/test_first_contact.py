@@ -118,6 +118,7 @@ CASES = (
     Case("query g.omni names --query q.gq --query bad.gq", 2, err="--query is given twice"),
     Case(f"query g.omni -e '{READ}' --at v1 --snapshot v1", 2, err="--snapshot or --at is given twice"),
     Case(f"--store g.omni --store h.omni query -e '{READ}'", 2, err="--store or --uri is given twice"),
+    Case("repair g.omni --token t", 2, err="--token of a repair that writes nothing: add --confirm"),
     Case("branch merge g.omni work --ours --theirs", 2, err="--ours and --theirs are mutually exclusive"),
     Case("commit revert g.omni v1 --theirs --ours", 2, err="--theirs and --ours are mutually exclusive"),
     Case("load g.omni --data p.jsonl --mode merge --mode append", 2, err="--mode is given twice"),

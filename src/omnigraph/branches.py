@@ -26,6 +26,9 @@ class Branches:
     def __init__(self, graph: Handle) -> None:
         self._graph = graph
 
+    def __repr__(self) -> str:
+        return f"Branches of {self._graph!r}"
+
     def list(self) -> list[str]:
         """Return all branch names, main first."""
         return [MAIN, *list_branches(self._graph.engine.manifest.root.objects)]
@@ -81,6 +84,9 @@ class Tags:
 
     def __init__(self, graph: Handle) -> None:
         self._graph = graph
+
+    def __repr__(self) -> str:
+        return f"Tags of {self._graph!r}"
 
     def list(self) -> list[Tag]:
         """Return all tags, sorted by name."""

@@ -26,6 +26,9 @@ class Changes:
         self._graph = graph
         self._resumed = ResumedPairs()
 
+    def __repr__(self) -> str:
+        return f"Changes of {self._graph!r}"
+
     @waited_for
     def poll(
         self,

@@ -600,6 +600,7 @@ class Graph(Handle):
         return cleanup(self.engine, keep=keep, older_than=older_than, dry_run=dry_run, on_progress=on_progress)
 
     def info(self) -> Info:
+        """Return facts about the graph: its location and format, and how many branches, commits and rows of main it has."""
         root: Root = self.engine.root
         snapshot = self.engine.manifest.snapshot()
         return Info(

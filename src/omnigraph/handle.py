@@ -5,13 +5,15 @@ The arguments are checked here; the algorithms are the engine's.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.answers import LoadReceipt, Mode, Receipt
 from omnigraph.arguments import checked_methods
-from omnigraph.errors import InvalidInput, Kind, NotFound, Unsupported
+from omnigraph.errors import VALUE_CHARACTERS, InvalidInput, Kind, NotFound, Unsupported, shortened
 from omnigraph.exec.compiled import QueryCall
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.load.mode import LoadMode
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 OWN_CHECKS: Final = frozenset({"source", "name", "params", "timeout", "at", "since", "text", "schema"})
 """Arguments whose own check says more than their type."""
 QUERY_NAME: Final = "query.gq"
+_IS_PATH: Final = re.compile(r"\S+\.(?:gq|pg)")
 """The name that messages use for a text without a name."""
 
 
@@ -53,6 +56,7 @@ class Handle:
 
     @property
     def uri(self) -> str:
+        """The location of the graph."""
         return self._uri
 
     @property
@@ -275,13 +279,21 @@ class Handle:
             return CommitId(commit)
 
     def require_writable(self) -> None:
+        """Raise `Unsupported` if the graph was opened for reading only."""
         if self.mode == "r":
             raise Unsupported(Kind.READ_ONLY, f"{self.uri} was opened for reading only; open it with mode='rw' to write", path=self.uri)
 
 
 def source_text(text: str, name: str) -> Source:
+    """Return the text of a query or of a schema. The path of a file with such a text is refused: it is no query, and says nothing."""
+    what = "a query" if name == QUERY_NAME else "a schema"
+    if isinstance(text, os.PathLike) or (isinstance(text, str) and _IS_PATH.fullmatch(text)):
+        shown = shortened(os.fsdecode(text), VALUE_CHARACTERS)
+        raise InvalidInput(
+            Kind.INVALID_ARGUMENT, f"{what} is passed as text, and '{shown}' is a path; read the file: Path(...).read_text()"
+        )
     if not isinstance(text, str):
-        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{name} must be passed as text, not as {type(text).__name__}")
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"{what} is passed as text, not as {type(text).__name__}")
     return Source(text, name)
 
 

@@ -47,6 +47,11 @@ class Transaction:
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __repr__(self) -> str:
+        ended = "committed" if self._receipt is not None else "given up"
+        stands = "not begun" if self._fork is None else ended if self._ended else "open"
+        return f"Transaction({self._request.branch}, {stands})"
+
     def __reduce__(self) -> Never:
         what = "a transaction belongs to its `with` block and cannot be copied or sent to another process; send the graph"
         raise Unsupported(Kind.UNSUPPORTED, what)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import polars
 import pytest
 
 import omnigraph as og
@@ -16,11 +18,13 @@ from omnigraph.errors import OmniGraphError
 SCHEMA = """node Person {
   name: String @key
   born: I32?
+  fond: Bool?
+  tags: [String]?
 }
 node City { name: String @key }
 edge Knows: Person -> Person { since: Date? }
 """
-PEOPLE = """{"type": "Person", "data": {"name": "Ada", "born": 1815}}
+PEOPLE = """{"type": "Person", "data": {"name": "Ada", "born": 1815, "fond": true, "tags": ["a", "b"]}}
 {"type": "Person", "data": {"name": "Zoé"}}
 {"edge": "Knows", "from": "Ada", "to": "Zoé"}
 """
@@ -63,7 +67,10 @@ CASES = (
     Case("commit list g.omni --since yesterday", 1, err="since takes a time such as 2026-01-31T12:00:00Z"),
     Case("commit show g.omni v1", out="table node:Person: version 1 -> version 2"),
     Case("commit graph g.omni", out="* "),
-    Case("commit diff g.omni v1 main"),
+    Case("commit diff g.omni v1 main", out="(no changes)\n"),
+    Case("commit changes g.omni v1", out="authored_at: 20"),
+    Case("commit changes g.omni v1 --type Person", out='+ fond: true\n  + name: Ada\n  + tags: ["a", "b"]\n'),
+    Case("log g.omni Person Nobody", out="(no commits)\n"),
     Case("log g.omni Person Ada", out="insert node Person Ada"),
     Case("snapshot g.omni", out="node type 'Person'"),
     Case("schema show g.omni", out="node Person {"),
@@ -107,12 +114,27 @@ CASES = (
     Case("log g.omni \x1b[31m x", 1, err="\\x1b[31m"),
     Case("branch create", 2, err="Missing argument 'NAME'"),
     Case("load g.omni --data p.jsonl --mode merge --engine local --master local[2]", 2, err="leave out one of them"),
+    Case(f"query g.omni -e '{READ}' -e '{READ}'", 2, err="-e or --query-string is given twice, and takes one value"),
+    Case("query g.omni names --query q.gq --query bad.gq", 2, err="--query is given twice"),
+    Case(f"query g.omni -e '{READ}' --at v1 --snapshot v1", 2, err="--snapshot or --at is given twice"),
+    Case(f"--store g.omni --store h.omni query -e '{READ}'", 2, err="--store or --uri is given twice"),
+    Case("repair g.omni --token t", 2, err="--token of a repair that writes nothing: add --confirm"),
+    Case("branch merge g.omni work --ours --theirs", 2, err="--ours and --theirs are mutually exclusive"),
+    Case("commit revert g.omni v1 --theirs --ours", 2, err="--theirs and --ours are mutually exclusive"),
+    Case("load g.omni --data p.jsonl --mode merge --mode append", 2, err="--mode is given twice"),
+    Case("init --schema s.pg --schema wider.pg new.omni", 2, err="--schema is given twice"),
+    Case("branch list g.omni --json --json", out='"work"'),
+    Case("commit changes g.omni v1 --kind vertex", 2, err="'vertex' is not one of 'node', 'edge'"),
+    Case("commit diff g.omni v1 main --op add", 2, err="'add' is not one of 'insert', 'update', 'delete'"),
+    Case("changes poll g.omni --limit 0", 2, err="0 is not in the range x>=1"),
+    Case("changes follow g.omni --wait -1", 2, err="-1.0 is not in the range x>=0"),
     # texts
     Case("query g.omni --query q.gq", 1, err="q.gq: the text has 2 queries: names, add; name one of them (NAME, the command's argument)"),
     Case("query g.omni nope --query q.gq", 1, err="query 'nope' not found; the text has 2 queries: names, add"),
     Case("query g.omni add --query q.gq", 1, err="query 'add' is a mutation, and this is a read; run it with `mutate`"),
     Case("mutate g.omni names --query q.gq", 1, err="query 'names' is a read, and this is a mutation; run it with `query`"),
     Case("query g.omni -e 'match { $p: Persn } return { $p }'", 1, err="did you mean `Person`?"),
+    Case("query g.omni -e 'select * from Person'", 1, err="hint: a query is `match { .. } return { .. }`, a mutation begins with `insert`"),
     Case("query g.omni -e 'match { $p: Person'", 1, err="--query-string:1:"),
     Case("query g.omni -e ''", 1, err="--query-string must not be empty"),
     Case("query g.omni names --query q.gq --params '{\"n\": 1}'", 1, err="unknown parameter 'n'"),
@@ -141,6 +163,12 @@ CASES = (
     ),
     Case("load g.omni --data wrong.jsonl --mode merge --dry-run --json", 1, err='"problems": [{"code": "type"'),
     Case("load g.omni --data p.jsonl --mode merge --branch nope --dry-run", 1, err="nope"),
+    Case(
+        "load g.omni --data Person=p.jsonl --mode merge --dry-run",
+        1,
+        err="records of a file of NDJSON name their types: give it without one",
+    ),
+    Case("load g.omni --data Person=latin.csv --mode merge --dry-run", 1, err="latin.csv: it is not UTF-8; save it as UTF-8"),
     # schemas and lint
     Case("schema check s.pg", out="OK    schema s.pg"),
     Case("schema plan g.omni --schema wider.pg", out="supported: yes"),
@@ -186,6 +214,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, text in files.items():
         (place / name).write_text(text)
+    (place / "latin.csv").write_bytes(b"name\nBj\xf6rn\n")
     (place / "binary.pg").write_bytes(b"\xff\x00\x01")
     graph = og.init(place / "g.omni", schema=SCHEMA)
     graph.load(place / "p.jsonl", message="the first")
@@ -218,7 +247,34 @@ PYTHON = (
     ("og.open('g.omni').close()", "None"),
     ("g.query(READ, 3)", "InvalidInput: the name of a query is text, not int; parameters are given as `params={...}`"),
     ("g.query(READ, None, [1])", "InvalidInput: params takes a mapping of names to values, not list"),
-    ("g.query(b'x')", "InvalidInput: query.gq must be passed as text, not as bytes"),
+    ("g.query(b'x')", "InvalidInput: a query is passed as text, not as bytes"),
+    ("g.query('q.gq')", "InvalidInput: a query is passed as text, and 'q.gq' is a path; read the file: Path(...).read_text()"),
+    ("g.query(Path('q.gq'))", "InvalidInput: a query is passed as text, and 'q.gq' is a path"),
+    ("og.memory(schema='s.pg')", "InvalidInput: a schema is passed as text, and 's.pg' is a path"),
+    ("g.plan_schema(None)", "InvalidInput: a schema is passed as text, not as NoneType"),
+    ("g.apply_schema('')", "InvalidInput: the schema declares no type, and would drop every type of the branch"),
+    ("g.plan_schema('// nothing')", "InvalidInput: the schema declares no type"),
+    ("g.load([None])", "InvalidInput: cannot load from an iterable of NoneType; give lines of text, "),
+    ("g.load({3: 'people.csv'})", "InvalidInput: a table is loaded under the name of its type, not under 3"),
+    ("g.load({'type': 'City', 'data': {'name': 'x'}})", "InvalidInput: this is a record, not a mapping of types to tables; put records"),
+    (
+        "g.load({'City': [{'name': 'x'}]})",
+        "InvalidInput: cannot load City from list; give a table, a frame or a path; records name their type themselves: "
+        "[{'type': 'City', 'data': {...}}]",
+    ),
+    (
+        "g.load({'City': polars.LazyFrame({'name': ['x']})})",
+        "InvalidInput: cannot load City from LazyFrame; give a table, a frame or a path; `collect()` it first",
+    ),
+    ("g.branches", "Branches of Graph('"),
+    ("g.tags", "Tags of Graph('"),
+    ("g.changes", "Changes of Graph('"),
+    ("g.tags.list()", "[Tag(v1 at 01"),
+    ("g.transaction()", "Transaction(main, not begun)"),
+    ("next(g.commit_changes('v1', types=['Person']))", "EntityChange(insert node Person 'Ada')"),
+    ("g.plan_schema(g.schema)", "SchemaPlan(no schema changes)"),
+    ("g.plan_schema(g.schema.replace('I32', 'Date'))", "SchemaPlan(not supported: "),
+    ("g.cleanup(keep=9, dry_run=True)", "Cleanup(would remove 0 versions, 0 bytes)"),
     ("g.query('insert Person { name: \"x\" }')", "InvalidInput: the text is a mutation, and this is a read; run it with `mutate`"),
     ("g.mutate(READ)", "InvalidInput: the text is a read, and this is a mutation; run it with `query`"),
     (
@@ -263,11 +319,19 @@ def test_an_expression(code: str, shown: str, folder: Path, monkeypatch: pytest.
     monkeypatch.chdir(folder)
     with og.open("g.omni") as graph:
         try:
-            found = repr(eval(code, {"og": og, "g": graph, "READ": READ}))
+            found = repr(eval(code, {"og": og, "g": graph, "READ": READ, "Path": Path, "polars": polars}))
         except OmniGraphError as error:
             found = f"{type(error).__name__}: {error.message}"
     assert found.startswith(shown), found
     assert len(found) < 500
+
+
+@pytest.mark.parametrize("name", [name for name in dir(og) if name != "__version__"])
+def test_help_says_what_every_public_name_is_for(name: str) -> None:
+    found = getattr(og, name)
+    parts = {f"{name}.{part}": getattr(found, part) for part in dir(found) if not part.startswith("_")} if inspect.isclass(found) else {}
+    described = [each for each in parts.values() if callable(each) or isinstance(each, property)]
+    assert [each for each in (found, *described) if not (inspect.getdoc(each) or "").strip()] == []
 
 
 def test_the_table_is_long() -> None:

@@ -10,9 +10,10 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.history import commit
 from omnigraph.cli.progress import until_first
-from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.screen import Style
 from omnigraph.cli.shapes import cause_document, change_document
+from omnigraph.grid import cell_text
 
 if TYPE_CHECKING:
     from omnigraph.exec.history.changes import EntityChange, EntityImage
@@ -24,9 +25,9 @@ _ABSENT: Final = "<absent>"
 
 def change_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--op", "ops", multiple=True, help="Only inserts, updates or deletes. May be repeated."),
+        click.option("--op", "ops", type=click.Choice(["insert", "update", "delete"]), multiple=True, help="Only these. May be repeated."),
         click.option("--type", "types", metavar="TYPE", multiple=True, help="Only entities of this type. May be repeated."),
-        click.option("--kind", "kinds", multiple=True, help="Only nodes, or only edges."),
+        click.option("--kind", "kinds", type=click.Choice(["node", "edge"]), multiple=True, help="Only nodes, or only edges."),
     ):
         command = option(command)
     return command
@@ -34,10 +35,11 @@ def change_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @commit.command("changes")
 @click.argument("commit_id")
-@click.option("--limit", type=int, default=1_000, show_default=True, help="The number of changes of the page of a token.")
+@click.option("--limit", type=click.IntRange(min=1), default=1_000, show_default=True, help="The number of changes of the page of a token.")
 @click.option("--page-token", metavar="TOKEN", help="Print only the page of this token. By default all changes are printed.")
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def commit_changes(
     flags: Flags,
@@ -75,6 +77,7 @@ def commit_changes(
 @click.argument("b")
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def commit_diff(
     flags: Flags, *, a: str, b: str, kinds: tuple[str, ...], types: tuple[str, ...], ops: tuple[str, ...], uri: str | None, as_json: bool
@@ -85,8 +88,8 @@ def commit_diff(
         changes = until_first(changes, "diff", quiet=flags.quiet)
         if as_json:
             output.document({"from": a, "to": b, "changes": map(change_document, changes)})
-        else:
-            print_changes(changes)
+        elif not print_changes(changes):
+            output.line("(no changes)")
 
 
 @click.command(cls=GraphCommand)
@@ -95,9 +98,10 @@ def commit_diff(
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
 @click.option("--kind", type=click.Choice(["node", "edge"]), help="Needed only if a node type and an edge type are called TYPE.")
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str | None, uri: str | None, as_json: bool) -> None:
-    """Print the history of one entity: who changed it, when, from what to what. Newest first."""
+    """Print the history of one entity, newest first. It says who changed it, when, and from what to what."""
     with open_graph(resolve(flags, "log", HISTORY, uri=uri), mode="r") as graph:
         entries = until_first(graph.log(type_name, entity_id, branch, kind=kind), "log", quiet=flags.quiet)
         if as_json:
@@ -105,27 +109,36 @@ def log(flags: Flags, *, type_name: str, entity_id: str, branch: str, kind: str 
                 {"entries": ({"cause": cause_document(entry.commit), "change": change_document(entry.change)} for entry in entries)}
             )
             return
+        some = False
         for entry in entries:
-            made = entry.commit
+            some, made = True, entry.commit
             said = f" {made.message}" if made.message else ""
             output.line(f"{made.id} {made.created_at.isoformat()} {made.branch} {made.actor or '-'}{said}")
             print_changes([entry.change], indent="  ")
+        if not some:
+            output.line("(no commits)")
 
 
 def print_cause(commit: Commit) -> None:
     names = {"graph_commit_id": "commit", "authored_branch": "branch", "parent_commit_id": "parent", "actor_id": "actor"}
     names["merged_parent_commit_id"] = "merged_parent"
-    output.fields({names.get(name, name): value for name, value in cause_document(commit).items()})
+    cause = {**cause_document(commit), "authored_at": commit.created_at.isoformat()}
+    output.fields({names.get(name, name): value for name, value in cause.items()})
 
 
 _STYLES: Final = {"insert": Style.GREEN, "update": Style.YELLOW, "delete": Style.RED}
 
 
-def print_changes(changes: Iterable[EntityChange], *, indent: str = "") -> None:
-    """Print changes. On a terminal the first line of each has the colour of its operation, and long values are cut."""
+def print_changes(changes: Iterable[EntityChange], *, indent: str = "") -> bool:
+    """Print changes, and return whether there were any. On a terminal the first line of each has the colour of its operation, and long
+    values are cut.
+    """
+    some = False
     for change in changes:
+        some = True
         for at, line in enumerate(change_lines(change)):
             output.cut_line(f"{indent}{line}", None if at else _STYLES[change.op])
+    return some
 
 
 def change_lines(change: EntityChange) -> Iterator[str]:
@@ -149,4 +162,4 @@ def _properties(image: EntityImage | None) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    return _NULL if value is None else str(value)
+    return _NULL if value is None else cell_text(value)

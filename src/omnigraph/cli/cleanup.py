@@ -22,6 +22,7 @@ from omnigraph.cli.scope import (
     json_flag,
     open_graph,
     resolve,
+    takes,
 )
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.grid import counted
@@ -39,10 +40,11 @@ _DURATION: Final = re.compile(r"(\d+)(.*)")
 @click.option("--older-than", metavar="DURATION", help="Keep commits that were the newest less than this ago, such as 12h, 7d or 2w.")
 @click.option("--confirm", "confirmed", is_flag=True, help="Remove it. Without this, only print what would be removed.")
 @json_flag
+@takes(DIRECT)
 @global_flags
 @click.pass_context
 def cleanup(context: click.Context, *, uri: str | None, keep: int | None, older_than: str | None, confirmed: bool, as_json: bool) -> None:
-    """Remove old versions that no branch and no tag needs, and what interrupted writers left."""
+    """Remove old versions. They are those that no branch and no tag needs, and what interrupted writers left."""
     flags: Flags = context.obj
     target = resolve(flags, "cleanup", DIRECT, uri=uri)
     if keep is None and older_than is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli import output
-from omnigraph.cli.scope import LOCAL, Flags, admit, global_flags
+from omnigraph.cli.scope import LOCAL, Flags, GivenOnce, admit, global_flags, takes
 
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
@@ -22,12 +22,13 @@ VARIABLE: Final = "_OMNIGRAPH_COMPLETE"
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.argument("shell", type=click.Choice(SHELLS))
+@takes(LOCAL)
 @global_flags
 @click.pass_context
 def completion(context: click.Context, *, shell: str) -> None:
-    """Print a script that completes commands and options in a shell."""
+    """Print a script for completion in a shell. It completes commands, options and paths."""
     flags: Flags = context.obj
     admit(flags, "completion", LOCAL)
     asked = _asked(context.find_root().command, shell)

@@ -20,6 +20,7 @@ from omnigraph.cli.scope import (
     PATH,
     F,
     Flags,
+    GivenOnce,
     GraphCommand,
     GraphGroup,
     GraphTarget,
@@ -29,6 +30,7 @@ from omnigraph.cli.scope import (
     graph_argument,
     open_graph,
     resolve,
+    takes,
 )
 from omnigraph.grid import counted
 
@@ -45,10 +47,11 @@ _LINES_AT_ONCE: Final = 1_000
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
 @click.option("--output", "path", type=PATH, metavar="FILE", help="Write to a file instead of stdout. The file is replaced atomically.")
 @click.option("--jsonl", is_flag=True, hidden=True)
+@takes(EXPORT)
 @global_flags
 @click.pass_obj
 def export(flags: Flags, *, uri: str | None, branch: str, at: str | None, types: tuple[str, ...], path: Path | None, jsonl: bool) -> None:
-    """Print one snapshot as NDJSON: edges, then nodes, sorted by type and id."""
+    """Print one snapshot as NDJSON. Edges come before nodes, and both are sorted by type and id."""
     if jsonl:
         output.note("warning: --jsonl is deprecated; an export is always NDJSON")
     target = resolve(flags, "export", EXPORT, uri=uri)
@@ -75,13 +78,14 @@ def line_blocks(lines: Iterator[str]) -> Iterator[tuple[bytes, int]]:
         yield ("\n".join(block) + "\n").encode(), len(block)
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.argument("source")
 @click.argument("target")
 @click.option("--branch", help="Copy only this branch, as the main branch of the copy. By default every branch is copied.")
+@takes(COPY)
 @command_flags
 def copy(flags: Flags, *, source: str, target: str, branch: str | None, as_json: bool) -> None:
-    """Copy a graph, with its branches and without its history, to an empty location."""
+    """Copy a graph to an empty location. Its branches are copied, and its history is not."""
     there = resolve(flags, "copy", COPY, uri=source, spelled="SOURCE")
     place = resolve(flags, "copy", COPY, uri=target, spelled="TARGET")
     echo_write(GraphTarget(place.uri, flags), "copy")
@@ -131,6 +135,7 @@ def _selector(command: F) -> F:
 @click.option("--offset", type=click.IntRange(0, _MOST), default=0, help="The first byte to read.")
 @click.option("--length", type=click.IntRange(1, _MOST), help="The maximum number of bytes. By default the rest of the blob.")
 @click.option("--out", type=PATH, metavar="PATH", help="Write to a file instead of stdout.")
+@takes(HISTORY)
 @global_flags
 @click.pass_obj
 def blob_get(
@@ -168,6 +173,7 @@ def blob_get(
 
 @blob.command("stat")
 @_selector
+@takes(HISTORY)
 @command_flags
 def blob_stat(
     flags: Flags,

@@ -13,7 +13,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file, read_source
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import EMBED, PATH, Flags, admit, command_flags
+from omnigraph.cli.scope import EMBED, PATH, Flags, GivenOnce, admit, command_flags, takes
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.grid import counted
 
@@ -31,7 +31,7 @@ class _EmbedJob(NamedTuple):
     spec: EmbedSpec
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.option("--seed", type=PATH, help="A manifest (YAML) that names the input, the output and the specification.")
 @click.option("--input", "input_", type=PATH, help="The records, one JSON object a line.")
 @click.option("--spec", type=PATH, help='The specification (JSON): {"dimension": N, "types": {"T": {"target": "p", "fields": [..]}}}.')
@@ -42,6 +42,7 @@ class _EmbedJob(NamedTuple):
 @click.option("--clean", is_flag=True, help="Remove vectors instead.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only records of this type. May be repeated.")
 @click.option("--select", multiple=True, metavar="[TYPE:]FIELD=VALUE", help="Embed the records with this value anew. May be repeated.")
+@takes(EMBED)
 @command_flags
 def embed(
     flags: Flags,

@@ -15,7 +15,7 @@ from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
 from omnigraph.cli.files import atomic_file, check_output
 from omnigraph.cli.progress import Line, until_first
-from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.shapes import Document, cause_document, change_document
 from omnigraph.grid import counted
 
@@ -37,7 +37,9 @@ def _position(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--cursor", metavar="CURSOR", help="Begin after this cursor."),
         click.option("--cursor-file", type=PATH, metavar="FILE", help="Begin after the cursor in FILE, if it exists; then replace it."),
         click.option("--start", metavar="START", help="Begin at now (the default), at the beginning, or after:COMMIT_ID."),
-        click.option("--limit", type=int, default=1_000, show_default=True, help="The number of changes that are read at once."),
+        click.option(
+            "--limit", type=click.IntRange(min=1), default=1_000, show_default=True, help="The number of changes that are read at once."
+        ),
     )[::-1]:
         command = option(command)
     return command
@@ -47,9 +49,10 @@ def _position(command: Callable[..., Any]) -> Callable[..., Any]:
 @_position
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bool, **asked: Any) -> None:
-    """Print the commits after a cursor with their changes, oldest first, and the next cursor."""
+    """Print the changes after a cursor, and the next cursor. Commits come with their changes, the oldest first."""
     with open_graph(resolve(flags, "changes poll", HISTORY, uri=uri), mode="r") as graph:
         read = _until_cursor(_follow(graph, cursor_file, wait=0, **asked))
         pages = _Pages(until_first(read, "changes", quiet=flags.quiet))  # a poll that is refused prints nothing
@@ -63,9 +66,12 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
 
 @changes.command("follow")
 @_position
-@click.option("--wait", type=float, metavar="SECONDS", help="End if there is no commit for so long. By default it never ends.")
+@click.option(
+    "--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="End if there is no commit for so long. By default it never ends."
+)
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def follow(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bool, **asked: Any) -> None:
     """Print commits as `poll` does, and wait for new ones. With --json, each page is one line."""
@@ -85,6 +91,7 @@ def follow(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: 
 @click.option("--cursor-file", type=PATH, metavar="FILE", help="Write the cursor to FILE, after the rows.")
 @change_filters
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def baseline(
     flags: Flags,
@@ -98,7 +105,7 @@ def baseline(
     uri: str | None,
     as_json: bool,
 ) -> None:
-    """Write the rows of a branch to a file, and print the cursor of the changes after them."""
+    """Write the rows of a branch to a file, and print a cursor. The feed goes on after them from there."""
     with open_graph(resolve(flags, "changes baseline", HISTORY, uri=uri), mode="r") as graph:
         rows = graph.changes.baseline(branch, kinds=kinds or None, types=types or None, ops=ops or None)
         written = 0

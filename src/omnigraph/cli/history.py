@@ -25,6 +25,7 @@ from omnigraph.cli.scope import (
     graph_argument,
     open_graph,
     resolve,
+    takes,
 )
 from omnigraph.cli.shapes import commit_document, counts_text, described_commit, snapshot_document, tag_document
 from omnigraph.grid import counted
@@ -45,6 +46,7 @@ def branch() -> None:
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
 @click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
 @graph_argument
+@takes(DATA)
 @command_flags
 def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: str | None, as_json: bool) -> None:
     """Create a branch. No data is copied."""
@@ -61,6 +63,7 @@ def branch_create(flags: Flags, *, name: str, from_: str, at: str | None, uri: s
 
 @branch.command("list")
 @graph_argument
+@takes(READ)
 @command_flags
 def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print the names of all branches, sorted."""
@@ -76,6 +79,7 @@ def branch_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 @branch.command("delete")
 @click.argument("name")
 @graph_argument
+@takes(DATA)
 @command_flags
 def branch_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a branch and the table versions that only it uses."""
@@ -106,6 +110,7 @@ def tag() -> None:
 @click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
 @click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
 @graph_argument
+@takes(DATA)
 @command_flags
 def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message: str | None, uri: str | None, as_json: bool) -> None:
     """Give a commit a name. As long as the tag exists, what the commit shows is kept."""
@@ -121,6 +126,7 @@ def tag_create(flags: Flags, *, name: str, branch: str, at: str | None, message:
 
 @tag.command("list")
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
     """Print all tags, sorted by name."""
@@ -137,6 +143,7 @@ def tag_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 @tag.command("delete")
 @click.argument("name")
 @graph_argument
+@takes(DATA)
 @command_flags
 def tag_delete(flags: Flags, *, name: str, uri: str | None, as_json: bool) -> None:
     """Delete a tag. Its commit stays in the history."""
@@ -163,6 +170,7 @@ def commit() -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print the newest N commits.")
 @click.option("--since", metavar="TIME", help="Only commits of this time (ISO 8601) or later.")
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only commits that changed this type. May be repeated.")
+@takes(HISTORY)
 @command_flags
 def commit_list(
     flags: Flags, *, uri: str | None, branch: str, limit: int | None, since: str | None, types: tuple[str, ...], as_json: bool
@@ -186,6 +194,7 @@ def commit_list(
 @commit.command("show")
 @click.argument("commit_id")
 @graph_argument
+@takes(HISTORY)
 @command_flags
 def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool) -> None:
     """Print one commit, of any branch, and the tables that it changed. The beginning of its id is enough."""
@@ -217,9 +226,10 @@ def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool)
 @graph_argument
 @click.option("--branch", "branches", metavar="BRANCH", multiple=True, help="Draw this branch only. May be repeated. The default is all.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the newest N commits.")
+@takes(HISTORY)
 @command_flags
 def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], limit: int | None, as_json: bool) -> None:
-    """Draw the commits of all branches, the newest first, with branches, tags, times, actors and messages."""
+    """Draw the commits of all branches, newest first. Beside each are branches, tags, time, actor and message."""
     with open_graph(resolve(flags, "commit", HISTORY, uri=uri), mode="r") as graph:
         found = graph.commit_graph(branches or None, limit=limit)
     labels = _labels(found)
@@ -271,9 +281,10 @@ def _beside(commit: Commit, length: int, labels: list[str]) -> str:
 @click.command(cls=GraphCommand)
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to show.")
+@takes(READ)
 @command_flags
 def snapshot(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
-    """Print the version and the row count of every table of a branch."""
+    """Print the version and row count of every table."""
     target = resolve(flags, "snapshot", READ, uri=uri)
     from omnigraph.manifest.model import FORMAT
 

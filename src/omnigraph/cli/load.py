@@ -31,6 +31,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    takes,
     token_flag,
 )
 from omnigraph.cli.shapes import commit_document
@@ -336,6 +337,7 @@ def _document(uri: str, receipt: LoadReceipt, *, created_from: str | None) -> di
     help="Run the load in this process or on Spark. auto uses Spark for more than 1 GB of input, if it is installed.",
 )
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host. Implies --engine spark.")
+@takes(DATA)
 @command_flags
 def load(
     flags: Flags,

@@ -27,7 +27,7 @@ from omnigraph.cli.load import load
 from omnigraph.cli.optimize import optimize
 from omnigraph.cli.queries import lint, mutate, query
 from omnigraph.cli.schema import init, schema
-from omnigraph.cli.scope import Flags, global_flags
+from omnigraph.cli.scope import Flags, GraphGroup, global_flags
 from omnigraph.cli.shell import shell
 from omnigraph.cli.spark import spark
 from omnigraph.cli.upkeep import ensure_embeddings, ensure_indices, info, recovery, repair, verify, version
@@ -48,7 +48,7 @@ What commands access:
 log = logging.getLogger(__name__)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "obj": Flags()}, epilog=LEGEND)
+@click.group(cls=GraphGroup, context_settings={"help_option_names": ["-h", "--help"], "obj": Flags()}, epilog=LEGEND)
 @click.version_option(__version__, "-v", "--version", prog_name="omnigraph", message="%(prog)s %(version)s")
 @global_flags
 def cli() -> None:

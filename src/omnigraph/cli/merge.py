@@ -13,7 +13,7 @@ from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file
 from omnigraph.cli.history import branch, commit
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve, token_flag
+from omnigraph.cli.scope import DATA, PATH, Flags, command_flags, echo_write, graph_argument, open_graph, resolve, takes, token_flag
 from omnigraph.cli.shapes import commit_document, conflict_document
 from omnigraph.errors import InvalidInput, Kind, MergeConflicts
 from omnigraph.grid import counted
@@ -66,6 +66,7 @@ def _settling(command: Callable[..., Any]) -> Callable[..., Any]:
     help="With --dry-run: write all conflicts to a JSON file. With a `choice` in each, --resolve takes it.",
 )
 @graph_argument
+@takes(DATA)
 @command_flags
 def branch_merge(
     flags: Flags,
@@ -130,6 +131,7 @@ def branch_merge(
 @click.option("--branch", "on", default="main", show_default=True, help="The branch that is written.")
 @_settling
 @graph_argument
+@takes(DATA)
 @command_flags
 def commit_revert(
     flags: Flags,

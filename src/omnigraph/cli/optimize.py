@@ -18,6 +18,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    takes,
     token_flag,
 )
 from omnigraph.cli.shapes import optimized_document
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are compacted.")
 @message_flag
 @token_flag
+@takes(DIRECT)
 @command_flags
 def optimize(flags: Flags, *, uri: str | None, branch: str, message: str | None, token: str | None, as_json: bool) -> None:
     """Compact tables and bring their indexes up to date."""

@@ -33,6 +33,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    takes,
     token_flag,
 )
 from omnigraph.cli.shapes import commit_document
@@ -73,6 +74,7 @@ def _text_options(command: F) -> F:
 @click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")
 @click.option("--draw", "drawing_file", type=PATH, metavar="FILE", help="Draw the nodes of the rows, and their edges: .svg or .html.")
+@takes(HISTORY)
 @command_flags
 def query(
     flags: Flags,
@@ -175,6 +177,7 @@ def show_result(result: Result, *, form: str, branch: str, snapshot: str | None)
 @message_flag
 @token_flag
 @external_blobs_flag
+@takes(DATA)
 @command_flags
 def mutate(
     flags: Flags,
@@ -307,6 +310,7 @@ def _invalid(source: Source, message: str, **position: int) -> InvalidInput:
 @click.option("--schema", "schema_file", type=PATH, metavar="FILE", help="The schema file to check against, instead of a graph's schema.")
 @click.option("--branch", default="main", show_default=True, help="The branch of the graph that has the schema.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
+@takes(LOOK)
 @global_flags
 @click.pass_context
 def lint(

@@ -31,6 +31,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    takes,
     token_flag,
 )
 from omnigraph.errors import InvalidInput, Kind
@@ -54,6 +55,7 @@ def schema() -> None:
 
 @schema.command("check")
 @click.argument("file", type=PATH)
+@takes(LOCAL)
 @command_flags
 def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
     """Check a schema file, and print the position of an error."""
@@ -69,6 +71,7 @@ def schema_check(flags: Flags, *, file: Path, as_json: bool) -> None:
 @schema.command("show")
 @graph_argument
 @_branch
+@takes(READ)
 @command_flags
 def schema_show(flags: Flags, *, uri: str | None, branch: str, as_json: bool) -> None:
     """Print the schema of a branch, as it was written."""
@@ -88,9 +91,10 @@ schema.add_command(schema_show, "get")
 @graph_argument
 @click.option("--output", "path", type=PATH, metavar="FILE", required=True, help="The file to write: .svg or .html.")
 @_branch
+@takes(READ)
 @command_flags
 def schema_draw(flags: Flags, *, uri: str | None, path: Path, branch: str, as_json: bool) -> None:
-    """Draw the types of a schema: nodes with their properties, edges, interfaces."""
+    """Draw the types of a schema. Nodes are shown with their properties, with edges and interfaces."""
     from omnigraph.cli.draw import check_path, schema_drawing, write_drawing
 
     target = resolve(flags, "schema draw", READ, uri=uri)
@@ -109,6 +113,7 @@ def schema_draw(flags: Flags, *, uri: str | None, path: Path, branch: str, as_js
 @_loss
 @_branch
 @json_flag
+@takes(LOOK)
 @global_flags
 @click.pass_context
 def schema_plan(context: click.Context, *, uri: str | None, schema_file: Path, allow_data_loss: bool, branch: str, as_json: bool) -> None:
@@ -135,6 +140,7 @@ def schema_plan(context: click.Context, *, uri: str | None, schema_file: Path, a
 @_branch
 @message_flag
 @token_flag
+@takes(DATA)
 @command_flags
 def schema_apply(
     flags: Flags,
@@ -205,6 +211,7 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
 @click.argument("uri")
 @click.option("--schema", "schema_file", type=PATH, metavar="FILE", required=True, help="The graph's schema (.pg).")
 @message_flag
+@takes(INIT)
 @command_flags
 def init(flags: Flags, *, uri: str, schema_file: Path, message: str | None, as_json: bool) -> None:
     """Create a graph at URI, a new or empty location."""

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -139,7 +139,36 @@ def token_flag(command: F) -> F:
 graph_argument: Final = click.argument("uri", metavar="[GRAPH]", required=False)
 
 
-class GraphCommand(click.Command):
+class GivenOnce(click.Command):
+    """A command that refuses an option with a value that is given twice. Click would use the last value without a word."""
+
+    def make_parser(self, ctx: click.Context) -> Any:  # a parser of click, whose class is private
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def once(args: list[str]) -> Any:
+            given, rest, order = parse(args)
+            if not ctx.resilient_parsing:
+                _refuse_twice([option for option in order if isinstance(option, click.Option) and not option.multiple], ctx)
+            return given, rest, order
+
+        parser.parse_args = once  # type: ignore[method-assign]  # click has no other way in
+        return parser
+
+
+def _refuse_twice(options: Iterable[click.Option], ctx: click.Context) -> None:
+    """Refuse a second value of one option, and a second option that would undo the first. A flag may be repeated."""
+    first: dict[str | None, click.Option] = {}
+    for option in options:
+        if option.name not in first:
+            first[option.name] = option
+        elif (before := first[option.name]) is not option:
+            raise click.UsageError(f"{before.opts[0]} and {option.opts[0]} are mutually exclusive", ctx)
+        elif not option.is_flag:
+            raise click.UsageError(f"{' or '.join(option.opts)} is given twice, and takes one value", ctx)
+
+
+class GraphCommand(GivenOnce):
     """A command on a graph. Its argument `uri` comes first on the command line and may be left out.
 
     The arguments that a command needs are filled first. What is left over is the graph: with `omnigraph branch create g.omni review`
@@ -166,7 +195,7 @@ class GraphCommand(click.Command):
                     given |= dict(zip(names, [*words[1:], *absent, words[0]], strict=True))
                 return given, rest, order
 
-            parser.parse_args = graph_first  # type: ignore[method-assign]  # click has no other way in
+            parser.parse_args = graph_first
         return parser
 
     def _is_graph_alone(self, word: str, ctx: click.Context, *, named: bool) -> bool:
@@ -182,7 +211,7 @@ class GraphCommand(click.Command):
         return [pieces[0], pieces[-1], *pieces[1:-1]] if has_graph else pieces
 
 
-class GraphGroup(click.Group):
+class GraphGroup(GivenOnce, click.Group):
     """A group whose commands work on a graph."""
 
     command_class = GraphCommand
@@ -232,6 +261,18 @@ _ADDRESSES: Final = {
     "--yes": "consent to a destructive write",
     "--quiet": "the line that a write prints about its graph",
 }
+
+
+def takes(capability: Capability) -> Callable[[F], F]:
+    """Hide the global flags that a command refuses from its help and from completion. It stands above `global_flags`."""
+
+    def decorate(command: F) -> F:
+        for parameter in getattr(command, "__click_params__", ()):
+            if isinstance(parameter, click.Option) and not _ADDRESSES.keys().isdisjoint(set(parameter.opts) - capability.takes):
+                parameter.hidden = True
+        return command
+
+    return decorate
 
 
 class GraphTarget(NamedTuple):

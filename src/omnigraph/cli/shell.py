@@ -19,9 +19,9 @@ from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors
 from omnigraph.cli.progress import Line
 from omnigraph.cli.queries import parse_moment, show_receipt, show_result
-from omnigraph.cli.scope import DATA, Flags, GraphCommand, GraphTarget, global_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import DATA, Flags, GraphCommand, GraphTarget, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.words import KnownNames, words
-from omnigraph.errors import InvalidInput, Kind, OmniGraphError
+from omnigraph.errors import VALUE_CHARACTERS, InvalidInput, Kind, OmniGraphError, shortened
 from omnigraph.ids import BranchName
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 HELP: Final = """\
-A query or a mutation runs when it is whole: at the end of its line, or after an empty line or a `;` if it has several lines.
-\\branch NAME     read and write another branch; without a name, list the branches
-\\at ID           read the past: a commit, a tag, a manifest version or a time; `\\at now` returns
+A query or a mutation runs when it is whole: at the end of its line, or
+after an empty line or a `;` if it has several lines.
+\\branch NAME     read and write another branch; without a name, list them
+\\at ID           read the past: a commit, a tag, a manifest version or a time;
+                 `\\at now` returns
 \\explain QUERY   print the plan of a query; without a query, of the last one
 \\schema TYPE     print the schema, or one type of it
 \\timing on|off   print the elapsed time of each query
@@ -42,6 +44,8 @@ A query or a mutation runs when it is whole: at the end of its line, or after an
 \\quit            leave, as Ctrl-D does"""
 
 _SOURCE: Final = "shell"
+_WORDS: Final = ("help", "quit", "exit")
+"""Lines that no query begins like, and that mean the command, as in other shells."""
 _QUOTED_OR_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _CONTINUES: Final = re.compile(r"match\b(?!.*\b(?:return|insert|create|upsert|update|delete)\b)", re.DOTALL)
 
@@ -105,9 +109,12 @@ class ShellSession:
         """Run a command, a query or a mutation. Returns whether the shell goes on."""
         text = text.strip()
         if not text.startswith("\\"):
-            if bare := text.removesuffix(";").rstrip():
-                self._run_query(bare)
-            return True
+            bare = text.removesuffix(";").rstrip()
+            if bare not in _WORDS:
+                if bare:
+                    self._run_query(bare)
+                return True
+            text = f"\\{bare}"
         command, _, rest = text.partition(" ")
         rest = rest.strip().removesuffix(";").rstrip()
         match command:
@@ -124,14 +131,19 @@ class ShellSession:
                 self._explain(rest)
             case "\\schema":
                 self._print_schema(rest)
-            case "\\timing" if rest in ("on", "off"):
+            case "\\timing" if rest and rest not in ("on", "off"):
+                raise InvalidInput(Kind.INVALID_ARGUMENT, f"\\timing takes on or off, not {shortened(rest, VALUE_CHARACTERS)}")
+            case "\\timing" if rest:
                 self._timing = rest == "on"
+            case "\\timing":
+                output.line("on" if self._timing else "off")
             case "\\help":
                 output.lines(HELP)
-            case "\\quit" | "\\q":
+            case "\\quit" | "\\q" | "\\exit":
                 return False
             case _:
-                raise InvalidInput(Kind.INVALID_ARGUMENT, f"there is no command {text!r}; \\help lists the commands")
+                shown = shortened(command, VALUE_CHARACTERS)
+                raise InvalidInput(Kind.INVALID_ARGUMENT, f"there is no command {shown}; \\help lists the commands")
         return True
 
     def _move(self, branch: str, at: str | None) -> None:
@@ -177,7 +189,12 @@ class ShellSession:
                 rf"^\s*(?:node|edge|interface)\s+{re.escape(name)}\b.*?(?=^\s*(?:node|edge|interface)\s|\Z)", text, re.M | re.S
             )
             if declared is None:
-                raise InvalidInput(Kind.INVALID_ARGUMENT, f"the schema has no type {name!r}", type=name)
+                from omnigraph.exec.problems import with_hint
+
+                catalog = self.known().catalog
+                names = [each.name for each in (*catalog.entities, *catalog.interfaces)]
+                shown = shortened(name, VALUE_CHARACTERS)
+                raise InvalidInput(Kind.INVALID_ARGUMENT, with_hint(f"the schema has no type '{shown}'", name, names), type=name)
             text = declared.group()
         output.lines(text.strip("\n"))
 
@@ -186,10 +203,11 @@ class ShellSession:
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch to begin on.")
 @click.option("--at", metavar="ID", help="Begin in the past: at a commit id, a tag, a manifest version or a time (ISO 8601).")
+@takes(DATA)
 @global_flags
 @click.pass_obj
 def shell(flags: Flags, *, uri: str | None, branch: str, at: str | None) -> None:
-    """Query and change a graph interactively, or with statements from a pipe."""
+    """Query and change a graph interactively. It also takes statements from a pipe."""
     target = resolve(flags, "shell", DATA, uri=uri)
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     with open_graph(target, mode="r") as graph:

@@ -9,7 +9,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.load import LoadRequest, loading_flags, run_load, spark_session
 from omnigraph.cli.progress import Line
-from omnigraph.cli.scope import DATA, READ, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve
+from omnigraph.cli.scope import DATA, READ, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.grid import counted
 
 
@@ -31,6 +31,7 @@ def spark() -> None:
 )
 @loading_flags
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host. By default local[*].")
+@takes(DATA)
 @command_flags
 def spark_load(
     flags: Flags,
@@ -64,6 +65,7 @@ def spark_load(
 @click.option("--at", metavar="COMMIT_ID", help="The commit to export, of any branch. The default is the newest commit of the branch.")
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Export only this node or edge type. May be repeated.")
 @click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, yarn. By default local[*].")
+@takes(READ)
 @command_flags
 def spark_export(
     flags: Flags,
@@ -77,7 +79,7 @@ def spark_export(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Write one snapshot to a directory, with one subdirectory for each type."""
+    """Write one snapshot to a directory. It gets one subdirectory for each type."""
     target = resolve(flags, "spark export", READ, uri=uri)
     with open_graph(target, mode="r", for_spark=True) as graph, spark_session(master) as running, Line("export", quiet=flags.quiet):
         from omnigraph.spark import export as export_files

@@ -18,6 +18,7 @@ from omnigraph.cli.scope import (
     LOCAL,
     LOOK,
     Flags,
+    GivenOnce,
     GraphCommand,
     GraphGroup,
     admit,
@@ -29,6 +30,7 @@ from omnigraph.cli.scope import (
     message_flag,
     open_graph,
     resolve,
+    takes,
     token_flag,
 )
 from omnigraph.cli.shapes import embeddings_document, finding_document, indexes_document, recovery_document, repair_document
@@ -46,9 +48,10 @@ if TYPE_CHECKING:
 @click.option("--branch", default="main", show_default=True, help="The branch whose tables are indexed.")
 @message_flag
 @token_flag
+@takes(DATA)
 @command_flags
 def ensure_indices(flags: Flags, *, uri: str | None, branch: str, message: str | None, token: str | None, as_json: bool) -> None:
-    """Build the indexes that the schema declares and the tables lack."""
+    """Build missing indexes. The schema declares them."""
     target = resolve(flags, "ensure-indices", DATA, uri=uri)
     echo_write(target, "ensure-indices")
     with open_graph(target, mode="rw") as graph, Line("indexes", quiet=flags.quiet) as line:
@@ -83,9 +86,10 @@ def _index_line(index: ColumnIndex) -> str:
 @click.option("--branch", default="main", show_default=True, help="The branch whose vectors are filled.")
 @message_flag
 @token_flag
+@takes(DATA)
 @command_flags
 def ensure_embeddings(flags: Flags, *, uri: str | None, branch: str, message: str | None, token: str | None, as_json: bool) -> None:
-    """Embed the texts of `@embed` properties whose vectors are missing."""
+    """Embed the texts whose vectors are missing. They are those of `@embed` properties."""
     target = resolve(flags, "ensure-embeddings", DATA, uri=uri)
     echo_write(target, "ensure-embeddings")
     with open_graph(target, mode="rw") as graph, Line("embeddings", quiet=flags.quiet) as line:
@@ -109,10 +113,11 @@ def _embedding_progress(progress: EmbeddingProgress) -> str:
 @graph_argument
 @click.option("--deep", is_flag=True, help="Read every byte, and compare it with the checksums that commits recorded.")
 @json_flag
+@takes(DIRECT)
 @global_flags
 @click.pass_context
 def verify(context: click.Context, *, uri: str | None, deep: bool, as_json: bool) -> None:
-    """Check every branch, every commit that is kept and every table of a graph. Writes nothing."""
+    """Check every branch, kept commit and table of a graph. Writes nothing."""
     flags: Flags = context.obj
     target = resolve(flags, "verify", DIRECT, uri=uri)
     with open_graph(target, mode="r") as graph, Line("verify", quiet=flags.quiet) as line:
@@ -143,6 +148,7 @@ def _finding_line(finding: Finding) -> str:
 @message_flag
 @token_flag
 @json_flag
+@takes(DIRECT)
 @global_flags
 @click.pass_context
 def repair(
@@ -156,13 +162,13 @@ def repair(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Mend damaged indexes, and tables that another program moved. Rewrites no row."""
+    """Mend damaged indexes, and tables moved by other programs. Rewrites no row."""
     flags: Flags = context.obj
     target = resolve(flags, "repair", DIRECT, uri=uri)
     if confirm:
         echo_write(target, "repair")
     elif given := [flag for flag, value in (("--message", message), ("--token", token)) if value is not None]:
-        raise click.UsageError(f"{' and '.join(given)} belong to a repair that is written: add --confirm")
+        raise click.UsageError(f"{' and '.join(given)} of a repair that writes nothing: add --confirm")
     with open_graph(target, mode="rw" if confirm else "r") as graph, Line("repair", quiet=flags.quiet):
         found = graph.repair(branch, confirm=confirm, force=force, message=message, token=token)
     if as_json:
@@ -198,9 +204,10 @@ def recovery() -> None:
 
 @recovery.command("list")
 @graph_argument
+@takes(LOOK)
 @command_flags
 def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
-    """Print the interrupted writes that were completed or rolled back, newest first."""
+    """Print the interrupted writes, and how each ended. The newest are first."""
     with open_graph(resolve(flags, "recovery", LOOK, uri=uri), mode="r") as graph:
         found = graph.recoveries()
     if as_json:
@@ -218,9 +225,10 @@ def recovery_list(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 
 @click.command(cls=GraphCommand)
 @graph_argument
+@takes(LOOK)
 @command_flags
 def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
-    """Print the location and format of a graph, and the row counts on main."""
+    """Print facts about a graph. They are its location and format, and the row counts of main."""
     with open_graph(resolve(flags, "info", LOOK, uri=uri), mode="r") as graph:
         found = graph.info()
     facts = {
@@ -242,8 +250,9 @@ def info(flags: Flags, *, uri: str | None, as_json: bool) -> None:
 DEPENDENCIES = ("pylance", "pyarrow", "obstore", "pyspark")
 
 
-@click.command()
+@click.command(cls=GivenOnce)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the versions of the dependencies.")
+@takes(LOCAL)
 @global_flags
 @click.pass_obj
 def version(flags: Flags, *, as_json: bool) -> None:

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 COMMANDS: Final = ("\\at", "\\branch", "\\explain", "\\help", "\\quit", "\\schema", "\\timing")
 KEYWORDS: Final = (
     *("match", "return", "distinct", "order", "asc", "desc", "nulls", "first", "last", "skip", "limit", "as", "path"),
-    *("not", "exists", "optional", "either", "or", "and", "in", "is", "null", "true", "false", "like", "contains"),
+    *("not", "exists", "optional", "either", "or", "and", "in", "is", "null", "true", "false", "contains", "starts_with", "ends_with"),
     *("insert", "create", "upsert", "update", "set", "where", "delete", "from", "to", "query"),
-    *("count", "sum", "avg", "min", "max", "collect", "search", "match_text", "fuzzy", "nearest", "bm25", "rrf", "now"),
+    *("count", "sum", "avg", "min", "max", "collect", "search", "match_text", "fuzzy", "nearest", "bm25", "rrf", "now", "nodes"),
+    *("lower", "upper", "trim", "length", "substring", "coalesce", "abs", "round", "floor", "ceil"),
+    *("year", "month", "day", "hour", "date", "datetime"),
 )
 
 _WORD: Final = re.compile(r"\\?[\w]*$")

@@ -32,6 +32,9 @@ class Tag(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: str | None = None
     message: str | None = None
 
+    def __repr__(self) -> str:
+        return f"Tag({self.name} at {self.commit_id} of {self.branch})"
+
 
 def check_tag_name(name: str) -> str:
     """Return the name if it is valid for a tag: as for a branch, and not to be taken for a version, a time or a commit id."""

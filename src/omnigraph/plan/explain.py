@@ -62,6 +62,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
+        """The plan for people, one operator a line."""
         return "\n".join(
             (f"{f'query {self.query}' if self.query else 'query'} -> {', '.join(self.columns)}", *_lines(self.plan, 0), *self.notes)
         )
@@ -73,6 +74,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.text
 
     def to_json(self) -> dict[str, object]:
+        """Return the plan as data."""
         built: dict[str, object] = msgspec.to_builtins(self)
         return built
 

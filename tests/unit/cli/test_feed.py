@@ -54,7 +54,7 @@ def test_refusals(graph: str, call: Call) -> None:
     assert "Error: change cursor rejected: " in said.err
     assert call("changes", "poll", "--uri", graph, "--cursor", "x", "--start", "now").code == 1
     assert call("changes", "poll", "--uri", graph, "--cursor", "x", "--cursor-file", "c").code == 2
-    assert call("changes", "poll", "--uri", graph, "--limit", "0").code == 1
+    assert call("changes", "poll", "--uri", graph, "--limit", "0").code == 2
     assert call("changes", "poll", "--uri", graph, "--limit", "8193").code == 1
     assert call("changes", "poll", "--uri", graph, "--branch", "nowhere").code == 1
     assert "--as" in call("changes", "poll", "--uri", graph, "--as", "act-ada").err
@@ -99,7 +99,7 @@ def test_follow_prints_pages_until_it_is_idle(graph: str, call: Call, files: Pat
     assert [sorted(page) for page in pages] == [["blocks", "next_page_token"], ["blocks", "caught_up", "cursor"]]
     call("changes", "follow", "--uri", graph, "--start", "beginning", "--wait", "0", "--cursor-file", "cursor")
     assert (files / "cursor").read_text().strip() == pages[-1]["cursor"]
-    assert call("changes", "follow", "--uri", graph, "--wait", "-1").code == 1
+    assert call("changes", "follow", "--uri", graph, "--wait", "-1").code == 2
 
 
 def test_follow_is_interrupted(graph: str) -> None:

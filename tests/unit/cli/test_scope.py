@@ -308,3 +308,42 @@ def test_where_nobody_can_answer_only_yes_is_an_answer(stdin: io.StringIO | None
     monkeypatch.setattr(sys, "stdin", stdin)
     with pytest.raises(InvalidInput, match=r"refusing destructive `branch delete` on s3://bucket/g .* --yes"):
         confirm(REMOTE, "branch delete", as_json=as_json)
+
+
+# -- the help shows what a command takes
+
+
+GLOBAL = {"--store": ["x"], "--as": ["x"], "--profile": ["x"], "--storage-option": ["a=b"], "--yes": [], "--quiet": []}
+
+
+def _commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def _needed(command: click.Command) -> Iterator[str]:
+    """The arguments and options that a command cannot do without."""
+    for parameter in command.params:
+        if parameter.required:
+            value = parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "x"
+            yield from (parameter.opts[0], value) if isinstance(parameter, click.Option) else (value,)
+
+
+@pytest.mark.parametrize(("path", "command"), list(_commands()), ids=[" ".join(path) for path, _ in _commands()])
+@pytest.mark.parametrize("flag", GLOBAL)
+def test_the_help_shows_the_global_flags_that_apply_and_no_other(
+    flag: str, path: tuple[str, ...], command: click.Command, call: Call, files: Path
+) -> None:
+    (option,) = [each for each in command.params if flag in each.opts]
+    assert isinstance(option, click.Option)
+    said = call(*path, *_needed(command), flag, *GLOBAL[flag])
+    assert (f"{flag} (" in said.err and "does not apply" in said.err) == option.hidden, said.err
+
+
+def test_no_summary_of_a_command_is_cut_at_80_columns() -> None:
+    for group in (cli, *(each for each in cli.commands.values() if isinstance(each, click.Group))):
+        shown = group.get_help(click.Context(group, info_name="omnigraph", terminal_width=80, max_content_width=80, obj=Flags()))
+        assert [line for line in shown.splitlines() if line.endswith("...") and "ARGS" not in line] == []

@@ -7,9 +7,11 @@ import io
 import pytest
 
 from omnigraph.catalog import Catalog, build_catalog
-from omnigraph.cli.shell import is_whole, statements
+from omnigraph.cli.shell import HELP, is_whole, statements
 from omnigraph.cli.words import COMMANDS, KEYWORDS, KnownNames, words
 from omnigraph.lang import parse_schema
+from omnigraph.lang.query import AggregateFunction, Containment
+from omnigraph.plan.functions import Function
 from tests.unit.cli.calls import Call, Said
 
 FILMS = """interface Titled { title: String }
@@ -113,6 +115,16 @@ def test_what_tab_offers(before: str, begun: str, found: list[str]) -> None:
     assert words(before, KnownNames(catalog(), ["main", "review"], ["v1"])) == (begun, found)
 
 
+def test_tab_offers_the_functions_and_operators_that_exist() -> None:
+    for words_of in (Function, AggregateFunction, Containment):
+        assert {each.value for each in words_of} <= set(KEYWORDS)
+    assert "like" not in KEYWORDS, "a word of SQL"
+
+
+def test_help_fits_a_terminal_of_80_columns() -> None:
+    assert max(map(len, HELP.splitlines())) < 80
+
+
 # -- at the end of a pipe
 
 
@@ -169,6 +181,17 @@ def test_help_names_every_command_and_quit_leaves(typed: Call) -> None:
     assert all(command in said.out for command in COMMANDS)
 
 
+@pytest.mark.parametrize("leaving", ["quit", "exit", "quit;", "\\q", "\\exit"])
+def test_the_words_of_other_shells_are_understood(typed: Call, leaving: str) -> None:
+    said = typed(f"help\n{leaving}\nnonsense\n")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == f"{HELP}\n"
+
+
+def test_timing_alone_says_how_it_stands(typed: Call) -> None:
+    assert typed("\\timing\n\\timing on\n\\timing\n").out == "off\non\n"
+
+
 def test_times_are_printed_when_asked_for(typed: Call) -> None:
     said = typed(f"\\timing on\n{PEOPLE}\\timing off\n{PEOPLE}")
     assert said.code == 0
@@ -179,13 +202,14 @@ def test_times_are_printed_when_asked_for(typed: Call) -> None:
     ("text", "part"),
     [
         ("match { $p: Persn } return { $p }", "  1 | match { $p: Persn } return { $p }\n    |             ^^^^^\n"),
-        ("\\nope", r"there is no command '\\nope'; \help lists the commands"),
+        ("\\nope at all", "Error: there is no command \\nope; \\help lists the commands"),
         ("\\branch nope", "nope"),
         ("\\at 99", "no manifest version 99"),
         ("\\schema Nope", "the schema has no type 'Nope'"),
         ("\\explain", "no query has been run yet"),
         ('\\at 1\ninsert Person { name: "x" }', "the past (1) cannot be changed"),
-        ("\\timing perhaps", "there is no command"),
+        ("\\timing perhaps", "Error: \\timing takes on or off, not perhaps"),
+        ("\\schema Persn", "did you mean `Person`?"),
     ],
 )
 def test_the_first_error_ends_a_pipe(typed: Call, text: str, part: str) -> None:

@@ -168,6 +168,10 @@ class SchemaPlan(msgspec.Struct, frozen=True):
     supported: bool
     steps: tuple[Step, ...]
 
+    def __repr__(self) -> str:
+        steps = "; ".join(map(describe, self.steps)) or "no schema changes"
+        return f"SchemaPlan({steps})" if self.supported else f"SchemaPlan(not supported: {steps})"
+
 
 def type_form(type_: ValueType, *, nullable: bool) -> TypeForm:
     """A property's type as plans show it."""

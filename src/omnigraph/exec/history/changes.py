@@ -50,6 +50,9 @@ class EntityChange(msgspec.Struct, frozen=True):
     before: EntityImage | None
     after: EntityImage | None
 
+    def __repr__(self) -> str:
+        return f"EntityChange({self.op} {self.kind} {self.type_name} {self.id!r})"
+
 
 def entity_changes(before: Side, after: Side, part: PartOfRows) -> Iterator[EntityChange]:
     """The changes of a part, in order. A type has the name that it has after the change."""

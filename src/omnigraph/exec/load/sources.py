@@ -40,6 +40,7 @@ STREAM: Final = "__arrow_c_stream__"
 """The method of tables of other libraries: pandas, polars, DuckDB."""
 
 _RECORDS_PER_CHUNK: Final = 4096
+_END: Final = object()
 _COMPRESSION: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ONE_TYPE: Final = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 
@@ -193,11 +194,11 @@ def _name_of(file: object) -> str:
 
 
 def _open_items(items: Iterator[object]) -> Stream:
-    first = next(items, None)
+    first = next(items, _END)
+    if first is _END:
+        return Stream("<records>", iter(()))
     rest = chain([first], items)
     match first:
-        case None:
-            return Stream("<records>", iter(()))
         case Mapping():
             return Stream("<records>", _encode_records(rest), counts_records=True)
         case str():

@@ -26,6 +26,7 @@ _COMPRESSED_BYTES: Final = 1 << 16
 _CSV_BYTES: Final = 1 << 20
 _CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _FORMATS: Final = {".parquet": "Parquet", ".csv": "CSV"}
+_RECORDS: Final = frozenset({".ndjson", ".jsonl", ".json"})
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """`UnicodeDecodeError` is raised when column names are converted to Python strings."""
 
@@ -113,7 +114,9 @@ def _suffix(part: TablePart) -> str:
     existing_file(part.path, name=part.name)
     if (known := _known_suffix(part.path)) is not None:
         return known
-    message = f"'{part.name}' is not a table that can be loaded; give a .parquet or .csv file"
+    lines = not _RECORDS.isdisjoint(suffix.lower() for suffix in Path(part.path).suffixes)
+    instead = "the records of a file of NDJSON name their types: give it without one" if lines else "give a .parquet or .csv file"
+    message = f"'{part.name}' is not a table that can be loaded; {instead}"
     raise InvalidInput(Kind.INVALID_ARGUMENT, message, path=part.name)
 
 
@@ -203,4 +206,5 @@ def _guarded(part: TablePart, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _unreadable(part: TablePart, error: Exception) -> InvalidInput:
-    return InvalidInput(Kind.VALIDATION, f"{part.name}: cannot be read: {error}; nothing was written", source=part.name)
+    why = "it is not UTF-8; save it as UTF-8" if "invalid UTF8" in str(error) else f"cannot be read: {error}"
+    return InvalidInput(Kind.VALIDATION, f"{part.name}: {why}; nothing was written", source=part.name)

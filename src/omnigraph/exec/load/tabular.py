@@ -40,6 +40,8 @@ class ArrowStream(Protocol):
 TableInput: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | str | os.PathLike[str] | TablePart
 """The rows of one type: an Arrow table or stream, a frame, or the path of a `.parquet` or `.csv` file, or a part of such a file."""
 
+_RECORD: Final = frozenset({"type", "edge", "data"})
+"""The members of a record, none of which can be the name of a type."""
 _ENDS: Final = {FROM: SOURCE, TO: TARGET}
 _NodesAtEnds: TypeAlias = Mapping[str, NodeType]
 _PANDAS: Final = b"pandas"
@@ -90,12 +92,16 @@ def read_tables(
 
 
 def _open_all(tables: Mapping[str, TableInput], catalog: Catalog) -> list[tuple[EntityType, OpenTable]]:
+    if not _RECORD.isdisjoint(tables):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "this is a record, not a mapping of types to tables; put records into a list: [{...}]")
     named = [(entity_named(name, catalog), name, table) for name, table in tables.items()]
     return [(entity, _opened(entity, name, table)) for entity, name, table in named]
 
 
 def entity_named(name: str, catalog: Catalog) -> EntityType:
     """The type with this name. The prefix `node:` or `edge:` distinguishes a node type and an edge type of the same name."""
+    if not isinstance(name, str):
+        raise InvalidInput(Kind.INVALID_ARGUMENT, f"a table is loaded under the name of its type, not under {name!r}")
     kind, _, bare = name.rpartition(":")
     node = catalog.node(bare) if kind in ("", "node") else None
     edge = catalog.edge(bare) if kind in ("", "edge") else None
@@ -123,7 +129,15 @@ def _opened(entity: EntityType, name: str, table: object) -> OpenTable:
         return open_table(table)
     if hasattr(table, STREAM):
         return _open_frame(entity, name, table)
-    raise InvalidInput(Kind.INVALID_ARGUMENT, f"cannot load {name} from {type(table).__name__}; give a table, a frame or a path", type=name)
+    message = f"cannot load {name} from {type(table).__name__}; give a table, a frame or a path{_instead(name, table)}"
+    raise InvalidInput(Kind.INVALID_ARGUMENT, message, type=name)
+
+
+def _instead(name: str, table: object) -> str:
+    """Return what to do with a value that is nearly a table."""
+    if isinstance(table, list | tuple):
+        return f"; records name their type themselves: [{{'type': '{name}', 'data': {{...}}}}]"
+    return "; `collect()` it first" if hasattr(table, "collect") else ""
 
 
 def _open_frame(entity: EntityType, name: str, frame: object) -> OpenTable:

@@ -69,10 +69,12 @@ class Result:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of `return`."""
         return tuple(self._table.column_names)
 
     @property
     def row_count(self) -> int:
+        """The number of rows; also `len(result)`."""
         return int(self._table.num_rows)
 
     @cached_property
@@ -119,12 +121,14 @@ class Result:
         return self._table
 
     def to_pandas(self) -> Any:  # a pandas.DataFrame; pandas has no types of its own
+        """Return a frame of pandas, which must be installed. Its integers with nulls are floats."""
         try:
             return self._table.to_pandas()
         except ImportError as error:
             raise _not_installed("pandas") from error
 
     def to_polars(self) -> Any:  # a polars.DataFrame; polars is no dependency
+        """Return a frame of polars, which must be installed."""
         try:
             import polars
         except ImportError as error:

@@ -31,10 +31,12 @@ class Cancellation:
         raise Unsupported(Kind.UNSUPPORTED, what)
 
     def cancel(self) -> None:
+        """Stop the query, which fails with the kind `cancelled`."""
         self._requested.set()
 
     @property
     def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
         return self._requested.is_set()
 
     def wait(self, seconds: float) -> bool:

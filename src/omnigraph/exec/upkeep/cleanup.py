@@ -27,6 +27,7 @@ import msgspec
 from omnigraph.errors import InvalidInput, Kind, OmniGraphError, StorageError
 from omnigraph.exec.engine import Engine
 from omnigraph.faults import Fault, reach
+from omnigraph.grid import counted
 from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import abandon_private_branch
 from omnigraph.manifest.locks import Grant, Locks
@@ -67,6 +68,10 @@ class Cleanup(msgspec.Struct, frozen=True):
     """The directories of native branches that nothing shows."""
     transactions: tuple[str, ...] = ()
     """The private branches of transactions whose processes have ended."""
+
+    def __repr__(self) -> str:
+        removed = "would remove" if self.dry_run else "removed"
+        return f"Cleanup({removed} {counted(self.versions, 'version')}, {counted(self.size_bytes, 'byte')})"
 
     @property
     def versions(self) -> int:

@@ -59,12 +59,18 @@ class Embeddings(msgspec.Struct, frozen=True):
     properties: tuple[EmbeddedProperty, ...]
     commit: Commit | None
 
+    def __repr__(self) -> str:
+        by = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"Embeddings({self.embedded:,} embedded, {self.pending:,} pending on {self.branch}, {by})"
+
     @property
     def embedded(self) -> int:
+        """The number of texts that were embedded now."""
         return sum(each.embedded for each in self.properties)
 
     @property
     def pending(self) -> int:
+        """The number of texts that changed meanwhile, and that another call embeds."""
         return sum(each.pending for each in self.properties)
 
 

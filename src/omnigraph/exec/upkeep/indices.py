@@ -86,16 +86,23 @@ class Indexes(msgspec.Struct, frozen=True):
     indexes: tuple[ColumnIndex, ...]
     commit: Commit | None
 
+    def __repr__(self) -> str:
+        numbers = f"{len(self.built)} built, {len(self.present)} present, {len(self.pending)} pending"
+        return f"Indexes({numbers} on {self.branch}, {'no commit' if self.commit is None else f'commit {self.commit.id}'})"
+
     @property
     def built(self) -> tuple[ColumnIndex, ...]:
+        """The indexes that were built now."""
         return self._in(IndexState.BUILT)
 
     @property
     def present(self) -> tuple[ColumnIndex, ...]:
+        """The indexes that were there."""
         return self._in(IndexState.PRESENT)
 
     @property
     def pending(self) -> tuple[ColumnIndex, ...]:
+        """The indexes that cannot be built yet, each with its `reason`."""
         return self._in(IndexState.PENDING)
 
     def _in(self, state: IndexState) -> tuple[ColumnIndex, ...]:

@@ -65,6 +65,7 @@ class Keeper:
 
     @property
     def running(self) -> bool:
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> Self:

@@ -31,6 +31,7 @@ from omnigraph.exec.upkeep.indices import (
     spec_of,
 )
 from omnigraph.exec.write.protocol import Prepared, Request, Tidy, repeated, write
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, TableId
 from omnigraph.manifest.model import Commit, CommitKind, TableRow
 from omnigraph.manifest.publish import LOCK_SECONDS, hold
@@ -87,8 +88,15 @@ class Optimized(msgspec.Struct, frozen=True):
     tables: tuple[OptimizedTable, ...]
     commit: Commit | None
 
+    def __repr__(self) -> str:
+        removed = sum(table.fragments_removed for table in self.tables)
+        added = sum(table.fragments_added for table in self.tables)
+        by = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"Optimized({counted(len(self.tables), 'table')} of {self.branch}, {counted(removed, 'fragment')} into {added:,}, {by})"
+
     @property
     def needs_repair(self) -> tuple[OptimizedTable, ...]:
+        """The tables that another program moved: `repair` says what happened."""
         return tuple(table for table in self.tables if table.state is TableUpkeep.NEEDS_REPAIR)
 
 

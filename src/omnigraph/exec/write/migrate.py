@@ -15,11 +15,12 @@ from omnigraph.catalog.evolve import Evolution, SchemaPlan, plan_schema
 from omnigraph.catalog.evolve.steps import Step, UnsupportedChange
 from omnigraph.catalog.layout import table_schema
 from omnigraph.catalog.model import EntityType
-from omnigraph.errors import Kind, OmniGraphError, Outcome, StorageError, Unsupported
+from omnigraph.errors import InvalidInput, Kind, OmniGraphError, Outcome, StorageError, Unsupported
 from omnigraph.exec.engine import Engine
 from omnigraph.exec.write.protocol import Alter, Change, GiveUp, Prepared, Request, repeated, write
 from omnigraph.exec.write.tokens import digest_of
 from omnigraph.faults import Fault, reach
+from omnigraph.grid import counted
 from omnigraph.ids import MAIN, BranchName, TableId, new_hex16
 from omnigraph.lang import Source, located, parse_schema
 from omnigraph.manifest.birth import NewTable, new_table_id, write_schema_copy
@@ -73,6 +74,10 @@ class AppliedSchema(msgspec.Struct, frozen=True):
     commit: Commit | None
     manifest_version: int
 
+    def __repr__(self) -> str:
+        by = "no commit" if self.commit is None else f"commit {self.commit.id}"
+        return f"AppliedSchema({counted(len(self.steps), 'step')}, {by})"
+
 
 def apply(
     engine: Engine, wanted: Wanted, *, branch: BranchName, actor: str | None, message: str | None = None, token: str | None = None
@@ -114,6 +119,8 @@ def evolve(wanted: Wanted, accepted: Catalog) -> Evolution:
     """The steps from an accepted schema to a wanted one. Raises `LanguageError` if the wanted text is not a valid schema."""
     with located(wanted.source):
         tree = parse_schema(wanted.source.text, name=wanted.source.name)
+        if accepted.entities and not tree.declarations:  # a file that is empty by mistake, rather than the wish to drop every type
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "the schema declares no type, and would drop every type of the branch")
         return plan_schema(accepted, tree, mint=new_hex16, allow_data_loss=wanted.allow_data_loss)
 
 

@@ -32,6 +32,9 @@ from omnigraph.lang.tree import Name
 GRAMMAR_CODE: Final = "Q000"
 
 _ANNOTATIONS: Final = ("description", "instruction")
+_BEGINNINGS: Final = (
+    "a query is `match { .. } return { .. }`, a mutation begins with `insert`, `update` or `delete`; a name is `query name() { .. }`"
+)
 
 
 def parse_queries(text: str, *, name: str = "query.gq") -> QueryFile:
@@ -64,7 +67,7 @@ def _anonymous(c: Cursor) -> Query:
 def _query(c: Cursor, names: set[str]) -> Query:
     start = c.start
     if not c.accept_word("query"):
-        raise c.unexpected("`query`", options=("query", "match", *CHANGES))
+        raise c.unexpected("`query`", hint=_BEGINNINGS, options=("query", "match", *CHANGES))
     name_start = c.start
     name = c.lower_name("a query name")
     if name.text in names:

@@ -19,7 +19,7 @@ import omnigraph as og
 from omnigraph.errors import Kind, OmniGraphError, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
-from omnigraph.ids import MAIN
+from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from tests.crash.matrix import Point, Writer, points
 from tests.crasher import crash, rows_through_files
@@ -50,12 +50,15 @@ class MergeCase(NamedTuple):
     transacts: bool = False
     widens: bool = False
     both_widen: bool = False
+    both_extend: bool = False
+    """Both sides added properties to both types, whose tables get the columns and then the rows."""
     in_files: bool = False
     """The rows of the target go over the wider table of the source through data files, like many rows."""
 
     @property
     def writer(self) -> Writer:
-        return Writer(self.name, TARGET if self.into == TARGET else MAIN, dict, self.tables, self.first_touches)  # type: ignore[arg-type]
+        branch = BranchName(TARGET) if self.into == TARGET else MAIN
+        return Writer(self.name, branch, dict, self.tables, self.first_touches, commits=2 if self.both_extend else 1)
 
     @property
     def doing(self) -> str:
@@ -76,6 +79,8 @@ CASES = (
     MergeCase("merge, wider schema, main", MAIN, 1, 1, widens=True),
     MergeCase("merge, wider schema, files, main", MAIN, 1, 1, widens=True, in_files=True),
     MergeCase("merge, joint schema, first touch", TARGET, 2, 2, both_widen=True),
+    MergeCase("merge, joint types, main", MAIN, 2, both_extend=True),
+    MergeCase("merge, joint types, first touch", TARGET, 2, 2, moved=False, both_extend=True),
     MergeCase("revert, main", MAIN, 2, reverts=True),
     MergeCase("transaction, main", MAIN, 2, transacts=True),
     MergeCase("transaction, first touch", TARGET, 2, 2, transacts=True),
@@ -95,6 +100,11 @@ def make(folder: Path, case: MergeCase) -> Graph:
     if case.both_widen:
         graph.apply_schema(OTHER, case.into)
         change(graph, 'insert Aunt { name: "u" }', case.into)
+    if case.both_extend:
+        graph.apply_schema(f"{SCHEMA.replace('age: I32?', 'age: I32?  mail: String?')} {{ since: I32? }}", SOURCE)
+        graph.apply_schema(f"{SCHEMA.replace('age: I32?', 'age: I32?  note: String?')} {{ weight: F64? }}")
+        graph.branches.delete(TARGET)
+        graph.branches.create(TARGET)  # it inherits the tables with their columns
     if case.net_zero:
         change(graph, 'insert Person { name: "n" }', SOURCE)
         change(graph, 'delete Person where name = "n"', SOURCE)

@@ -98,7 +98,7 @@ def test_every_read_compares_checksums() -> None:
 
 def test_reads_are_found() -> None:
     """What must be among them, so that the search finds something."""
-    known = {"tables.Table._reader", "tables.Table.take", "take._whole_blobs", "stage._merge", "stage._without", "compact.rewrite"}
+    known = {"tables.Table._reader", "tables.Table.take", "take._whole_blobs", "stage._merge", "stage.hide_rows", "compact.rewrite"}
     assert known | {"index.write_index", "fragments.scan_fragments", "keys._read"} <= {read.function for read in reads() if read.compares}
 
 

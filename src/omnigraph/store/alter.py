@@ -40,11 +40,10 @@ def alter(table: Table, schema: pa.Schema, *, uuid: str | None = None) -> Staged
     The operation is a `Merge` that keeps the existing fragments. Of the operations that carry a schema, only `Merge` conflicts with
     every other change from the same base, in both orders. (A `Project` and a delete do not conflict.)
     """
-    wanted = stored_schema(key_annotated(schema))
-    if table.dataset.schema.equals(wanted, check_metadata=True):
+    if table.dataset.schema.equals(stored_schema(key_annotated(schema)), check_metadata=True):
         return None
     fragments = [fragment.metadata for fragment in table.dataset.get_fragments()]
-    operation = LanceOperation.Merge(fragments, _numbered(table, wanted))
+    operation = LanceOperation.Merge(fragments, numbered(table, schema))
     return Staged(table, lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4())), Counts(), ())
 
 
@@ -97,12 +96,13 @@ def _laid_down(table: Table, wanted: pa.Schema) -> list[Any]:
     return list(written)
 
 
-def _numbered(table: Table, wanted: pa.Schema) -> Any:
-    """The wanted schema with the table's field ids.
+def numbered(table: Table, schema: pa.Schema) -> Any:
+    """The wanted columns as Lance stores them, with the table's field ids; those of new columns were never used.
 
     It is built from the pickled form of Lance schemas. A Lance schema made from an Arrow schema numbers its fields from zero, and a
     column would then silently show the values of another column.
     """
+    wanted = stored_schema(key_annotated(schema))
     here = {_identity(column.field.to_arrow()): column for column in _columns(table.dataset.lance_schema)}
     _refuse_handed_on(table, wanted)
     fresh = table.dataset.max_field_id + 1

@@ -15,6 +15,7 @@ from omnigraph.store.failure import lance_error, raised_by_lance
 from omnigraph.store.refs import write_before_ref
 from omnigraph.store.stage import write_files
 from omnigraph.store.tables import Table
+from omnigraph.store.widen import write_wider
 
 BATCH_ROWS = 65_536
 PATCHES: Final = "patches"
@@ -24,8 +25,10 @@ PATCHES: Final = "patches"
 class Shelf:
     """Uncommitted data files of one table, in its directory, or in that of the native branch `native`, which need not exist yet."""
 
-    def __init__(self, table: Table, *, native: str | None) -> None:
+    def __init__(self, table: Table, *, native: str | None, schema: pa.Schema | None = None) -> None:
+        """`schema` are the columns of the rows, if the commit that will name the files gives them to the table."""
         self.table = table
+        self.schema = schema
         self.native = native
         self.fragments: list[Any] = []
 
@@ -35,7 +38,9 @@ class Shelf:
 
     def put(self, rows: pa.Table) -> None:
         """Writes rows as data files. `read` returns them in this order."""
-        if self.native is None:
+        if self.schema is not None:
+            self.fragments += write_wider(self.table, self.schema, rows, native=self.native)
+        elif self.native is None:
             self.fragments += write_files(self.table, rows)
         else:
             self.fragments += write_before_ref(self.table, self.native, rows)

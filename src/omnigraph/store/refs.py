@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -165,8 +165,10 @@ def _reference(root: Root, path: str, name: str) -> _Reference | None:
         return None
 
 
-def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
+def write_before_ref(table: Table, name: str, rows: pa.Table, *, fields: Any = None) -> list[Any]:
     """Writes data files of a native branch that does not exist yet, for `stage.put_files` after its creation.
+
+    `rows` are as the table stores them, or as the Lance schema `fields` does, if the commit that names them gives the table its columns.
 
     Such files number their fields from zero. The table may not: a dropped column leaves a gap, and values would silently appear in the
     wrong column. So the field ids are mapped to those of the table.
@@ -175,13 +177,18 @@ def write_before_ref(table: Table, name: str, rows: pa.Table) -> list[Any]:
     if not len(rows):
         return []
     directory = table.root.of(f"{table.ref.path}/tree/{name}")
-    ordered = blobs_last(conformed(table, rows))
+    ordered = blobs_last(conformed(table, rows) if fields is None else rows)
     try:
         written = write_fragments(ordered, directory, data_storage_version=FILE_FORMAT, storage_options=table.root.storage_options or None)
     except raised_by_lance() as error:
         raise lance_error(error, doing="write to", path=directory) from error
-    fields = {field.name(): field for field in table.dataset.lance_schema.fields()}
-    ids = list(_field_ids(fields[column] for column in ordered.schema.names))
+    return mapped(written, ordered.schema.names, table.dataset.lance_schema if fields is None else fields)
+
+
+def mapped(written: Iterable[Any], columns: Iterable[str], schema: Any) -> list[Any]:
+    """Fragments whose files number their fields from zero, with the field ids that a Lance schema has for these columns."""
+    fields = {field.name(): field for field in schema.fields()}
+    ids = list(_field_ids(fields[column] for column in columns))
     return [dataclasses.replace(fragment, files=[_mapped(file, ids) for file in fragment.files]) for fragment in written]
 
 

@@ -130,7 +130,7 @@ def put_files(
         return None
     rows = sum(fragment.physical_rows for fragment in fragments)
     gone = np.empty(0, np.uint64) if replaced is None else _addresses_of(table, replaced, limit_bytes=limit_bytes)
-    touched, removed = _without(table, gone)
+    touched, removed = hide_rows(table, gone)
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
         updated_fragments=touched,
@@ -168,7 +168,7 @@ def patch(
         return _staged(table, _adding(table, fitted(table, rows), without=removed), counts, uuid)
     if not fragments:
         return _delete(table, removed, uuid)
-    touched, gone = _without(table, removed)
+    touched, gone = hide_rows(table, removed)
     operation = LanceOperation.Update(
         removed_fragment_ids=gone,
         updated_fragments=touched,
@@ -317,7 +317,7 @@ def _adding(table: Table, rows: pa.Table, *, without: Any) -> Any:
     """The operation that adds these rows and removes those at the addresses `without`. Folds a few small fragments into the fragment
     of the new rows.
     """
-    touched, removed = _without(table, without)
+    touched, removed = hide_rows(table, without)
     group, folded = _small(table, touched={*removed, *(fragment.id for fragment in touched)})
     parts = [rows] if folded is None else [folded, rows]
     if len(parts) > 1 and not blob_names(table.schema):  # a blob belongs to the file it was written to
@@ -382,7 +382,7 @@ def every_field(table: Table) -> list[int]:
 
 def _staged(table: Table, operation: Any, counts: Counts, uuid: str | None) -> Staged:
     transaction = lance.Transaction(table.ref.version, operation, uuid=uuid or str(uuid4()))
-    return Staged(table, transaction, counts, tuple(_new_files(operation, table.ref)))
+    return Staged(table, transaction, counts, tuple(new_files(operation, table.ref)))
 
 
 def _write(table: Table, rows: pa.Table) -> list[Any]:
@@ -412,12 +412,12 @@ def _merge(table: Table, rows: pa.Table) -> tuple[Any, dict[str, int]]:
 def _delete(table: Table, addresses: Any, uuid: str | None) -> Staged | None:
     if not len(addresses):
         return None
-    touched, gone = _without(table, addresses)
+    touched, gone = hide_rows(table, addresses)
     operation = LanceOperation.Delete(touched, gone, "")
     return _staged(table, operation, Counts(deleted=len(addresses)), uuid)
 
 
-def _without(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
+def hide_rows(table: Table, addresses: Any) -> tuple[list[Any], list[int]]:
     """Removes the rows at `addresses`. Returns the fragments with a new deletion file, and the ids of those without rows left."""
     touched: list[Any] = []
     gone: list[int] = []
@@ -461,23 +461,24 @@ def _keys(table: Table, keys: Column) -> Column:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"the keys do not have the key type of {table.ref.path}: {error}") from error
 
 
-def fitted(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows as the table stores them. Refuses missing and repeated keys."""
-    ready = conformed(table, rows)
+def fitted(table: Table, rows: pa.Table, *, schema: pa.Schema | None = None) -> pa.Table:
+    """The rows as the table stores them, or will store them with other columns. Refuses missing and repeated keys."""
+    ready = conformed(table, rows, schema=schema)
     _refuse_bad_keys(ready)
     return ready
 
 
-def conformed(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows as the table stores them: with its columns and types, and with bytes as blobs."""
-    if missing := [name for name in table.schema.names if name not in rows.schema.names]:
+def conformed(table: Table, rows: pa.Table, *, schema: pa.Schema | None = None) -> pa.Table:
+    """The rows as the table stores them: with its columns and types, or those of `schema`, and with bytes as blobs."""
+    wanted = table.schema if schema is None else schema
+    if missing := [name for name in wanted.names if name not in rows.schema.names]:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} lack the columns {', '.join(missing)}", columns=missing)
     if len(set(rows.schema.names)) < len(rows.schema.names):
         raise InvalidInput(
             Kind.INVALID_ARGUMENT, f"rows for {table.ref.path} have two columns with the same name", columns=rows.schema.names
         )
     try:
-        return stored(rows.select(table.schema.names).cast(table.schema))
+        return stored(rows.select(wanted.names).cast(wanted))
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInput(Kind.INVALID_ARGUMENT, f"rows do not fit the columns of {table.ref.path}: {error}") from error
 
@@ -495,7 +496,7 @@ def _refuse_bad_keys(rows: pa.Table) -> None:
         )
 
 
-def _new_files(operation: Any, ref: TableRef) -> Iterator[NewFile]:
+def new_files(operation: Any, ref: TableRef) -> Iterator[NewFile]:
     """The data and deletion files that a transaction adds to its base."""
     yield from new_data_files(ref.home, [*getattr(operation, "new_fragments", ()), *getattr(operation, "fragments", ())])
     for fragment in getattr(operation, "updated_fragments", ()):

@@ -66,6 +66,7 @@ class Landing:
         self._theirs: Final = theirs
         self._ours: Final = ours
         self._catalog: Final = joint.catalog
+        self._extended: Final = joint.extended
         self.schema: Final = joint.text
         """The schema that the target takes over, or None."""
         self._new: Final[list[Side]] = []
@@ -74,14 +75,16 @@ class Landing:
         self._held: Final[dict[TypeId, pa.Table]] = {}
         schema_conflicts = [] if refused is None else [refused]
         for type_id in shared_types(engine.catalog(theirs)) if refused is None else ():
-            first, second, third = (side_of(engine, snapshot, type_id) for snapshot in (base, theirs, ours))
+            extended = joint.extended.get(type_id)
+            first, second, third, *others = (
+                _declared(side_of(engine, each, type_id), extended) for each in (base, theirs, ours, *crossing)
+            )
             sides = Sides(first, second, third, type_id in joint.taken)
             if sides.adopts and sides.ours.entity is None:
                 self._new.append(sides.theirs)
             elif not sides.adopts and (misfit := _misfit(sides)) is not None:
                 schema_conflicts += [misfit] if changes_of(sides.base, sides.theirs) else []
             else:
-                others = [side_of(engine, snapshot, type_id) for snapshot in crossing]
                 self._plans.append(plan_type(sides, settlement, crossing=others))
         self._schema_conflicts: Final = tuple(schema_conflicts)
         self.conflicts: Final = self._find_conflicts()
@@ -99,7 +102,8 @@ class Landing:
     def changes(self) -> dict[TableId, Change]:
         """The change of each table. Many rows are written to files. Tables without a change are left out (NZ-04)."""
         try:
-            own = dict(self._change(plan) for plan in self._plans if not plan.is_empty and not self._alters(plan))
+            changed = (plan for plan in self._plans if not plan.is_empty or plan.sides.entity.id in self._extended)
+            own = dict(self._change(plan) for plan in changed if not self._alters(plan))
             return {**own, **self._rebased}
         except BaseException:
             self.discard()
@@ -201,23 +205,30 @@ class Landing:
         row = self._ours.table_of(plan.sides.entity.id, name=plan.sides.entity.name)
         native = fresh_ref(self._ours.branch.name) if row.owner != self._ours.branch.native else None
         held = self._held.get(plan.sides.entity.id)
-        return row.id, self._patch(plan.sides.ours, plan.removed, plan.rows() if held is None else iter([held]), native=native)
+        schema = table_schema(plan.sides.entity) if plan.sides.entity.id in self._extended else None
+        rows = plan.rows() if held is None else iter([held])
+        return row.id, self._patch(plan.sides.ours, plan.removed, rows, native=native, schema=schema)
 
-    def _patch(self, side: Side, removed: Addresses, rows: Iterator[pa.Table], *, native: str | None) -> Patch:
-        """The change of a table. Rows that are too many to be held are written to files, for the native branch if there will be one."""
+    def _patch(
+        self, side: Side, removed: Addresses, rows: Iterator[pa.Table], *, native: str | None, schema: pa.Schema | None = None
+    ) -> Patch:
+        """The change of a table. Rows that are too many to be held are written to files, for the native branch if there will be one.
+
+        With `schema`, the table gets these columns.
+        """
         assert side.table is not None
         files = _gathered(rows)
         first, second = next(files, None), next(files, None)
         if first is None or second is None:
-            return Patch(removed, rows=first)
-        shelf = Shelf(side.table, native=native)
+            return Patch(removed, rows=first, schema=schema)
+        shelf = Shelf(side.table, native=native, schema=schema)
         self._shelves.append(shelf)
         for part in (first, second):
             shelf.put(part)
         del first, second
         for part in files:
             shelf.put(part)
-        return Patch(removed, fragments=tuple(shelf.fragments), native=native)
+        return Patch(removed, fragments=tuple(shelf.fragments), native=native, schema=schema)
 
 
 class _TargetTables(CommittedTables):
@@ -254,6 +265,11 @@ def rebased(plan: TypePlan) -> tuple[Addresses, Iterator[pa.Table]]:
     over = apart.at(Members(merged).has(apart.ids))
     parts = (fitted_to(sides.entity, sides.ours, part) for part in read_parts(sides.ours, own.before[own.before != ABSENT]))
     return np.concatenate([own.after[own.after != ABSENT], over.after]), chain(parts, plan.merged.parts())
+
+
+def _declared(side: Side, extended: EntityType | None) -> Side:
+    """A side as it would be with the declaration of the merged state, if both sides added properties to the type."""
+    return side if extended is None or side.entity is None else side._replace(entity=extended)
 
 
 def _gathered(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:

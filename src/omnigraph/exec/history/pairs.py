@@ -48,14 +48,30 @@ class Side(NamedTuple):
     origins: KnownOrigins = dict
     """The origins of rewritten fragments that the branch of the snapshot knows."""
 
+    @property
+    def stored(self) -> list[str]:
+        """The columns of the declaration that the table has: a declaration of the merged state may have more."""
+        assert self.entity is not None
+        assert self.table is not None
+        here = set(self.table.schema.names)
+        return [name for name in table_schema(self.entity).names if name in here]
+
+    def declared(self, rows: pa.Table) -> pa.Table:
+        """Stored rows with all columns of the declaration. Those that the table does not have are null."""
+        assert self.entity is not None
+        wanted = table_schema(self.entity)
+        if rows.schema.names == wanted.names:
+            return rows
+        columns = [rows.column(field.name) if field.name in rows.schema.names else pa.nulls(len(rows), field.type) for field in wanted]
+        return pa.table(columns, names=wanted.names)
+
     def read(self, addresses: Addresses) -> pa.Table:
         """The rows at these addresses. A row that does not exist has only nulls."""
         assert self.entity is not None
-        names = table_schema(self.entity).names
         there = addresses != ABSENT
         if self.table is None or not there.any():
             return _nulls(self.entity, len(addresses))
-        found = take(self.table, addresses[there], names)
+        found = self.declared(take(self.table, addresses[there], self.stored))
         if there.all():
             return found
         return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
@@ -152,7 +168,6 @@ def _found(side: Side, apart: RowsApart) -> _FoundRows:
     if side.entity is None or side.table is None or not 0 < live + len(apart.single) <= PartSize(side).rows:
         return _FoundRows(stored_rows(side.table, apart))
     # A few rows, as an update leaves them: reading their ids takes as long as reading the rows.
-    names = table_schema(side.entity).names
     parts = [side.read(apart.single)] if len(apart.single) else []
     addresses = [apart.single]
     if apart.fragments and blob_properties(side.entity):  # a scan does not read blobs
@@ -160,8 +175,8 @@ def _found(side: Side, apart: RowsApart) -> _FoundRows:
         parts.append(side.read(stored.addresses))
         addresses.append(stored.addresses)
     elif apart.fragments:
-        scanned = pa.Table.from_batches(scan_fragments(side.table, apart.fragments, names))
-        parts.append(scanned.select(names))
+        scanned = pa.Table.from_batches(scan_fragments(side.table, apart.fragments, side.stored))
+        parts.append(side.declared(scanned.select(side.stored)))
         addresses.append(scanned.column(ADDRESS).to_numpy())
     rows = pa.concat_tables(parts)
     return _FoundRows(StoredRows(whole(rows.column(ID)), np.concatenate(addresses)), rows)

@@ -41,7 +41,7 @@ from omnigraph.manifest.model import COMMIT, Commit, CommitKind, Resolution, Sch
 from omnigraph.manifest.publish import LOCK_SECONDS, Drafted, draft, hold, publish, published_before
 from omnigraph.manifest.read import BranchSnapshot, Manifest
 from omnigraph.manifest.recover import after, heal, heal_held, publication, resolve
-from omnigraph.store import alter, compact, index, stage
+from omnigraph.store import alter, compact, index, stage, widen
 from omnigraph.store.arrays import Column
 from omnigraph.store.durable import FlushFailed
 from omnigraph.store.membership import LIMIT_BYTES
@@ -99,7 +99,8 @@ class Patch(msgspec.Struct, frozen=True):
     """Remove rows by their addresses in the version that the write was prepared on, and add rows, all in one transaction.
 
     The added rows are in memory, or, if they are many, in data files that are already written, as in `Files`. With `of`, the table of
-    another branch is forked and changed instead of the branch's own, and shown in its place.
+    another branch is forked and changed instead of the branch's own, and shown in its place. With `schema`, the table gets these
+    columns first, in a commit of its own, and the added rows have them.
     """
 
     removed: Any
@@ -107,6 +108,7 @@ class Patch(msgspec.Struct, frozen=True):
     fragments: tuple[Any, ...] = ()
     native: str | None = None
     of: TableRow | None = None
+    schema: pa.Schema | None = None
 
 
 class Alter(msgspec.Struct, frozen=True):
@@ -290,14 +292,33 @@ def _stage(tables: Tables, snapshot: BranchSnapshot, table: TableId, change: Cha
         return _TableStage(before, change, None, written_for or fresh_ref(snapshot.branch.name))
     opened = tables.open(before.ref)
     staged = _apply(opened, change, uuid=str(uuid4()))
-    return None if staged is None else _TableStage(before, change, staged, before.native, then=_following(opened, change))
+    return (
+        None if staged is None else _TableStage(before, change, staged, before.native, then=_following(opened, change, uuid=str(uuid4())))
+    )
 
 
-def _following(table: Table, change: Change) -> Staged | None:
-    """The second commit of a change that needs two: indexes can name the rewritten fragments only when a version has them."""
-    if not isinstance(change, Tidy) or not change.rewrites or not change.segments:
+def _needs_two(change: Change) -> bool:
+    """Whether a change takes two commits: a version must have rewritten fragments before indexes name them, and columns before rows do."""
+    match change:
+        case Tidy(rewrites, segments):
+            return bool(rewrites and segments)
+        case Patch(removed, rows, fragments, schema=schema):
+            return schema is not None and bool(len(removed) or rows is not None or fragments)
+        case _:
+            return False
+
+
+def _following(table: Table, change: Change, *, uuid: str) -> Staged | None:
+    """The second commit of a change that needs two."""
+    if not _needs_two(change):
         return None
-    return index.stage_segments(table, change.segments, change.replaced, version=table.ref.version + 1, uuid=str(uuid4()))
+    match change:
+        case Tidy(_, segments, replaced):
+            return index.stage_segments(table, segments, replaced, version=table.ref.version + 1, uuid=uuid)
+        case Patch(removed, rows, fragments, schema=schema):
+            return widen.patch_wider(table, schema, removed, rows=rows, fragments=fragments, uuid=uuid)
+        case _:
+            return None
 
 
 def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
@@ -312,7 +333,9 @@ def _apply(table: Table, change: Change, *, uuid: str) -> Staged | None:
             return stage.overwrite(table, rows, uuid=uuid)
         case Files(fragments, replaced, whole, limit_bytes=limit_bytes):
             return stage.put_files(table, fragments, replaced=replaced, whole=whole, limit_bytes=limit_bytes, uuid=uuid)
-        case Patch(removed, rows, fragments):
+        case Patch(removed, rows, fragments, schema=schema):
+            if schema is not None:
+                return alter.alter(table, schema, uuid=uuid)
             return stage.patch(table, removed, rows=rows, fragments=fragments, uuid=uuid)
         case Alter(schema):
             return alter.alter(table, schema, uuid=uuid)
@@ -470,7 +493,7 @@ def _intent(request: Request, ready: _Staged) -> Intent:
                 drops=entry.before.id in ready.prepared.drops,
                 gives_up=isinstance(entry.change, GiveUp),
                 shown=entry.shown,
-                then=None if entry.then is None else entry.then.uuid,
+                then=entry.then.uuid if entry.then is not None else str(uuid4()) if _needs_two(entry.change) else None,
             )
             for entry in ready.tables
         ),
@@ -537,8 +560,9 @@ def _stages(tables: Tables, intent: Intent, ready: _Staged) -> Iterator[tuple[Ta
     for at, (table, entry) in enumerate(zip(intent.tables, ready.tables, strict=True)):
         if at:
             reach(Fault.WRITE_BETWEEN_TABLES)
-        staged = entry.staged if entry.staged is not None else _first_touch(tables, table, entry)
-        yield after(intent, table, rows=entry.before.rows + staged.counts.inserted - staged.counts.deleted), staged, entry.then
+        staged, then = (entry.staged, entry.then) if entry.staged is not None else _first_touch(tables, table, entry)
+        counts = [part.counts for part in (staged, then) if part is not None]
+        yield after(intent, table, rows=entry.before.rows + sum(each.inserted - each.deleted for each in counts)), staged, then
 
 
 def _advance(staged: Staged, then: Staged | None) -> Table:
@@ -550,7 +574,7 @@ def _advance(staged: Staged, then: Staged | None) -> Table:
     return stage.advance(msgspec.structs.replace(then, table=moved))
 
 
-def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Staged:
+def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> tuple[Staged, Staged | None]:
     """Fork the table from the version this branch sees (B-13) and stage on the fork. Staging on the parent's handle would corrupt it."""
     reach(Fault.WRITE_BEFORE_REF)
     forked = create_ref(tables.open(entry.before.ref), str(intent.native))
@@ -558,8 +582,10 @@ def _first_touch(tables: Tables, intent: TableIntent, entry: _TableStage) -> Sta
     staged = _apply(forked, entry.change, uuid=intent.uuid)
     if staged is None:
         raise StorageError(Kind.STORAGE, f"the change of {entry.before.alias} found no rows to change on the fork of the table")
-    stage.settle_files(staged.table.root, [staged])  # before the publication is drafted, which records their checksums
-    return stage.settled(staged)
+    then = None if intent.then is None else _following(forked, entry.change, uuid=intent.then)
+    parts = [staged] if then is None else [staged, then]
+    stage.settle_files(forked.root, parts)  # before the publication is drafted, which records their checksums
+    return stage.settled(staged), None if then is None else stage.settled(then)
 
 
 def _after_failure(engine: Engine, intent: Intent, error: Exception, grant: Grant) -> Commit:

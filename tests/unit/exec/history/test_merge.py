@@ -680,6 +680,117 @@ def test_schemas_to_which_both_sides_added(graph: Graph, strategy: str, into: st
     assert og.open(graph.uri).verify(deep=True) == []
 
 
+WORK_EXTENDED = """
+node Person {
+  name: String @key
+  age: I32? tags: [String]? note: String?  // as before
+  mail: String? @index photo: Blob?
+}
+edge Knows: Person -> Person { since: I32?  weight: F64? }
+"""
+INTO_EXTENDED = """
+node Person {
+  name: String @key
+  age: I32? tags: [String]? note: String?
+  scores: [F64]?
+  alias: String?  // the last line
+}
+edge Knows: Person -> Person { since: I32?  kind: enum(close, far)?  }
+"""
+BOTH_EXTENDED = """
+node Person {
+  name: String @key
+  age: I32? tags: [String]? note: String?
+  scores: [F64]?
+  alias: String?  // the last line
+  mail: String? @index
+  photo: Blob?
+}
+edge Knows: Person -> Person { since: I32?  kind: enum(close, far)?  weight: F64? }
+"""
+
+
+@pytest.mark.parametrize("in_files", [False, True], ids=["in memory", "in files"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("into", ["main", "target"])
+def test_types_to_which_both_sides_added_properties(
+    graph: Graph, strategy: str, into: str, in_files: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of the target gets the columns, the rows that come and those that go in one transaction, its indexes stay, and every
+    value is in its column.
+    """
+    if in_files:
+        monkeypatch.setattr(landing, "HELD_BYTES", 1)
+    graph.apply_schema(graph.schema.replace("age: I32?", "age: I32?  gone: String?"))
+    graph.apply_schema(graph.schema.replace("gone: String?", ""))  # so that columns are not numbered without gaps
+    graph.ensure_indices()
+    for branch in ("target", "work"):
+        graph.branches.create(branch)
+    graph.apply_schema(WORK_EXTENDED, "work")
+    graph.apply_schema(INTO_EXTENDED, into)
+    photo = 'query q($b: Blob) { update Person set { mail: "a", age: 31, photo: $b } where name = "Alice" }'
+    graph.mutate(photo, params={"b": "base64:AAEC"}, branch="work")
+    run(graph, 'delete Person where name = "Bob"', branch="work")
+    run(graph, 'insert Person { name: "New", mail: "n", note: "x" }', branch="work")
+    run(graph, 'insert Knows { from: "Dan", to: "Carol", weight: 1.5 }', branch="work")
+    run(graph, 'update Person set { alias: "al", scores: [1.5] } where name = "Alice"', branch=into)
+    run(graph, 'update Person set { alias: "da" } where name = "Dan"', branch=into)
+    run(graph, 'insert Knows { from: "Dan", to: "Alice", kind: "far" }', branch=into)
+    old = graph.commits(into)[0]
+    before = content(graph, into)
+    if strategy == "entity":
+        assert [found.id for found in conflicts_of(graph, "work", into)] == ["Alice"]
+    merged = graph.merge("work", into, strategy=strategy, on_conflict="theirs")
+    assert merged.commit is not None
+    assert (merged.outcome, merged.commit.parents[0]) == (M, old.id)
+    assert graph.schema_of(into) == BOTH_EXTENDED
+    assert not graph.apply_schema(BOTH_EXTENDED, into).applied
+    people = rows(graph, "node:Person", branch=into)
+    ours = ("al", [1.5]) if strategy == "property" else (None, None)
+    assert set(people) == {"Alice", "Carol", "Dan", "New"}
+    assert [people["Alice"][name] for name in ("age", "mail", "alias", "scores")] == [31, "a", *ours]
+    assert graph.blob("node", "Person", "Alice", "photo", branch=into).read() == bytes([0, 1, 2])
+    assert [people["Dan"][name] for name in ("alias", "mail", "photo")] == ["da", None, None]
+    assert [people["New"][name] for name in ("note", "mail", "alias", "scores")] == ["x", "n", None, None]
+    ends = {(row["src"], row["dst"]): (row["kind"], row["weight"]) for row in rows(graph, "edge:Knows", branch=into).values()}
+    assert (ends["Dan", "Carol"], ends["Dan", "Alice"]) == ((None, 1.5), ("far", None))
+    assert content_at(graph, into, old.id) == before
+    for name in ("Alice", "New", "Carol", "Bob"):  # by the index that the target had
+        found = graph.query("match { $p: Person { name: $n } } return { $p.name as name }", params={"n": name}, branch=into).rows
+        assert found == ([{"name": name}] if name != "Bob" else [])
+    assert graph.merge("work", into).outcome is U
+    graph.ensure_indices(into)
+    assert graph.query('match { $p: Person { mail: "n" } } return { $p.name as name }', branch=into).rows == [{"name": "New"}]
+    assert graph.merge(into, "work").outcome is F
+    assert (graph.schema_of("work"), list(graph.diff(into, "work"))) == (BOTH_EXTENDED, [])
+    graph.optimize(into)
+    assert og.open(graph.uri).verify(deep=True) == []
+
+
+def content_at(graph: Graph, branch: str, commit: str) -> dict[str, object]:
+    """What `content` told of a branch when this was its newest commit."""
+    graph.branches.create("then", at=commit)
+    found = content(graph, "then")
+    graph.branches.delete("then")
+    return found
+
+
+def test_added_properties_alone(graph: Graph) -> None:
+    """Where no row changed, the columns come alone. The merge of the same two again, the other way, has them too."""
+    graph.branches.create("work")
+    graph.apply_schema(WORK_EXTENDED, "work")
+    graph.apply_schema(INTO_EXTENDED)
+    before = content(graph)
+    assert graph.merge("work").commit is not None
+    assert graph.schema == BOTH_EXTENDED
+    people = rows(graph, "node:Person")
+    assert {name: {key: row[key] for key in before["node:Person"][name]} for name, row in people.items()} == before["node:Person"]  # type: ignore[index]
+    run(graph, 'update Person set { mail: "m", alias: "a" } where name = "Dan"')
+    assert graph.merge("main", "work").outcome is F
+    assert rows(graph, "node:Person", branch="work") == rows(graph, "node:Person")
+    assert og.open(graph.uri).verify(deep=True) == []
+
+
 def test_an_edge_type_of_one_side_needs_the_nodes_that_the_other_deletes(graph: Graph) -> None:
     graph.branches.create("work")
     graph.apply_schema(THEIR_SCHEMA, "work")
@@ -694,8 +805,12 @@ def test_an_edge_type_of_one_side_needs_the_nodes_that_the_other_deletes(graph: 
 @pytest.mark.parametrize(
     ("theirs", "ours", "reason"),
     [
-        ("note: String?  mail: String?", "note: String?  phone: String?", "both changed the declaration of node:Person"),
-        ("note: String?  mail: String?", "note: String?  mail: String?", "both changed the declaration of node:Person"),
+        ("note: String?  mail: String?", "note: String?  mail: String?", "both added a property Person.mail"),
+        (
+            "note: String? @index  mail: String?",
+            "note: String?  phone: String?",
+            "both changed the declaration of node:Person, and not only",
+        ),
         ("note: String? }\nnode Town { name: String @key", "note: String? }\nnode Town { slug: String @key", "both added a type node:Town"),
         ("note: String?  mail: String?", 'text: String? @rename_from("note")', "more than types and properties was added"),
         ("note: String? }\nnode Town { name: String @key", "", "more than types and properties was added"),

@@ -240,6 +240,29 @@ class TestNeeds:
         assert names(graph) == ["b", "c", "d", "w"]
         sound(graph)
 
+    @pytest.mark.parametrize("removal", ["cleanup", "hard drop"])
+    def test_a_branch_keeps_what_it_was_made_from_when_that_is_no_merge_base_any_more(self, graph: Graph, removal: str) -> None:
+        """A merge moves the base of the next one, and no native branch was made from a table that the first commit of the branch dropped.
+
+        That commit is still kept, and compared with what the branch was made from.
+        """
+        made = graph.load([{"type": "Firm", "data": {"name": "f"}}]).commit
+        assert made is not None
+        graph.branches.create("work")
+        small = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+        for branch in ("work", "main"):
+            graph.apply_schema(small, branch=branch, allow_data_loss=removal == "hard drop")
+        add(graph, "a")
+        graph.merge("main", into="work")
+        if removal == "cleanup":
+            add_all(graph, "b", "c")
+            graph.cleanup(keep=2)
+        else:
+            graph.apply_schema(small.replace("  age: I32?", ""), allow_data_loss=True)
+        fresh = og.open(graph.uri)
+        assert fresh.query("match { $f: Firm } return { $f.name as name }", branch="work", at=made.id).rows == [{"name": "f"}]
+        sound(graph)
+
     def test_two_branches_keep_the_base_of_their_next_merge(self, graph: Graph) -> None:
         """After a merge the base is the merged commit of the source, which neither branch shows any more."""
         add_all(graph, "a")

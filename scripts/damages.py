@@ -82,6 +82,11 @@ nearest, edges, an export, a blob, the commits, a branch, a tag, a diff), verifi
 
 *tip*: the newest commit shows the file, and is asked. *past*: only earlier commits show it, and one of them is asked. Questions that do not
 need the file are always answered right. A `code` under "reads" is the [kind](errors.md#all-kinds) of the error.
+
+A *retention floor*, `_floor.json` in the directory of a line of `__manifest`, says which versions cleanups removed. If it is lost, one
+finding names it, and not each of those versions: every such cleanup leaves a version of `__manifest` as only cleanup makes, by which
+`verify` knows that there was a floor. The next cleanup that forgets a commit writes the file again. Until then a lost version of that line
+is not found.
 """
 
 TITLES = {

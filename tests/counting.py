@@ -80,6 +80,10 @@ class CountingObjects:
         self._count("delete")
         self._inner.delete_prefix(prefix)
 
+    def discard_staged(self, prefix: str) -> None:
+        self._count("list")
+        self._inner.discard_staged(prefix)
+
     def rename(self, source: str, target: str) -> None:
         self._count("rename")
         self._inner.rename(source, target)

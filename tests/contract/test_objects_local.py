@@ -429,6 +429,32 @@ class TestRefusals:
         assert advice in error.message
 
 
+class TestStaged:
+    def test_what_killed_processes_left_is_removed_and_nothing_else(self, root: Path, objects: Objects) -> None:
+        """Beside the direct children of a prefix. Where there is no such directory there is nothing to do."""
+        objects.discard_staged("d")
+        objects.put("d/kept", b"1")
+        for name in ("d/.0123.omnigraph-tmp", "d/sub/.0123.omnigraph-tmp", "d/foreign.omnigraph-tmp", "d/.hidden"):
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).touch()
+        objects.discard_staged("d")
+        left = sorted(str(path.relative_to(root / "d")) for path in (root / "d").rglob("*") if path.is_file())
+        assert left == [".hidden", "foreign.omnigraph-tmp", "kept", "sub/.0123.omnigraph-tmp"]
+
+    def test_a_write_whose_staged_file_is_taken_stages_it_again(self, root: Path, objects: Objects) -> None:
+        """The name is never given to a file that is gone, and the write does not fail."""
+        takes = [True]
+
+        def once(_: object) -> None:
+            if takes:
+                takes.pop()
+                objects.discard_staged("d")
+                assert residue(root) == []
+
+        objects.put("d/x", b"whole", first=once)
+        assert (objects.get("d/x"), residue(root)) == (b"whole", [])
+
+
 class TestProbe:
     def test_it_accepts_a_good_root_and_leaves_no_trace(self, root: Path, objects: Objects) -> None:
         """A-11: A file system without hard links is refused by a probe before the first claim. The probe leaves no files."""

@@ -117,6 +117,36 @@ def sound(graph: Graph) -> None:
     assert [finding for finding in graph.verify(deep=True) if finding.severity == "error"] == []
 
 
+STAGING = [
+    ('mutate query q() { insert Person { name: "new" } }', 1, "__recovery"),
+    ("create new", 1, "__branches"),
+    ("tag new", 1, "__tags"),
+    ("cleanup 1", 1, "__branches"),
+    ("cleanup 1", 2, "__manifest"),
+]
+"""What a process does when it is killed at its nth object -> where the file is that it had staged and not yet given its name."""
+
+
+def staged(graph: Graph) -> list[str]:
+    return sorted(file.parent.name for file in Path(graph.uri).rglob("*.omnigraph-tmp"))
+
+
+@pytest.mark.parametrize(("doing", "nth", "where"), STAGING)
+def test_what_a_killed_process_had_staged_is_removed(tmp_path: Path, doing: str, nth: int, where: str) -> None:
+    """An intent, a branch, a tag and a floor are staged beside their place. No listing shows such a file, so only cleanup removes it."""
+    graph = make(tmp_path)
+    before = shown(graph)
+    assert crash(doing, graph.uri, Fault.OBJECT_BEFORE_LINK, nth=nth).returncode == -signal.SIGKILL
+    assert staged(graph) == [where]
+    assert shown(graph) == before
+    graph.cleanup(keep=2, dry_run=True)
+    assert staged(graph) == [where]
+    graph.cleanup(keep=2)
+    assert staged(graph) == []
+    assert shown(graph) == before
+    sound(graph)
+
+
 @pytest.mark.parametrize(("point", "nth"), [(point, nth) for point, times in ARRIVALS.items() for nth in sorted({1, times})], ids=str)
 def test_a_cleanup_that_is_killed(tmp_path: Path, point: Fault, nth: int) -> None:
     """What it must leave is there, every commit that can be opened can be read, writers go on, and the next cleanup finishes (B-28)."""

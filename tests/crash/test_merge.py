@@ -13,16 +13,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import lance
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import Kind, OmniGraphError, StorageError
+from omnigraph.errors import Kind, OmniGraphError, RecoveryRequired, StorageError
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, BranchName
 from omnigraph.manifest import intents
 from tests.crash.matrix import Point, Writer, points
 from tests.crasher import crash, rows_through_files
+from tests.mutations import table_row
 from tests.samples import every_other
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
@@ -239,3 +242,31 @@ def test_a_winner_after_the_effects(tmp_path: Path, disjoint: bool) -> None:
     assert sum(commit.audit is not None for commit in graph.commits()) == 1
     assert graph.merge(SOURCE).outcome == "merged"
     assert graph.verify() == []
+
+
+@pytest.mark.parametrize(("point", "nth"), [(Fault.STAGE_AFTER_COMMIT, 2), (Fault.WRITE_COMMITTED, 1)], ids=str)
+def test_a_foreign_append_after_the_effects(tmp_path: Path, point: Fault, nth: int) -> None:
+    """RT-29: If another program appends to a table of an interrupted merge, nothing is touched: its row stays, and writes are refused.
+    RT-31: An interrupted merge whose table has moved on is not published either, although all its tables are committed.
+    """
+    graph = make(tmp_path / "g", CASES[0])
+    before = shown(graph, MAIN)
+    with armed(point, after=nth), pytest.raises(SimulatedCrash):
+        graph.merge(SOURCE)
+    people = Path(graph.uri, table_row(graph, "node:Person").path)
+    append(people)
+    files = {file: file.read_bytes() for folder in ("nodes", "edges") for file in Path(graph.uri, folder).rglob("*") if file.is_file()}
+    for act in (lambda: change(graph, 'insert Person { name: "w" }'), lambda: graph.merge(SOURCE)):
+        with pytest.raises(RecoveryRequired):
+            act()
+    assert {file: file.read_bytes() for file in files} == files
+    assert "foreign" in lance.dataset(str(people)).to_table(columns=["id"])["id"].to_pylist()
+    assert len(intents.pending(graph.engine.root.objects)) == 1
+    assert shown(og.open(graph.uri, mode="r"), MAIN) == before
+    change(graph, 'insert Person { name: "w" }', TARGET)
+
+
+def append(table: Path) -> None:
+    rows = lance.dataset(str(table)).to_table(limit=1)
+    at = rows.schema.get_field_index("id")
+    lance.write_dataset(rows.set_column(at, rows.schema.field(at), pa.array(["foreign"])), str(table), mode="append")

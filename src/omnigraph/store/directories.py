@@ -132,6 +132,17 @@ def staging_name() -> str:
     return f".{new_hex16()}{RESIDUE}"
 
 
+def discard_staged(directory: str) -> None:
+    """Removes the staged files in `directory`. A write that is at work fails to rename or link its own, and stages it anew."""
+    with os.scandir(directory) as entries:
+        found = [entry.name for entry in entries if entry.name.startswith(".") and entry.name.endswith(RESIDUE)]
+    if found:
+        with opened(directory) as descriptor:
+            for name in found:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=descriptor)
+
+
 def _fill(directory: int, name: str, data: bytes, *, sync: bool) -> None:
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
     try:

@@ -156,6 +156,15 @@ class LocalObjects:
             # Some objects below it may be deleted already.
             raise wrap_os_error(error, doing="delete everything below", path=full, outcome=Outcome.UNKNOWN) from error
 
+    def discard_staged(self, prefix: str) -> None:
+        full = self._full(prefix)
+        try:
+            directories.discard_staged(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise wrap_os_error(error, doing="remove what killed processes left in", path=full, outcome=Outcome.UNKNOWN) from error
+
     def rename(self, source: str, target: str) -> None:
         old, new = self._full(source), self._full(target)
         for _ in range(_ATTEMPTS):

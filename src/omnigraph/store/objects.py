@@ -65,6 +65,9 @@ class Objects(Protocol):
     def delete_prefix(self, prefix: str) -> None:
         """Deletes all objects below `prefix`. An object written meanwhile may remain (A-06)."""
 
+    def discard_staged(self, prefix: str) -> None:
+        """Removes what killed processes had staged of direct children of `prefix`, which no listing shows. Object stores stage nothing."""
+
     def rename(self, source: str, target: str) -> None:
         """Moves an object and replaces `target`. On an object store, a crash may leave both (A-07)."""
 

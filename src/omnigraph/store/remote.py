@@ -204,6 +204,9 @@ class RemoteObjects:
             if names:
                 obstore.delete(self._store, names)
 
+    def discard_staged(self, prefix: str) -> None:
+        """Has nothing to do: a put is one request."""
+
     def rename(self, source: str, target: str) -> None:
         check_path(source)
         check_path(target)

@@ -23,7 +23,7 @@ from omnigraph.manifest import intents
 from omnigraph.manifest.model import Commit, TableRow
 from omnigraph.manifest.registry import all_branches
 from omnigraph.store.reclaim import existing_versions
-from omnigraph.store.refs import native_refs
+from omnigraph.store.refs import forked_from, native_refs
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Firm { name: String @key }\nedge Knows: Person -> Person"
 NAMES = "match { $p: Person } return { $p.name as name } order { name }"
@@ -238,6 +238,29 @@ class TestNeeds:
         graph.cleanup(keep=1)
         assert graph.merge("work").deleted == 1
         assert names(graph) == ["b", "c", "d", "w"]
+        sound(graph)
+
+    @pytest.mark.parametrize("removal", ["cleanup", "hard drop"])
+    def test_a_branch_keeps_what_it_was_made_from_when_that_is_no_merge_base_any_more(self, graph: Graph, removal: str) -> None:
+        """A merge moves the base of the next one, and no native branch was made from a table that the first commit of the branch dropped.
+
+        That commit is still kept, and compared with what the branch was made from.
+        """
+        made = graph.load([{"type": "Firm", "data": {"name": "f"}}]).commit
+        assert made is not None
+        graph.branches.create("work")
+        small = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+        for branch in ("work", "main"):
+            graph.apply_schema(small, branch=branch, allow_data_loss=removal == "hard drop")
+        add(graph, "a")
+        graph.merge("main", into="work")
+        if removal == "cleanup":
+            add_all(graph, "b", "c")
+            graph.cleanup(keep=2)
+        else:
+            graph.apply_schema(small.replace("  age: I32?", ""), allow_data_loss=True)
+        fresh = og.open(graph.uri)
+        assert fresh.query("match { $f: Firm } return { $f.name as name }", branch="work", at=made.id).rows == [{"name": "f"}]
         sound(graph)
 
     def test_two_branches_keep_the_base_of_their_next_merge(self, graph: Graph) -> None:
@@ -489,6 +512,24 @@ class TestLeftovers:
         add(graph, "c")
         graph.cleanup(keep=1)
         assert names(graph) == ["a", "b", "c", "w1", "w2"]
+        sound(graph)
+
+    def test_the_version_that_a_fork_was_made_from_stays_when_no_commit_shows_it(self, graph: Graph) -> None:
+        """A merge that takes over a new column forks the table of its source. Later merges and an optimize leave it to the fork."""
+        add(graph, "a")
+        graph.branches.create("work")
+        graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"), branch="work")
+        add_all(graph, "w1", "w2", branch="work")
+        add(graph, "b")
+        graph.merge("work")
+        origin = forked_from(graph.engine.root, row(graph).path, str(row(graph).native))
+        graph.merge("main", into="work")
+        graph.optimize("work")
+        add_all(graph, "w3", branch="work")
+        graph.optimize("work")
+        graph.cleanup(keep=1)
+        assert origin in versions(graph, branch="work")
+        assert (names(graph), names(og.open(graph.uri), "work")) == (["a", "b", "w1", "w2"], ["a", "b", "w1", "w2", "w3"])
         sound(graph)
 
     def test_a_type_that_was_added_on_a_branch_goes_with_it(self, graph: Graph) -> None:

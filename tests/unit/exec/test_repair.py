@@ -44,6 +44,21 @@ def append(dataset: Any) -> None:
     lance.write_dataset(rows.set_column(at, rows.schema.field(at), pa.array(["foreign"])), dataset.uri, mode="append")
 
 
+def rewrite(dataset: Any, rows: int) -> None:
+    """One file in place of all others, with this many rows, as a compaction with a mistake would commit it."""
+    found = dataset.to_table()
+    given = pa.concat_tables([found, renamed(found)]).slice(0, rows)
+    written = lance.fragment.write_fragments(given, dataset.uri, schema=dataset.schema)
+    old = [fragment.metadata for fragment in dataset.get_fragments()]
+    operation = lance.LanceOperation.Rewrite([lance.LanceOperation.RewriteGroup(old, list(written))], [])
+    lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+
+
+def renamed(rows: pa.Table) -> pa.Table:
+    at = rows.schema.get_field_index("id")
+    return rows.set_column(at, rows.schema.field(at), pa.array([f"{each}-again" for each in rows["id"].to_pylist()]))
+
+
 def docs(found: tuple[TableRepair, ...]) -> list[TableRepair]:
     return [table for table in found if table.table == "node:Doc"]
 
@@ -106,6 +121,23 @@ def test_a_change_of_rows_by_another_program_needs_force(graph: Graph) -> None:
     assert any("foreign" in line for line in fresh.export())
     assert table_row(fresh, "node:Doc").rows == 54
     assert fresh.repair().is_sound
+
+
+@pytest.mark.parametrize("rows", [49, 54], ids=["fewer", "more"])
+def test_maintenance_that_changed_the_number_of_rows_is_none(graph: Graph, rows: int) -> None:
+    """O-11: a transaction that calls itself a rewrite is believed only if the table has as many rows as the graph shows."""
+    assert table_row(graph, "node:Doc").rows == 53
+    by_hand(graph, lambda dataset: rewrite(dataset, rows))
+    fresh = og.open(graph.uri)
+    report = fresh.repair(confirm=True)
+    (refused,) = report.refused
+    assert (refused.classification, refused.operations) == (Classification.SEMANTIC, ("Rewrite",))
+    assert f"it has {rows} rows, not 53" in str(refused.error)
+    assert report.commit is None
+    assert len(list(fresh.export())) == 53
+    forced = fresh.repair(confirm=True, force=True)
+    assert forced.commit is not None
+    assert len(list(fresh.export())) == table_row(fresh, "node:Doc").rows == rows
 
 
 def test_columns_that_do_not_fit_the_schema_are_refused_by_force_too(graph: Graph) -> None:

@@ -146,6 +146,39 @@ def test_a_damaged_retention_floor_hides_no_other_damage(graph: Graph) -> None:
     assert codes(graph, deep=False) == {"missing_file"}
 
 
+def test_a_lost_retention_floor_is_told_from_lost_versions(graph: Graph) -> None:
+    """Every cleanup that forgets commits leaves a version of `__manifest` as only cleanup makes. So it is known that there was a floor."""
+    branches = graph.branches.list()
+    for branch in branches:
+        for pages in range(4):
+            run(graph, f'update Doc set {{ pages: {pages} }} where slug = "d007"', branch=branch)
+    for keep in (3, 2):
+        graph.cleanup(keep=keep)
+    run(graph, 'update Doc set { pages: 9 } where slug = "d007"')
+    assert og.open(graph.uri).verify(deep=True) == []
+    floors = sorted(Path(graph.uri, "__manifest").rglob("_floor.json"))
+    assert len(floors) == len(branches)
+    for floor in floors:
+        floor.unlink()
+    found = og.open(graph.uri, mode="r").verify(deep=True)
+    assert {finding.path for finding in found} == {str(floor.relative_to(graph.uri)) for floor in floors}
+    assert {(finding.code, finding.branches) for finding in found} == {("missing_file", (branch,)) for branch in branches}
+    assert all("a cleanup" in finding.message and "omnigraph cleanup" in finding.remedy for finding in found)
+    for branch in branches:
+        run(graph, 'update Doc set { pages: 10 } where slug = "d007"', branch=branch)
+    graph.cleanup(keep=2)
+    assert og.open(graph.uri).verify(deep=True) == []
+
+
+def test_lost_versions_of_the_history_are_no_lost_floor(graph: Graph) -> None:
+    """No cleanup ran: each version that is gone is a finding of its own."""
+    versions = sorted(Path(graph.uri, "__manifest", "_versions").glob("*.manifest"))  # the newest first
+    for version in versions[1:3]:
+        version.unlink()
+    found = og.open(graph.uri, mode="r").verify()
+    assert {finding.path for finding in found} == {str(version.relative_to(graph.uri)) for version in versions[1:3]}
+
+
 BLOBS = {"several in one file": 100_000, "each in its own file": 5_000_000}
 
 

@@ -30,12 +30,15 @@ from omnigraph.faults import Fault, reach
 from omnigraph.grid import counted
 from omnigraph.ids import BranchName
 from omnigraph.manifest.branches import abandon_private_branch
+from omnigraph.manifest.intents import DIRECTORY as INTENTS
 from omnigraph.manifest.locks import Grant, Locks
 from omnigraph.manifest.model import TableRow, now
 from omnigraph.manifest.publish import LOCK_SECONDS, fence_off_publishes
 from omnigraph.manifest.read import PATH
+from omnigraph.manifest.registry import DIRECTORY as BRANCHES
 from omnigraph.manifest.registry import all_branches, is_private
 from omnigraph.manifest.retention import BranchLine, Needs, Policy, needs, refuse_abandoned, refuse_pending, still_shown
+from omnigraph.manifest.tags import DIRECTORY as TAGS
 from omnigraph.manifest.tags import withdraw_all
 from omnigraph.store.bases import home
 from omnigraph.store.floor import raise_floor
@@ -159,6 +162,7 @@ class _Preview:
             needed = needs(self._manifest, policy, without=abandoned)
             self._refuse_drift(needed.lines)
             plans = list(_plans(self._root, needed))
+            self._discard_staged(needed.lines)
             unused = _unused(self._root, PATH, {str(line.branch.native) for line in needed.lines if line.branch.native is not None})
             done = {PATH: Removal()}
             for fork in unused:
@@ -207,6 +211,9 @@ class _Preview:
 
     def _abandon(self, name: BranchName, grant: Grant) -> None:
         """Give up a private branch. The following steps remove its files."""
+
+    def _discard_staged(self, lines: Iterable[BranchLine]) -> None:
+        """Remove what killed processes had staged of intents, branches, tags and floors. No listing shows it."""
 
     def _forget_commits(self, line: BranchLine, needed: Needs, forks: Mapping[str | None, set[int]], grant: Grant) -> Removal:
         native = line.branch.native
@@ -280,6 +287,10 @@ class _Removal(_Preview):
         reach(Fault.CLEANUP_BEFORE_TRANSACTION)
         abandon_private_branch(self._manifest, name, grant)
         reach(Fault.CLEANUP_AFTER_TRANSACTION)
+
+    def _discard_staged(self, lines: Iterable[BranchLine]) -> None:
+        for directory in (INTENTS, BRANCHES, TAGS, *(line.ledger.ref.home for line in lines)):
+            self._root.objects.discard_staged(directory)
 
     def _remove_history(self, line: BranchLine, spent: list[int], grant: Grant) -> Removal:
         branch = line.branch

@@ -24,12 +24,13 @@ from omnigraph.store.floor import floor_object, read_floor
 from omnigraph.store.ledger import Ledger
 from omnigraph.store.reclaim import existing_versions
 from omnigraph.store.root import Root
-from omnigraph.store.tables import TableRef
+from omnigraph.store.tables import TableRef, operation_of
 
-FLOOR_REMEDY: Final = (
-    "remove it: the next `omnigraph cleanup` that forgets a commit writes it again; "
-    "until then `verify` misses the versions that earlier ones removed"
+FLOOR_NEXT: Final = (
+    "the next `omnigraph cleanup` that forgets a commit writes it again; "
+    "until then `verify` does not see whether versions of the history are lost"
 )
+RESTORE_OPERATION: Final = "Restore"
 
 
 class Shown(msgspec.Struct):
@@ -79,13 +80,33 @@ def survey(manifest: Manifest, branch: Branch, commits: dict[CommitId, Commit], 
 
 
 def _floor(manifest: Manifest, branch: Branch, kept: KeptVersions | None = None) -> int | None:
+    """The retention floor of a branch. None if it is damaged, or if it is lost, which is a damage."""
+    path = floor_object(PATH, branch.native)
     try:
-        return read_floor(manifest.root.objects, PATH, branch=branch.native)
+        floor = read_floor(manifest.root.objects, PATH, branch=branch.native)
+        if floor or not _was_cleaned(manifest.root, branch):
+            return floor
+        lost = f"{path} is missing: it says which versions a cleanup removed. Without it they look like versions that are lost"
+        damage = Damage("missing_file", lost, f"restore it from a backup, or wait: {FLOOR_NEXT}", path)
     except FormatError as error:
-        if kept is not None:
-            damage = Damage(error.kind.value, error.message, FLOOR_REMEDY, floor_object(PATH, branch.native))
-            kept.damages.append((damage, branch.name, ()))
-        return None
+        damage = Damage(error.kind.value, error.message, f"remove it: {FLOOR_NEXT}", path)
+    if kept is not None:
+        kept.damages.append((damage, branch.name, ()))
+    return None
+
+
+def _was_cleaned(root: Root, branch: Branch) -> bool:
+    """Whether a cleanup removed versions of this line. Before it does, it commits a restore, as nothing else does. The newest one stays."""
+    found = existing_versions(root, PATH, branch=branch.native)
+    if not found or set(range(max(1, branch.forked_at), found[-1] + 1)).issubset(found):
+        return False
+    return any(_operation(root, TableRef(PATH, branch.native, version)) == RESTORE_OPERATION for version in reversed(found))
+
+
+def _operation(root: Root, ref: TableRef) -> str | None:
+    with suppress(OmniGraphError):  # a damaged version is a finding of its own
+        return operation_of(root, ref)
+    return None
 
 
 def _tagged(manifest: Manifest) -> Iterator[CommitId]:

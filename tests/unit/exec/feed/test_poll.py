@@ -311,11 +311,28 @@ def test_a_branch_that_is_replaced_during_a_poll_is_refused(graph: Graph) -> Non
             graph.branches.create("work")
 
 
-def _begun(graph: Graph, cursor: str | None) -> Any:
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "replaced"])
+def test_a_page_whose_rows_were_read_before_the_branch_was_replaced_is_refused(graph: Graph, again: bool) -> None:
+    """D-27: no read fails, because nothing more is read: the page that is ready is checked against the branch before it is given out."""
+    graph.branches.create("work")
+    cursor = graph.changes.poll(branch="work").cursor
+    add(graph, "a", "b", branch="work")
+    pages = _begun(graph, cursor, limit=1)
+    assert brief(next(pages).blocks) == [inserts("a")]
+    graph.branches.delete("work")
+    if again:
+        graph.branches.create("work")
+        add(graph, "a", "b", branch="work")
+    with pytest.raises(ChangeCursorRejected if again else NotFound) as caught:
+        next(pages)
+    assert caught.value.kind is (Kind.CHANGE_CURSOR_REJECTED if again else Kind.BRANCH_NOT_FOUND)
+
+
+def _begun(graph: Graph, cursor: str | None, limit: int = 1_000) -> Any:
     """The pages of a poll that has seen the head and read nothing yet."""
     engine = og.open(graph.uri, mode="r").engine
-    wanted = change_filter(None, None, None)
-    return Poll(engine, FeedRequest(branch=BranchName("work"), wanted=wanted, limits=page_limits(), cursor=cursor)).pages()
+    wanted, limits = change_filter(None, None, None), page_limits(changes=limit)
+    return Poll(engine, FeedRequest(branch=BranchName("work"), wanted=wanted, limits=limits, cursor=cursor)).pages()
 
 
 def test_transactions_are_commits_like_others(graph: Graph) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -266,6 +267,14 @@ PYTHON = (
         "g.load({'City': polars.LazyFrame({'name': ['x']})})",
         "InvalidInput: cannot load City from LazyFrame; give a table, a frame or a path; `collect()` it first",
     ),
+    (
+        "g.load({'Knows': pa.table({'from': ['Ada'], 'to': ['Ada'], 'since': pa.array([1], pa.timestamp('s'))})})",
+        "InvalidInput: <Knows>, record 1: property 'since' value is a time of day other than midnight, and a Date has none; turn",
+    ),
+    (
+        "g.load({'Knows': pa.table({'from': ['Ada'], 'to': ['Ada'], 'since': pa.array([0], pa.timestamp('s', 'UTC'))})})",
+        "InvalidInput: <Knows>: strict property 'since' expects Date32, got a column of timestamp[s, tz=UTC]; which day a time",
+    ),
     ("g.branches", "Branches of Graph('"),
     ("g.tags", "Tags of Graph('"),
     ("g.changes", "Changes of Graph('"),
@@ -319,7 +328,7 @@ def test_an_expression(code: str, shown: str, folder: Path, monkeypatch: pytest.
     monkeypatch.chdir(folder)
     with og.open("g.omni") as graph:
         try:
-            found = repr(eval(code, {"og": og, "g": graph, "READ": READ, "Path": Path, "polars": polars}))
+            found = repr(eval(code, {"og": og, "g": graph, "READ": READ, "Path": Path, "pa": pa, "polars": polars}))
         except OmniGraphError as error:
             found = f"{type(error).__name__}: {error.message}"
     assert found.startswith(shown), found

@@ -157,6 +157,7 @@ CASES = (
     # loads
     Case("load g.omni --data people.csv --mode merge --dry-run", 1, err="TYPE=people.csv on the command line"),
     Case("load g.omni --data Person=people.csv --mode merge --dry-run", out="1 entity across 1 node type and 0 edge types"),
+    Case("load g.omni --data marked.jsonl --mode merge --dry-run", out="with merge: 3 entities across"),
     Case("load g.omni --data Persn=people.csv --mode merge --dry-run", 1, err="did you mean `Person`?"),
     Case("load g.omni --data missing.jsonl --mode merge --dry-run", 1, err="there is no file 'missing.jsonl'"),
     Case(
@@ -216,6 +217,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in files.items():
         (place / name).write_text(text)
     (place / "latin.csv").write_bytes(b"name\nBj\xf6rn\n")
+    (place / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + PEOPLE.encode())
     (place / "binary.pg").write_bytes(b"\xff\x00\x01")
     graph = og.init(place / "g.omni", schema=SCHEMA)
     graph.load(place / "p.jsonl", message="the first")

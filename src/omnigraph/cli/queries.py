@@ -15,6 +15,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
+from omnigraph.cli.numbers import Seconds
 from omnigraph.cli.output import FORMATS
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
@@ -69,7 +70,7 @@ def _text_options(command: F) -> F:
 @click.option("--branch", metavar="BRANCH", help="The branch to read.  [default: main]")
 @click.option("--snapshot", "--at", "snapshot", metavar="ID", help="Read the past: a commit id, a manifest version or a time (ISO 8601).")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="The format of the rows.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Stop the query after this time.")
+@click.option("--timeout", type=Seconds(min=0, min_open=True), metavar="SECONDS", help="Stop the query after this time.")
 @click.option("--explain", "only_explain", is_flag=True, help="Print the plan. The query is not run.")
 @click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")

@@ -45,7 +45,7 @@ def branch() -> None:
 @branch.command("create")
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
-@click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
+@click.option("--at", metavar="ID", help="Start from the past: a commit id, a tag, or a manifest version or a time of --from.")
 @graph_argument
 @takes(DATA)
 @command_flags
@@ -108,7 +108,7 @@ def tag() -> None:
 @tag.command("create")
 @click.argument("name")
 @click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
-@click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
+@click.option("--at", metavar="ID", help="The commit to tag: a commit id, a tag, or a manifest version or a time of --branch.")
 @click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
 @graph_argument
 @takes(DATA)

@@ -280,17 +280,22 @@ def read_params(text: str | None, path: Path | None) -> dict[str, object] | None
         source = read_source(path, what="parameter file")
     else:
         return None
+    params = json_value(source)
+    if not isinstance(params, dict):
+        raise _invalid(source, 'params must be a JSON object, as in {"name": "Ada"}')
+    return params
+
+
+def json_value(source: Source) -> object:
+    """Return the one JSON value of a text."""
     try:
-        params = json.loads(source.text, parse_constant=_refuse_constant)
+        return json.loads(source.text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise _invalid(source, f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     except RecursionError as error:
         raise _invalid(source, "invalid JSON: it is nested too deeply") from error
     except ValueError as error:
         raise _invalid(source, f"invalid JSON: {error}") from error
-    if not isinstance(params, dict):
-        raise _invalid(source, 'params must be a JSON object, as in {"name": "Ada"}')
-    return params
 
 
 def _refuse_constant(name: str) -> NoReturn:

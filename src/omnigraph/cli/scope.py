@@ -361,8 +361,9 @@ def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False, exte
             external_blobs=external_blobs or None,
         )
     except OmniGraphError as error:
-        if target.uri not in error.message:
-            error.add_note(f"in the graph {shortened(target.uri, VALUE_CHARACTERS)}")
+        note = f"in the graph {shortened(target.uri, VALUE_CHARACTERS)}"
+        if target.uri not in error.message and note not in getattr(error, "__notes__", ()):  # the shell opens a graph twice
+            error.add_note(note)
         raise
 
 

@@ -30,7 +30,7 @@ from omnigraph.exec.problems import with_hint
 from omnigraph.exec.read.result import Result
 from omnigraph.exec.read.watch import Cancellation
 from omnigraph.exec.upkeep.automatic import AutomaticUpkeep
-from omnigraph.handle import OWN_CHECKS, Handle, source_text
+from omnigraph.handle import OWN_CHECKS, Handle, checked_actor, source_text
 from omnigraph.ids import MAIN, CommitId, EntityName, new_hex16
 from omnigraph.lang import located, parse_schema
 from omnigraph.manifest import read
@@ -120,6 +120,7 @@ def init(
             external_blobs=external_blobs,
             auto_upkeep=auto_upkeep,
         )
+    by = checked_actor(actor)
 
     with located(source_text(schema, SCHEMA_NAME)):
         catalog = build_catalog(parse_schema(schema, name=SCHEMA_NAME), mint=new_hex16)
@@ -127,7 +128,7 @@ def init(
     root = open_root(uri, storage_options=storage_options)
     tables = [*map(new_table, catalog.nodes), *map(new_table, catalog.edges)]
     text = SchemaText(schema, encode(catalog).decode())
-    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=actor, message=message)), mode="rw", actor=actor)
+    return Graph(engine(create_graph(root, schema=text, tables=tables, actor=by, message=message)), mode="rw", actor=by)
 
 
 @partial(checked, but=OWN_CHECKS)
@@ -191,9 +192,10 @@ def open_(
             f"a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)` or `omnigraph.init({MEMORY!r}, ...)`"
         )
         raise InvalidInput(Kind.INVALID_ARGUMENT, what)
+    by = checked_actor(actor)
     engine = _engine(embedding, external_blobs, auto_upkeep=auto_upkeep)
     root = open_root(uri, storage_options=storage_options)
-    graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=actor)
+    graph = Graph(engine(open_graph(root, writable=mode == "rw")), mode=mode, actor=by)
     if mode == "rw":
         from omnigraph.manifest.recover import heal_dead
 
@@ -390,7 +392,7 @@ class Graph(Handle):
             return self.engine.manifest.commits(given_name(branch), limit=limit)
         moment = check_at(since)
         if not isinstance(moment, datetime | None):
-            raise InvalidInput(Kind.INVALID_ARGUMENT, f"since takes a time such as 2026-01-31T12:00:00Z, not {since!r}")
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{since!r} is no time such as 2026-01-31T12:00:00Z")
         if moment is not None and moment.tzinfo is None:
             raise InvalidInput(Kind.INVALID_ARGUMENT, f"since needs a time zone, as in datetime.now(UTC), and {moment} has none")
         commits = self.engine.manifest.commits(given_name(branch))
@@ -537,7 +539,7 @@ class Graph(Handle):
         from omnigraph.transaction import Transaction
 
         self.require_writable()
-        by = self.actor if actor is None else actor
+        by = self.actor if actor is None else checked_actor(actor)
         return Transaction(self, Request(CommitKind.TRANSACTION, branch=given_name(branch), actor=by, message=message, token=token))
 
     def recoveries(self) -> list[Recovery]:

@@ -41,6 +41,13 @@ _IS_PATH: Final = re.compile(r"\S+\.(?:gq|pg)")
 """The name that messages use for a text without a name."""
 
 
+def checked_actor(actor: str | None) -> str | None:
+    """Return an actor that a commit may name. An empty one comes from an unset variable, and would say who wrote where nobody knows."""
+    if actor == "":
+        raise InvalidInput(Kind.INVALID_ARGUMENT, "the actor is empty; name who writes, or leave the actor out")
+    return actor
+
+
 @waited_for_methods
 @checked_methods(but=OWN_CHECKS)
 class Handle:
@@ -270,7 +277,7 @@ class Handle:
     def _expected(self, commit: str | None, branch: str) -> CommitId | None:
         """Return the commit that `if_commit` names. It need not exist: a head that differs is a failed precondition."""
         if commit == "":  # a variable of a script that is not set
-            raise InvalidInput(Kind.INVALID_ARGUMENT, "if_commit is empty; name the commit that the branch must be at")
+            raise InvalidInput(Kind.INVALID_ARGUMENT, "the expected commit is empty; name the commit that the branch must be at, or none")
         if commit is None or len(commit) == COMMIT_ID_LENGTH:
             return None if commit is None else CommitId(commit)
         try:

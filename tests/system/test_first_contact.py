@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -64,8 +65,16 @@ CASES = (
     Case("commit list --store g.omni --limit 1", out="(main"),
     Case("commit list g.omni --type Knows --json", out='"kind": "load"'),
     Case("commit list g.omni --type Knowz", 1, err="did you mean `Knows`?"),
-    Case("commit list g.omni --since yesterday", 1, err="since takes a time such as 2026-01-31T12:00:00Z"),
+    Case("commit list g.omni --since yesterday", 1, err="'yesterday' is no time such as 2026-01-31T12:00:00Z"),
     Case("commit show g.omni v1", out="table node:Person: version 1 -> version 2"),
+    Case("commit show g.omni main", 1, err="'main' is a branch, and a commit is wanted here: its newest commit is 0"),
+    Case("commit changes g.omni work", 1, err="'work' is a branch, and a commit is wanted here: its newest commit is 0"),
+    Case("commit revert g.omni work", 1, err="'work' is a branch, and a commit is wanted here"),
+    Case(f"query g.omni -e '{READ}' --at work", 1, err="'work' is a branch, and a commit is wanted here"),
+    Case("branch create g.omni other --at main", 1, err="'main' is a branch, and a commit is wanted here"),
+    Case("tag create g.omni other --at main", 1, err="'main' is a branch, and a commit is wanted here"),
+    Case(f"query g.omni -e '{READ}' --at v1", out="Zoé"),
+    Case("commit show g.omni nothing", 1, err="there is no commit 'nothing' in the history of any branch, and no such tag"),
     Case("commit graph g.omni", out="* "),
     Case("commit diff g.omni v1 main", out="(no changes)\n"),
     Case("commit changes g.omni v1", out="authored_at: 20"),
@@ -110,7 +119,7 @@ CASES = (
     Case("init --schema binary.pg new.omni", 1, err="cannot read schema file 'binary.pg': not UTF-8 at byte 0"),
     Case("init --schema s.pg 'a?b'", 1, err="has '?' in it, and branches of tables cannot be stored below such a directory; rename it"),
     Case("mutate g.omni -e 'insert City { name: \"x\" }' --token ''", 1, err="the token is empty"),
-    Case("mutate g.omni -e 'insert City { name: \"x\" }' --if-commit ''", 1, err="if_commit is empty"),
+    Case("mutate g.omni -e 'insert City { name: \"x\" }' --if-commit ''", 1, err="the expected commit is empty; name the commit"),
     Case("log g.omni \x1b[31m x", 1, err="\\x1b[31m"),
     Case("branch create", 2, err="Missing argument 'NAME'"),
     Case("load g.omni --data p.jsonl --mode merge --engine local --master local[2]", 2, err="leave out one of them"),
@@ -119,15 +128,30 @@ CASES = (
     Case(f"query g.omni -e '{READ}' --at v1 --snapshot v1", 2, err="--snapshot or --at is given twice"),
     Case(f"--store g.omni --store h.omni query -e '{READ}'", 2, err="--store or --uri is given twice"),
     Case("repair g.omni --token t", 2, err="--token of a repair that writes nothing: add --confirm"),
-    Case("branch merge g.omni work --ours --theirs", 2, err="--ours and --theirs are mutually exclusive"),
-    Case("commit revert g.omni v1 --theirs --ours", 2, err="--theirs and --ours are mutually exclusive"),
+    Case("branch merge g.omni work --ours --theirs", 2, err="--ours and --theirs exclude each other"),
+    Case("commit revert g.omni v1 --theirs --ours", 2, err="--ours and --theirs exclude each other"),
     Case("load g.omni --data p.jsonl --mode merge --mode append", 2, err="--mode is given twice"),
     Case("init --schema s.pg --schema wider.pg new.omni", 2, err="--schema is given twice"),
     Case("branch list g.omni --json --json", out='"work"'),
     Case("commit changes g.omni v1 --kind vertex", 2, err="'vertex' is not one of 'node', 'edge'"),
     Case("commit diff g.omni v1 main --op add", 2, err="'add' is not one of 'insert', 'update', 'delete'"),
-    Case("changes poll g.omni --limit 0", 2, err="0 is not in the range x>=1"),
-    Case("changes follow g.omni --wait -1", 2, err="-1.0 is not in the range x>=0"),
+    Case("repair g.omni --force", 2, err="--force of a repair that writes nothing: add --confirm"),
+    Case("repair g.omni --force --message m", 2, err="--force and --message of a repair that writes nothing: add --confirm"),
+    Case("mutate g.omni -e 'insert City { name: \"x\" }' --as ''", 1, err="the actor is empty; name who writes, or leave the actor out"),
+    # numbers
+    Case("changes poll g.omni --limit 0", 2, err="Invalid value for '--limit': it takes a whole number, 1 or more, not '0'"),
+    Case("changes follow g.omni --wait -1", 2, err="it takes a number of seconds zero or more, not '-1'"),
+    Case("changes follow g.omni --wait nan", 2, err="it takes a number of seconds zero or more, not 'nan'"),
+    Case(f"query g.omni -e '{READ}' --timeout 0", 2, err="it takes a number of seconds above zero, not '0'"),
+    Case(f"query g.omni -e '{READ}' --timeout soon", 2, err="it takes a number of seconds above zero, not 'soon'"),
+    Case(f"query g.omni -e '{READ}' --timeout 1e400", 2, err="not '1e400'"),
+    Case(f"query g.omni -e '{READ}' --timeout 60", out="Zoé"),
+    Case("commit list g.omni --limit 1.5", 2, err="it takes a whole number, 1 or more, not '1.5'"),
+    Case("commit graph g.omni --limit ten", 2, err="it takes a whole number, 1 or more, not 'ten'"),
+    Case("commit changes g.omni v1 --limit ''", 2, err="it takes a whole number, 1 or more, not ''"),
+    Case("cleanup g.omni --keep 0", 2, err="it takes a whole number, 1 or more, not '0'"),
+    Case("load g.omni --data p.jsonl --mode merge --report-errors 0", 2, err="it takes a whole number, 1 or more, not '0'"),
+    Case("blob get g.omni node Person Ada photo --offset -1", 2, err="it takes a whole number, 0 to 9223372036854775807, not '-1'"),
     # texts
     Case("query g.omni --query q.gq", 1, err="q.gq: the text has 2 queries: names, add; name one of them (NAME, the command's argument)"),
     Case("query g.omni nope --query q.gq", 1, err="query 'nope' not found; the text has 2 queries: names, add"),
@@ -156,6 +180,7 @@ CASES = (
     # loads
     Case("load g.omni --data people.csv --mode merge --dry-run", 1, err="TYPE=people.csv on the command line"),
     Case("load g.omni --data Person=people.csv --mode merge --dry-run", out="1 entity across 1 node type and 0 edge types"),
+    Case("load g.omni --data marked.jsonl --mode merge --dry-run", out="with merge: 3 entities across"),
     Case("load g.omni --data Persn=people.csv --mode merge --dry-run", 1, err="did you mean `Person`?"),
     Case("load g.omni --data missing.jsonl --mode merge --dry-run", 1, err="there is no file 'missing.jsonl'"),
     Case(
@@ -215,6 +240,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in files.items():
         (place / name).write_text(text)
     (place / "latin.csv").write_bytes(b"name\nBj\xf6rn\n")
+    (place / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + PEOPLE.encode())
     (place / "binary.pg").write_bytes(b"\xff\x00\x01")
     graph = og.init(place / "g.omni", schema=SCHEMA)
     graph.load(place / "p.jsonl", message="the first")
@@ -266,6 +292,14 @@ PYTHON = (
         "g.load({'City': polars.LazyFrame({'name': ['x']})})",
         "InvalidInput: cannot load City from LazyFrame; give a table, a frame or a path; `collect()` it first",
     ),
+    (
+        "g.load({'Knows': pa.table({'from': ['Ada'], 'to': ['Ada'], 'since': pa.array([1], pa.timestamp('s'))})})",
+        "InvalidInput: <Knows>, record 1: property 'since' value is a time of day other than midnight, and a Date has none; turn",
+    ),
+    (
+        "g.load({'Knows': pa.table({'from': ['Ada'], 'to': ['Ada'], 'since': pa.array([0], pa.timestamp('s', 'UTC'))})})",
+        "InvalidInput: <Knows>: strict property 'since' expects Date32, got a column of timestamp[s, tz=UTC]; which day a time",
+    ),
     ("g.branches", "Branches of Graph('"),
     ("g.tags", "Tags of Graph('"),
     ("g.changes", "Changes of Graph('"),
@@ -291,6 +325,11 @@ PYTHON = (
     ("g.commits(types='Persn')", "InvalidInput: unknown type 'Persn'; did you mean `Person`?"),
     ("g.commits(limit=-1)", "InvalidInput: limit must be zero or more, not -1"),
     ("og.open(':memory:')", "InvalidInput: a graph in memory has no location to open; make one with `omnigraph.memory(schema=...)`"),
+    ("og.open('g.omni', actor='')", "InvalidInput: the actor is empty; name who writes, or leave the actor out"),
+    ("og.init('new.omni', schema=g.schema, actor='')", "InvalidInput: the actor is empty"),
+    ("og.memory(schema=g.schema, actor='')", "InvalidInput: the actor is empty"),
+    ("g.transaction(actor='')", "InvalidInput: the actor is empty"),
+    ("Path('new.omni').exists()", "False"),
     ("og.open('nothing.omni')", "NotFound: "),
     ("og.open('g.omni', mode='w')", "InvalidInput: mode must be 'r' or 'rw', not 'w'"),
     ("og.open('g.omni', mode='r').mutate('insert City { name: \"x\" }')", "Unsupported: "),
@@ -319,7 +358,7 @@ def test_an_expression(code: str, shown: str, folder: Path, monkeypatch: pytest.
     monkeypatch.chdir(folder)
     with og.open("g.omni") as graph:
         try:
-            found = repr(eval(code, {"og": og, "g": graph, "READ": READ, "Path": Path, "polars": polars}))
+            found = repr(eval(code, {"og": og, "g": graph, "READ": READ, "Path": Path, "pa": pa, "polars": polars}))
         except OmniGraphError as error:
             found = f"{type(error).__name__}: {error.message}"
     assert found.startswith(shown), found

@@ -9,6 +9,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.history import commit
+from omnigraph.cli.numbers import WholeNumber
 from omnigraph.cli.progress import until_first
 from omnigraph.cli.scope import HISTORY, Flags, GraphCommand, command_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.screen import Style
@@ -35,7 +36,9 @@ def change_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @commit.command("changes")
 @click.argument("commit_id")
-@click.option("--limit", type=click.IntRange(min=1), default=1_000, show_default=True, help="The number of changes of the page of a token.")
+@click.option(
+    "--limit", type=WholeNumber(min=1), metavar="N", default=1_000, show_default=True, help="The number of changes of the page of a token."
+)
 @click.option("--page-token", metavar="TOKEN", help="Print only the page of this token. By default all changes are printed.")
 @change_filters
 @graph_argument

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from omnigraph.cli import output
+from omnigraph.cli.numbers import WholeNumber
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DIRECT,
@@ -36,7 +37,7 @@ _DURATION: Final = re.compile(r"(\d+)(.*)")
 
 @click.command(cls=GraphCommand)
 @graph_argument
-@click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N commits of each branch readable.")
+@click.option("--keep", type=WholeNumber(min=1), metavar="N", help="Keep the newest N commits of each branch readable.")
 @click.option("--older-than", metavar="DURATION", help="Keep commits that were the newest less than this ago, such as 12h, 7d or 2w.")
 @click.option("--confirm", "confirmed", is_flag=True, help="Remove it. Without this, only print what would be removed.")
 @json_flag

@@ -12,6 +12,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file
+from omnigraph.cli.numbers import WholeNumber
 from omnigraph.cli.progress import Line, until_first
 from omnigraph.cli.scope import (
     COPY,
@@ -132,8 +133,8 @@ def _selector(command: F) -> F:
 
 @blob.command("get")
 @_selector
-@click.option("--offset", type=click.IntRange(0, _MOST), default=0, help="The first byte to read.")
-@click.option("--length", type=click.IntRange(1, _MOST), help="The maximum number of bytes. By default the rest of the blob.")
+@click.option("--offset", type=WholeNumber(min=0, max=_MOST), metavar="BYTES", default=0, help="The first byte to read.")
+@click.option("--length", type=WholeNumber(min=1, max=_MOST), metavar="BYTES", help="At most so many bytes. The default is the rest.")
 @click.option("--out", type=PATH, metavar="PATH", help="Write to a file instead of stdout.")
 @takes(HISTORY)
 @global_flags

@@ -14,6 +14,7 @@ from omnigraph.cli import output
 from omnigraph.cli.changes import change_filters, print_cause, print_changes
 from omnigraph.cli.data import line_blocks
 from omnigraph.cli.files import atomic_file, check_output
+from omnigraph.cli.numbers import Seconds, WholeNumber
 from omnigraph.cli.progress import Line, until_first
 from omnigraph.cli.scope import HISTORY, PATH, Flags, GraphGroup, command_flags, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.shapes import Document, cause_document, change_document
@@ -38,7 +39,12 @@ def _position(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--cursor-file", type=PATH, metavar="FILE", help="Begin after the cursor in FILE, if it exists; then replace it."),
         click.option("--start", metavar="START", help="Begin at now (the default), at the beginning, or after:COMMIT_ID."),
         click.option(
-            "--limit", type=click.IntRange(min=1), default=1_000, show_default=True, help="The number of changes that are read at once."
+            "--limit",
+            type=WholeNumber(min=1),
+            metavar="N",
+            default=1_000,
+            show_default=True,
+            help="The number of changes that are read at once.",
         ),
     )[::-1]:
         command = option(command)
@@ -66,9 +72,7 @@ def poll(flags: Flags, *, cursor_file: Path | None, uri: str | None, as_json: bo
 
 @changes.command("follow")
 @_position
-@click.option(
-    "--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="End if there is no commit for so long. By default it never ends."
-)
+@click.option("--wait", type=Seconds(min=0), metavar="SECONDS", help="End if there is no commit for so long. By default it never ends.")
 @change_filters
 @graph_argument
 @takes(HISTORY)

@@ -9,6 +9,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.commit_graph import Node, draw
+from omnigraph.cli.numbers import WholeNumber
 from omnigraph.cli.queries import parse_moment
 from omnigraph.cli.scope import (
     DATA,
@@ -44,7 +45,7 @@ def branch() -> None:
 @branch.command("create")
 @click.argument("name")
 @click.option("--from", "from_", metavar="BRANCH", default="main", show_default=True, help="The branch to start from.")
-@click.option("--at", metavar="ID", help="Start from the past: a commit id of any branch, or a manifest version or a time of --from.")
+@click.option("--at", metavar="ID", help="Start from the past: a commit id, a tag, or a manifest version or a time of --from.")
 @graph_argument
 @takes(DATA)
 @command_flags
@@ -107,7 +108,7 @@ def tag() -> None:
 @tag.command("create")
 @click.argument("name")
 @click.option("--branch", default="main", show_default=True, help="The branch whose newest commit is tagged.")
-@click.option("--at", metavar="ID", help="The commit to tag: a commit id of any branch, or a manifest version or a time of --branch.")
+@click.option("--at", metavar="ID", help="The commit to tag: a commit id, a tag, or a manifest version or a time of --branch.")
 @click.option("--message", metavar="TEXT", help="A text that is stored with the tag.")
 @graph_argument
 @takes(DATA)
@@ -167,7 +168,7 @@ def commit() -> None:
 @commit.command("list")
 @graph_argument
 @click.option("--branch", default="main", show_default=True, help="The branch whose history is printed.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print the newest N commits.")
+@click.option("--limit", type=WholeNumber(min=1), metavar="N", help="Print the newest N commits.")
 @click.option("--since", metavar="TIME", help="Only commits of this time (ISO 8601) or later.")
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only commits that changed this type. May be repeated.")
 @takes(HISTORY)
@@ -225,7 +226,7 @@ def commit_show(flags: Flags, *, commit_id: str, uri: str | None, as_json: bool)
 @commit.command("graph")
 @graph_argument
 @click.option("--branch", "branches", metavar="BRANCH", multiple=True, help="Draw this branch only. May be repeated. The default is all.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the newest N commits.")
+@click.option("--limit", type=WholeNumber(min=1), metavar="N", help="Draw the newest N commits.")
 @takes(HISTORY)
 @command_flags
 def commit_graph(flags: Flags, *, uri: str | None, branches: tuple[str, ...], limit: int | None, as_json: bool) -> None:

@@ -15,6 +15,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import atomic_file, check_output
+from omnigraph.cli.numbers import WholeNumber
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
     DATA,
@@ -62,7 +63,9 @@ _FLAGS: Final = (
     message_flag,
     external_blobs_flag,
     click.option("--errors", "errors_file", type=PATH, metavar="FILE", help="Write the problems of the records to this file, as NDJSON."),
-    click.option("--report-errors", type=click.IntRange(min=1), default=100, show_default=True, help="The number of problems to report."),
+    click.option(
+        "--report-errors", type=WholeNumber(min=1), metavar="N", default=100, show_default=True, help="The number of problems to report."
+    ),
 )
 
 _DATA_SYNTAX: Final = "--data is NDJSON files, or TYPE=FILE once for each type"

@@ -15,6 +15,7 @@ import click
 
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors, read_source
+from omnigraph.cli.numbers import Seconds
 from omnigraph.cli.output import FORMATS
 from omnigraph.cli.progress import Line
 from omnigraph.cli.scope import (
@@ -69,7 +70,7 @@ def _text_options(command: F) -> F:
 @click.option("--branch", metavar="BRANCH", help="The branch to read.  [default: main]")
 @click.option("--snapshot", "--at", "snapshot", metavar="ID", help="Read the past: a commit id, a manifest version or a time (ISO 8601).")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="The format of the rows.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Stop the query after this time.")
+@click.option("--timeout", type=Seconds(min=0, min_open=True), metavar="SECONDS", help="Stop the query after this time.")
 @click.option("--explain", "only_explain", is_flag=True, help="Print the plan. The query is not run.")
 @click.option("--analyze", is_flag=True, help="Run the query, and print the plan with what each step did instead of the rows.")
 @click.option("--timing", is_flag=True, help="Print the elapsed time to stderr.")
@@ -279,17 +280,22 @@ def read_params(text: str | None, path: Path | None) -> dict[str, object] | None
         source = read_source(path, what="parameter file")
     else:
         return None
+    params = json_value(source)
+    if not isinstance(params, dict):
+        raise _invalid(source, 'params must be a JSON object, as in {"name": "Ada"}')
+    return params
+
+
+def json_value(source: Source) -> object:
+    """Return the one JSON value of a text."""
     try:
-        params = json.loads(source.text, parse_constant=_refuse_constant)
+        return json.loads(source.text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise _invalid(source, f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     except RecursionError as error:
         raise _invalid(source, "invalid JSON: it is nested too deeply") from error
     except ValueError as error:
         raise _invalid(source, f"invalid JSON: {error}") from error
-    if not isinstance(params, dict):
-        raise _invalid(source, 'params must be a JSON object, as in {"name": "Ada"}')
-    return params
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -157,15 +157,12 @@ class GivenOnce(click.Command):
 
 
 def _refuse_twice(options: Iterable[click.Option], ctx: click.Context) -> None:
-    """Refuse a second value of one option, and a second option that would undo the first. A flag may be repeated."""
-    first: dict[str | None, click.Option] = {}
+    """Refuse a second value of one option. A flag may be repeated."""
+    seen: set[str | None] = set()
     for option in options:
-        if option.name not in first:
-            first[option.name] = option
-        elif (before := first[option.name]) is not option:
-            raise click.UsageError(f"{before.opts[0]} and {option.opts[0]} are mutually exclusive", ctx)
-        elif not option.is_flag:
+        if option.name in seen and not option.is_flag:
             raise click.UsageError(f"{' or '.join(option.opts)} is given twice, and takes one value", ctx)
+        seen.add(option.name)
 
 
 class GraphCommand(GivenOnce):
@@ -364,8 +361,9 @@ def open_graph(target: GraphTarget, *, mode: Mode, for_spark: bool = False, exte
             external_blobs=external_blobs or None,
         )
     except OmniGraphError as error:
-        if target.uri not in error.message:
-            error.add_note(f"in the graph {shortened(target.uri, VALUE_CHARACTERS)}")
+        note = f"in the graph {shortened(target.uri, VALUE_CHARACTERS)}"
+        if target.uri not in error.message and note not in getattr(error, "__notes__", ()):  # the shell opens a graph twice
+            error.add_note(note)
         raise
 
 

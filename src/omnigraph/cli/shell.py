@@ -5,11 +5,13 @@ On a terminal an error is printed and the shell goes on; in a pipe the first err
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +20,7 @@ import click
 from omnigraph.cli import output
 from omnigraph.cli.files import draw_errors
 from omnigraph.cli.progress import Line
-from omnigraph.cli.queries import parse_moment, show_receipt, show_result
+from omnigraph.cli.queries import json_value, parse_moment, show_receipt, show_result
 from omnigraph.cli.scope import DATA, Flags, GraphCommand, GraphTarget, global_flags, graph_argument, open_graph, resolve, takes
 from omnigraph.cli.words import KnownNames, words
 from omnigraph.errors import VALUE_CHARACTERS, InvalidInput, Kind, OmniGraphError, shortened
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     from omnigraph.graph import Graph
+    from omnigraph.lang.query import Query
 
 HELP: Final = """\
 A query or a mutation runs when it is whole: at the end of its line, or
@@ -39,6 +42,9 @@ after an empty line or a `;` if it has several lines.
                  `\\at now` returns
 \\explain QUERY   print the plan of a query; without a query, of the last one
 \\schema TYPE     print the schema, or one type of it
+\\set NAME VALUE  set the parameter $NAME to a JSON value, for the queries that
+                 have it; without a name, list what is set
+\\unset NAME      take a parameter away
 \\timing on|off   print the elapsed time of each query
 \\help            print this
 \\quit            leave, as Ctrl-D does"""
@@ -46,6 +52,7 @@ after an empty line or a `;` if it has several lines.
 _SOURCE: Final = "shell"
 _WORDS: Final = ("help", "quit", "exit")
 """Lines that no query begins like, and that mean the command, as in other shells."""
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _QUOTED_OR_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _CONTINUES: Final = re.compile(r"match\b(?!.*\b(?:return|insert|create|upsert|update|delete)\b)", re.DOTALL)
 
@@ -91,6 +98,7 @@ class ShellSession:
         self._graph: Final = graph
         self._timing = timing
         self._last: str | None = None
+        self._parameters: Final[dict[str, object]] = {}
         self._branch, self._at = branch, at
         self._move(branch, at)
 
@@ -103,7 +111,7 @@ class ShellSession:
         """Return the names that can be completed."""
         engine = self._graph.engine
         catalog = engine.catalog(engine.manifest.snapshot(BranchName(self._branch)))
-        return KnownNames(catalog, self._graph.branches.list(), [tag.name for tag in self._graph.tags.list()])
+        return KnownNames(catalog, self._graph.branches.list(), [tag.name for tag in self._graph.tags.list()], list(self._parameters))
 
     def run(self, text: str) -> bool:
         """Run a command, a query or a mutation. Returns whether the shell goes on."""
@@ -131,6 +139,10 @@ class ShellSession:
                 self._explain(rest)
             case "\\schema":
                 self._print_schema(rest)
+            case "\\set":
+                self._set(rest)
+            case "\\unset":
+                self._unset(rest)
             case "\\timing" if rest and rest not in ("on", "off"):
                 raise InvalidInput(Kind.INVALID_ARGUMENT, f"\\timing takes on or off, not {shortened(rest, VALUE_CHARACTERS)}")
             case "\\timing" if rest:
@@ -151,6 +163,47 @@ class ShellSession:
         self._graph.snapshot(branch, at=parse_moment(at))
         self._branch, self._at = branch, at
 
+    def _set(self, text: str) -> None:
+        from omnigraph.lang import Source
+
+        name, _, value = text.removeprefix("$").partition(" ")
+        if not name:
+            for each, known in sorted(self._parameters.items()):
+                output.line(f"{each} = {json.dumps(known, ensure_ascii=False)}")
+            return
+        shown = shortened(name, VALUE_CHARACTERS)
+        if _NAME.fullmatch(name) is None:
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f'{shown} is no name of a parameter; write \\set NAME VALUE, such as \\set n "Ada"')
+        try:
+            self._parameters[name] = json_value(Source(value.strip(), f"\\set {shown}"))
+        except InvalidInput as error:
+            raise InvalidInput(error.kind, f'{error.message}; a value is JSON, such as "Ada", 1815 or ["a"]', **error.facts) from None
+
+    def _unset(self, text: str) -> None:
+        name = text.removeprefix("$")
+        if name not in self._parameters:
+            what = f"no parameter {shortened(name, VALUE_CHARACTERS)} is set" if name else "\\unset takes the name of a parameter"
+            raise InvalidInput(Kind.INVALID_ARGUMENT, f"{what}; \\set lists what is set")
+        del self._parameters[name]
+
+    @contextmanager
+    def _given(self, query: Query) -> Iterator[dict[str, object]]:
+        """Yield the parameters of the query that are set. An error for one that is not says how to set it."""
+        from omnigraph.plan.check import check
+
+        engine = self._graph.engine
+        given: dict[str, object] = {}
+        if self._parameters:
+            catalog = engine.catalog(engine.snapshot(self._branch, parse_moment(self._at)))
+            declared = [parameter.name for parameter in check(query, catalog).parameters]
+            given = {name: self._parameters[name] for name in declared if name in self._parameters}
+        try:
+            yield given
+        except InvalidInput as error:
+            if isinstance(name := error.facts.get("parameter"), str) and name not in given:
+                error.add_note(f"\\set {name} VALUE sets a parameter")
+            raise
+
     def _run_query(self, text: str) -> None:
         from omnigraph.lang import Source, parse_queries, select_query
         from omnigraph.lang.query import Read
@@ -161,26 +214,30 @@ class ShellSession:
             query = select_query(parse_queries(text, name=_SOURCE), None)
             if isinstance(query.body, Read):
                 self._last = text
-                with Line("query", quiet=self._target.flags.quiet):
-                    result = self._graph.query(text, branch=self._branch, at=parse_moment(self._at))
+                with self._given(query) as given, Line("query", quiet=self._target.flags.quiet):
+                    result = self._graph.query(text, params=given, branch=self._branch, at=parse_moment(self._at))
                 show_result(result, form="table", branch=self._branch, snapshot=self._at)
             elif self._at is not None:
                 raise InvalidInput(Kind.INVALID_ARGUMENT, f"the past ({self._at}) cannot be changed; `\\at now` returns to the present")
             else:
-                with open_graph(self._target, mode="rw") as graph, Line("mutate", quiet=self._target.flags.quiet):
-                    receipt = graph.mutate(text, branch=self._branch)
+                with (
+                    self._given(query) as given,
+                    open_graph(self._target, mode="rw") as graph,
+                    Line("mutate", quiet=self._target.flags.quiet),
+                ):
+                    receipt = graph.mutate(text, params=given, branch=self._branch)
                 show_receipt(receipt, branch=self._branch, query=query.name.text)
         if self._timing:
             output.note(f"{(time.perf_counter() - started) * 1000:.1f} ms")
 
     def _explain(self, text: str) -> None:
-        from omnigraph.lang import Source
+        from omnigraph.lang import Source, parse_queries, select_query
 
         text = text or self._last or ""
         if not text:
             raise InvalidInput(Kind.INVALID_ARGUMENT, "no query has been run yet; \\explain QUERY explains one")
-        with draw_errors(Source(text, _SOURCE)):
-            output.lines(self._graph.explain(text, branch=self._branch, at=parse_moment(self._at)).text)
+        with draw_errors(Source(text, _SOURCE)), self._given(select_query(parse_queries(text, name=_SOURCE), None)) as given:
+            output.lines(self._graph.explain(text, params=given, branch=self._branch, at=parse_moment(self._at)).text)
 
     def _print_schema(self, name: str) -> None:
         text = self._graph.schema_of(self._branch)

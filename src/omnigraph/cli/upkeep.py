@@ -167,7 +167,7 @@ def repair(
     target = resolve(flags, "repair", DIRECT, uri=uri)
     if confirm:
         echo_write(target, "repair")
-    elif given := [flag for flag, value in (("--message", message), ("--token", token)) if value is not None]:
+    elif given := [flag for flag, value in (("--force", force or None), ("--message", message), ("--token", token)) if value is not None]:
         raise click.UsageError(f"{' and '.join(given)} of a repair that writes nothing: add --confirm")
     with open_graph(target, mode="rw" if confirm else "r") as graph, Line("repair", quiet=flags.quiet):
         found = graph.repair(branch, confirm=confirm, force=force, message=message, token=token)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
 
-COMMANDS: Final = ("\\at", "\\branch", "\\explain", "\\help", "\\quit", "\\schema", "\\timing")
+COMMANDS: Final = ("\\at", "\\branch", "\\explain", "\\help", "\\quit", "\\schema", "\\set", "\\timing", "\\unset")
 KEYWORDS: Final = (
     *("match", "return", "distinct", "order", "asc", "desc", "nulls", "first", "last", "skip", "limit", "as", "path"),
     *("not", "exists", "optional", "either", "or", "and", "in", "is", "null", "true", "false", "contains", "starts_with", "ends_with"),
@@ -32,11 +32,12 @@ _IN_BRACES: Final = re.compile(r"\b([A-Z]\w*)\s*\{[^{}]*?(?:\{|,|\s)\s*\w*$|\b([
 
 
 class KnownNames(NamedTuple):
-    """What names there are: the schema, the branches, and the tags."""
+    """What names there are: the schema, the branches, the tags, and the parameters that have been set."""
 
     catalog: Catalog
     branches: Sequence[str] = ()
     tags: Sequence[str] = ()
+    parameters: Sequence[str] = ()
 
 
 def words(before: str, known: KnownNames) -> tuple[str, list[str]]:
@@ -53,7 +54,14 @@ def _of_command(line: str, known: KnownNames) -> tuple[str, Sequence[str]]:
     command, space, rest = line.partition(" ")
     if not space:
         return command, COMMANDS
-    found = {"\\branch": known.branches, "\\at": (*known.tags, "now"), "\\schema": _types(known.catalog), "\\timing": ("on", "off")}
+    found: dict[str, Sequence[str]] = {
+        "\\branch": known.branches,
+        "\\at": (*known.tags, "now"),
+        "\\schema": _types(known.catalog),
+        "\\set": known.parameters,
+        "\\timing": ("on", "off"),
+        "\\unset": known.parameters,
+    }
     return rest.lstrip(), found.get(command, ())
 
 
@@ -64,7 +72,7 @@ def _of_query(before: str, known: KnownNames) -> tuple[str, Sequence[str]]:
     if (member := _MEMBER.search(before)) is not None:
         return word, _properties(catalog, _type_of(before, member.group(1), catalog))
     if (variable := _VARIABLE.search(before)) is not None:
-        return variable.group(), re.findall(r"\$\w+", before[: variable.start()])
+        return variable.group(), [*re.findall(r"\$\w+", before[: variable.start()]), *(f"${name}" for name in known.parameters)]
     if _AFTER_CHANGE.search(before) is not None:
         return word, [*(node.name for node in catalog.nodes), *(edge.name for edge in catalog.edges)]
     if _AFTER_COLON.search(before) is not None:

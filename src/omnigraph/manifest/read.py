@@ -32,7 +32,7 @@ from omnigraph.manifest.model import (
     read_state,
 )
 from omnigraph.manifest.recorded import BRANCHES, RecordedChecksums
-from omnigraph.manifest.registry import Branch, find_branch, list_branches, read_branch
+from omnigraph.manifest.registry import Branch, find_branch, given_name, list_branches, read_branch
 from omnigraph.manifest.tags import read_tag
 from omnigraph.store.held import holding
 from omnigraph.store.ledger import Ledger, ledger_at, open_ledger
@@ -325,7 +325,14 @@ class Manifest:
                 raise _ambiguous(name, fitting)
             if fitting:
                 return fitting[0]
-        raise NotFound(Kind.COMMIT_NOT_FOUND, f"there is no commit {name!r} in the history of any branch, and no such tag", commit=name)
+        raise self._no_commit(name)
+
+    def _no_commit(self, name: str) -> NotFound:
+        what = f"there is no commit {name!r} in the history of any branch, and no such tag"
+        with suppress(NotFound, InvalidInput):  # not the name of a branch either
+            newest = self.snapshot(given_name(name)).commit
+            what = f"{name!r} is a branch, and a commit is wanted here: its newest commit is {newest}"
+        return NotFound(Kind.COMMIT_NOT_FOUND, what, commit=name)
 
     def _commit_of(self, branch: BranchName, commit: CommitId) -> Commit | None:
         return self._read(branch, lambda ledger, _: next(iter(read_commits(ledger.find(COMMIT + commit))), None))

@@ -46,7 +46,7 @@ def test_the_words_that_may_follow(call: Call, monkeypatch: pytest.MonkeyPatch, 
 
 def test_every_shell_is_answered_in_its_own_way(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers(call, monkeypatch, "zsh", "omnigraph ver") == [
-        *("plain", "verify", "Check every branch, every commit that is..."),
+        *("plain", "verify", "Check every branch, kept commit and table..."),
         *("plain", "version", "Print the version."),
     ]
     assert answers(call, monkeypatch, "fish", "omnigraph vers") == ["plain,version\tPrint the version."]

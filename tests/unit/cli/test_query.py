@@ -119,7 +119,7 @@ def test_parameters_and_names(graph: str, call: Call) -> None:
         (("query", "-e", PEOPLE, "--store", "g.omni", "--format", "xml"), 2, "is not one of"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--branch", "nope"), 1, "nope"),
         (("query", "-e", PEOPLE, "--store", "g.omni", "--as", "me"), 1, "a read has no actor"),
-        (("query", "-e", PEOPLE, "--store", "g.omni", "--timeout", "-1"), 1, "above zero"),
+        (("query", "-e", PEOPLE, "--store", "g.omni", "--timeout", "-1"), 2, "above zero"),
         (
             ("query", "-e", 'query m() { insert Person { name: "x" } }', "--store", "g.omni"),
             1,

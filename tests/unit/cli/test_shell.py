@@ -115,6 +115,14 @@ def test_what_tab_offers(before: str, begun: str, found: list[str]) -> None:
     assert words(before, KnownNames(catalog(), ["main", "review"], ["v1"])) == (begun, found)
 
 
+@pytest.mark.parametrize(
+    ("before", "begun", "found"),
+    [("\\set m", "m", ["most"]), ("\\unset ", "", ["most", "n"]), ("match { $p: Person { name: $", "$", ["$most", "$n", "$p"])],
+)
+def test_tab_offers_the_parameters_that_are_set(before: str, begun: str, found: list[str]) -> None:
+    assert words(before, KnownNames(catalog(), parameters=["n", "most"])) == (begun, found)
+
+
 def test_tab_offers_the_functions_and_operators_that_exist() -> None:
     for words_of in (Function, AggregateFunction, Containment):
         assert {each.value for each in words_of} <= set(KEYWORDS)
@@ -138,6 +146,7 @@ def typed(graph: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
 
 
 PEOPLE = "match { $p: Person } return { $p.name as name } order { name }\n"
+NAMED = "match { $p: Person { name: $who } } return { $p.born as b }\n"
 TABLE = "name\n--------\nAda\n"
 
 
@@ -192,6 +201,18 @@ def test_timing_alone_says_how_it_stands(typed: Call) -> None:
     assert typed("\\timing\n\\timing on\n\\timing\n").out == "off\non\n"
 
 
+def test_a_parameter_that_is_set_goes_to_the_queries_that_have_it(typed: Call) -> None:
+    said = typed(
+        '\\set who "Ada"\n\\set $born 1815;\n\\set\n'
+        "query add($who: String, $born: I32) { insert Person { name: $who, born: $born } }\n"
+        f"{NAMED}{PEOPLE}\\branch main\n\\explain {NAMED}\\set who null\n\\set\n\\unset who\n\\set\n"
+    )
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith('born = 1815\nwho = "Ada"\nchanged main via add: 1 node, 0 edges\n1 row from branch main\n')
+    assert 'pushed_down: $p.name = "Ada"' in said.out
+    assert said.out.endswith("born = 1815\nwho = null\nborn = 1815\n")
+
+
 def test_times_are_printed_when_asked_for(typed: Call) -> None:
     said = typed(f"\\timing on\n{PEOPLE}\\timing off\n{PEOPLE}")
     assert said.code == 0
@@ -210,6 +231,16 @@ def test_times_are_printed_when_asked_for(typed: Call) -> None:
         ('\\at 1\ninsert Person { name: "x" }', "the past (1) cannot be changed"),
         ("\\timing perhaps", "Error: \\timing takes on or off, not perhaps"),
         ("\\schema Persn", "did you mean `Person`?"),
+        (f"{NAMED}", "Error: parameter 'who' not provided\n  \\set who VALUE sets a parameter\n"),
+        (f"\\explain {NAMED}", "\\set who VALUE sets a parameter\n"),
+        ("query q($w: String) { insert Person { name: $w } }", "\\set w VALUE sets a parameter\n"),
+        (f"\\set who 3\n{NAMED}", "Error: param 'who': expected string, got number\n"),
+        ("\\set who Ada", 'invalid JSON: Expecting value; a value is JSON, such as "Ada", 1815 or ["a"]'),
+        ("\\set who", 'a value is JSON, such as "Ada"'),
+        ("\\set who NaN", "NaN is not a JSON number"),
+        ('\\set 1st "Ada"', '1st is no name of a parameter; write \\set NAME VALUE, such as \\set n "Ada"'),
+        ("\\unset who", "no parameter who is set; \\set lists what is set"),
+        ("\\unset", "\\unset takes the name of a parameter"),
     ],
 )
 def test_the_first_error_ends_a_pipe(typed: Call, text: str, part: str) -> None:

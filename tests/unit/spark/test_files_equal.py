@@ -73,6 +73,15 @@ def test_a_report_that_is_full_in_a_later_block_counts_alike(graph: Graph, tmp_p
         assert one.error is not None
 
 
+@pytest.mark.parametrize("part_bytes", [50, 1000])
+def test_a_byte_order_mark_is_left_out_alike(graph: Graph, tmp_path: Path, part_bytes: int) -> None:
+    """Also if the first line, which it begins, ends in a later part."""
+    lines = b"".join(b'{"type": "Note", "data": {"text": "' + b"x" * 100 + b'"}}\n' for _ in range(20))
+    path = in_file(tmp_path, b"\xef\xbb\xbf" + lines)
+    one, many = both(graph, f"mark{part_bytes}", path, World(b"", "append", part_bytes, 5, ()))
+    assert (many, one.error) == (one, None)
+
+
 @pytest.mark.parametrize("part_bytes", [1, 2, 3, 5, 8, 100])
 @pytest.mark.parametrize("text", [b"a\nbb\n\nccc\n", b"a\nbb\n\nccc", b"\n\n\n", b"one line without an end", b"x"])
 def test_every_line_is_in_one_part(tmp_path: Path, text: bytes, part_bytes: int) -> None:

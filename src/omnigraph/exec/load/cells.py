@@ -26,7 +26,8 @@ from omnigraph.plan.values import ARROW_NAMES
 from omnigraph.store.arrays import Places
 from omnigraph.store.membership import is_in
 
-_PER_MILLISECOND: Final = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}
+_PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_SECONDS_A_DAY: Final = 86_400
 _WHOLE: Final = r"^-?(0|[1-9][0-9]*)$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
@@ -63,13 +64,21 @@ def expected(type_: ValueType) -> str:
     return ARROW_NAMES[type_.scalar] if isinstance(type_, Plain) else display(type_)
 
 
+def remedy(type_: ValueType, found: pa.DataType) -> str:
+    """What to do about a column of an unsuitable type, as the end of a sentence; empty if there is nothing to say."""
+    item = found.value_type if is_list(found) else found
+    if type_ in (Plain(Scalar.DATE), ListOf(Scalar.DATE)) and pa.types.is_timestamp(item):
+        return "; which day a time with a zone is depends on the zone: turn the column into dates first"
+    return ""
+
+
 def from_arrow(property_: Property, values: pa.Array, external: ReadExternal = no_external) -> ConvertedColumn:
     """Convert a column whose Arrow type suits its property."""
     read = _decoded(values)
-    if pa.types.is_timestamp(read.type):
-        return _from_timestamps(property_, read)
-    if is_list(read.type) and pa.types.is_timestamp(read.type.value_type):
-        return _from_lists_of_timestamps(property_, read)
+    if _is_time(read.type):
+        return _from_times(property_, read)
+    if is_list(read.type) and _is_time(read.type.value_type):
+        return _from_lists_of_times(property_, read)
     try:
         read = _as_read(property_.type, read)
         return ConvertedColumn(column(property_, read), [])
@@ -106,7 +115,8 @@ def _suits(scalar: Scalar, found: pa.DataType) -> bool:
         case Scalar.F32 | Scalar.F64:
             return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
         case Scalar.DATE:
-            return is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date32(found))
+            is_zoned = pa.types.is_timestamp(found) and found.tz is not None
+            return is_text(found) or (bool(pa.types.is_integer(found) or pa.types.is_date(found) or _is_time(found)) and not is_zoned)
         case Scalar.DATETIME:
             return is_text(found) or bool(pa.types.is_integer(found) or pa.types.is_date(found) or pa.types.is_timestamp(found))
         case _:
@@ -116,6 +126,11 @@ def _suits(scalar: Scalar, found: pa.DataType) -> bool:
 def is_text(found: pa.DataType) -> bool:
     """True for strings of every layout."""
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+
+
+def _is_time(found: pa.DataType) -> bool:
+    """True for timestamps, and for dates that are counted in milliseconds, which may have a time of day too."""
+    return bool(pa.types.is_timestamp(found) or pa.types.is_date64(found))
 
 
 def _is_whole_decimal(found: pa.DataType) -> bool:
@@ -174,36 +189,46 @@ def _scalar_as_read(scalar: Scalar, values: pa.Array) -> pa.Array:
 def _items_as_read(item: Scalar, values: pa.Array) -> pa.Array:
     lists = pc.cast(values, pa.list_(values.type.value_type))
     items = _decoded(lists.values)
-    items = _scalar_as_read(item, _milliseconds(items)[0] if pa.types.is_timestamp(items.type) else items)
+    items = _scalar_as_read(item, _counted(item, items)[0] if _is_time(items.type) else items)
     validity, offsets = lists.buffers()[:2]
     return pa.Array.from_buffers(pa.list_(items.type), len(lists), [validity, offsets], offset=lists.offset, children=[items])
 
 
-def _from_timestamps(property_: Property, values: pa.Array) -> ConvertedColumn:
-    numbers, finer = _milliseconds(values)
+def _from_times(property_: Property, values: pa.Array) -> ConvertedColumn:
+    numbers, finer = _counted(_item(property_.type), values)
     return _without_finer(property_, from_arrow(property_, numbers), finer)
 
 
-def _from_lists_of_timestamps(property_: Property, values: pa.Array) -> ConvertedColumn:
+def _from_lists_of_times(property_: Property, values: pa.Array) -> ConvertedColumn:
+    item = _item(property_.type)
     lists = pc.cast(values, pa.list_(values.type.value_type))
-    _, finer = _milliseconds(lists.flatten())
+    _, finer = _counted(item, lists.flatten())
     rows = np.unique(np.asarray(pc.list_parent_indices(lists))[finer])
-    return _without_finer(property_, from_arrow(property_, _items_as_read(Scalar.DATETIME, lists)), rows)
+    return _without_finer(property_, from_arrow(property_, _items_as_read(item, lists)), rows)
+
+
+def _item(type_: ValueType) -> Scalar:
+    assert isinstance(type_, Plain | ListOf), "no other type suits a time"
+    return type_.scalar if isinstance(type_, Plain) else type_.item
 
 
 def _without_finer(property_: Property, converted: ConvertedColumn, finer: Places) -> ConvertedColumn:
-    message = f"property '{property_.name}' value is finer than a millisecond; round the column to milliseconds"
-    refused = [(int(row), InvalidValue(ProblemCode.TEMPORAL, message)) for row in finer]
+    if _item(property_.type) is Scalar.DATE:
+        why = "is a time of day other than midnight, and a Date has none; turn the column into dates first, or declare a DateTime"
+    else:
+        why = "is finer than a millisecond; round the column to milliseconds"
+    refused = [(int(row), InvalidValue(ProblemCode.TEMPORAL, f"property '{property_.name}' value {why}")) for row in finer]
     return ConvertedColumn(converted.values, sorted([*refused, *converted.refused], key=lambda one: one[0]))
 
 
-def _milliseconds(values: pa.Array) -> tuple[pa.Array, Places]:
-    """Milliseconds since the epoch, and the rows that would lose precision. A time without a zone is UTC."""
-    per = _PER_MILLISECOND[values.type.unit]
+def _counted(scalar: Scalar, values: pa.Array) -> tuple[pa.Array, Places]:
+    """Days or milliseconds since the epoch, as the scalar counts them, and the rows that would lose precision. No zone means UTC."""
+    per_second = 1000 if pa.types.is_date64(values.type) else _PER_SECOND[values.type.unit]
+    per = per_second * _SECONDS_A_DAY if scalar is Scalar.DATE else per_second / 1000
     numbers = values.view(pa.int64())
     if per <= 1:
         return pc.multiply_checked(numbers, int(1 / per)), np.zeros(0, np.int64)
-    whole, finer = np.divmod(numbers.fill_null(0).to_numpy(), per)
+    whole, finer = np.divmod(numbers.fill_null(0).to_numpy(), int(per))
     return pa.array(whole, mask=np.asarray(values.is_null())), np.flatnonzero(finer)
 
 

@@ -18,6 +18,8 @@ from omnigraph.errors import InvalidInput, Kind, NotFound
 CHUNK_BYTES: Final = 16 << 20
 """How much of a file is read at once. The lines that end in one chunk form one block."""
 PART_BYTES: Final = 4 * CHUNK_BYTES
+BOM: Final = b"\xef\xbb\xbf"
+"""The byte order mark with which some programs begin a file of UTF-8. At the beginning of a file it is no part of the text."""
 _WHOLE: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff", b"PAR1", b"ARROW1")
 """First bytes of files that cannot be read from the middle: compressed files, UTF-16 text, and table files, which are refused."""
 _STEP_BYTES: Final = 1 << 16
@@ -84,7 +86,7 @@ def read_part(part: FilePart) -> Iterator[bytes]:
             file.seek(at)
             if not (text := file.read(upto - at)):  # the file was truncated meanwhile
                 return
-            yield text
+            yield text if at else text.removeprefix(BOM)
             at += len(text)
 
 

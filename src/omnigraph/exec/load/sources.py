@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidInput, Kind
 from omnigraph.exec.load.compressed import decompressed
-from omnigraph.exec.load.parts import CHUNK_BYTES, FilePart, existing_file, open_file, read_part
+from omnigraph.exec.load.parts import BOM, CHUNK_BYTES, FilePart, existing_file, open_file, read_part
 from omnigraph.exec.load.tablefiles import TablePart, table_format
 
 Records: TypeAlias = (
@@ -69,7 +69,7 @@ class Stream:
         self._pieces = pieces
 
     def chunks(self) -> Iterator[bytes]:
-        """The text in chunks of any size. Raises the errors of `decompressed` for compressed input."""
+        """The text in chunks of any size, without a byte order mark. Raises the errors of `decompressed` for compressed input."""
         pieces = self._counted() if self._cut else _rechunk(self._counted())
         if not self.begins:
             return pieces
@@ -77,7 +77,7 @@ class Stream:
         _refuse_one_type(self.name, first)
         codec = next((codec for magic, codec in _COMPRESSION.items() if first.startswith(magic)), None)
         joined = chain([first], pieces)
-        return joined if codec is None else decompressed(self.name, joined, codec, piece_bytes=CHUNK_BYTES)
+        return _without_mark(joined if codec is None else decompressed(self.name, joined, codec, piece_bytes=CHUNK_BYTES))
 
     def _counted(self) -> Iterator[bytes]:
         for piece in self._pieces:
@@ -122,7 +122,7 @@ def paths_of(data: Records) -> list[str] | None:
     if not isinstance(data, list | tuple) or not data:
         return None
     paths = [os.fspath(item) for item in data if isinstance(item, str | os.PathLike)]
-    first = paths[0].lstrip() if paths else ""
+    first = paths[0].removeprefix("\ufeff").lstrip() if paths else ""
     return paths if len(paths) == len(data) and first and not first.startswith("{") else None
 
 
@@ -167,6 +167,12 @@ def _read(read: Callable[[int], bytes | str]) -> Iterator[bytes]:
 def _encoded(piece: bytes | str) -> bytes:
     # A lone surrogate has no UTF-8 form. Encoded like this it is refused with its line and column, as in a file.
     return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
+
+
+def _without_mark(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes without a byte order mark at their beginning."""
+    yield next(pieces, b"").removeprefix(BOM)
+    yield from pieces
 
 
 def _sliced(whole: bytes) -> Iterator[bytes]:

@@ -186,7 +186,7 @@ def _count(text: bytes) -> int:
 
 def _object(line: int, text: str) -> dict[str, object]:
     if text.startswith(_BOM):  # Python's message would be misleading
-        message = f"invalid strict JSON at line {line}: it begins with a byte order mark; save the data as UTF-8 without one"
+        message = f"invalid strict JSON at line {line}: it begins with a byte order mark, which only a file may begin with; remove it"
         raise _TextProblem(Problem(ProblemCode.ENCODING, message, line=line, column=1))
     try:
         record = loads(text)

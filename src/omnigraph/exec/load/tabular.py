@@ -20,7 +20,7 @@ from omnigraph.catalog.layout import ID, SOURCE, TARGET
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType, is_key
 from omnigraph.catalog.types import INTEGERS, Plain
 from omnigraph.errors import InvalidInput, Kind
-from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, suits, texts
+from omnigraph.exec.load.cells import ConvertedColumn, expected, from_arrow, from_text, remedy, suits, texts
 from omnigraph.exec.load.ends import FROM, TO, end_types, from_end, suits_end
 from omnigraph.exec.load.json_values import ReadExternal, no_external
 from omnigraph.exec.load.pieces import Piece, piece_schema, with_flags
@@ -292,7 +292,7 @@ def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, te
             yield Problem(ProblemCode.ID, f"column '{field.name}' must hold strings, not {field.type}", alias, name)
         elif property_ is not None and not text and not suits(property_.type, field.type):
             message = f"strict property '{name}' expects {expected(property_.type)}, got a column of {field.type}"
-            yield Problem(ProblemCode.TYPE, message, alias, name)
+            yield Problem(ProblemCode.TYPE, f"{message}{remedy(property_.type, field.type)}", alias, name)
         seen.add(name)
     for name, end in zip(ends, _ENDS, strict=False):
         if name not in seen:
@@ -301,8 +301,8 @@ def wrong_columns(entity: EntityType, catalog: Catalog, schema: pa.Schema, *, te
         required = not property_.nullable and not (keeps and not is_key(entity, property_.name))
         if required and property_.name not in seen:
             message = f"no column for the non-nullable property '{property_.name}'"
-            remedy = "" if property_.embed is None else f"; {EMBED_REMEDY}"
-            yield Problem(ProblemCode.REQUIRED, f"{message}{remedy}", alias, property_.name)
+            or_embed = "" if property_.embed is None else f"; {EMBED_REMEDY}"
+            yield Problem(ProblemCode.REQUIRED, f"{message}{or_embed}", alias, property_.name)
 
 
 def _identity(ends: _NodesAtEnds, name: str, values: pa.Array) -> ConvertedColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,17 @@ def test_a_pandas_frame_is_a_table() -> None:
         read({"Every": pd.DataFrame({"key": ["a", None, 1]})}, all_types())
     with pytest.raises(InvalidInput, match="<Every>: column 'real' cannot be read: Unsupported numpy type"):
         read({"Every": pd.DataFrame({"key": ["a"], "real": [1j]})}, all_types())
+
+
+def test_the_dates_of_pandas_and_polars_are_dates(tmp_path: Path) -> None:
+    """L2-33: pandas has no type for a date, only times at midnight."""
+    days = [datetime(1979, 5, 25), None]
+    frames: tuple[Any, ...] = (pd.DataFrame({"key": ["a", "b"], "day": days}), pl.DataFrame({"key": ["a", "b"], "day": days}))
+    frames[0].to_parquet(tmp_path / "days.parquet")
+    for table in (*frames, tmp_path / "days.parquet"):
+        assert [row["day"] for row in rows({"Every": table}, all_types())["Every"]] == [date(1979, 5, 25), None]
+    (problem,) = read({"Every": pd.DataFrame({"key": ["a", "b"], "day": [days[0], datetime(1979, 5, 25, 10)]})}, all_types())[1]
+    assert (problem.code, problem.property, problem.record) == (ProblemCode.TEMPORAL, "day", 2)
 
 
 def test_a_frame_without_rows_is_an_empty_table() -> None:

@@ -20,6 +20,7 @@ from tests.unit.exec.load.reading import all_types, cinema, read, rows, text
 
 NAMES = [f"é{number}" for number in range(30)]
 DATA = text(*({"type": "Person", "data": {"name": name}} for name in NAMES))
+MARK = b"\xef\xbb\xbf"
 ZSTD = pa.compress(DATA, codec="zstd", asbytes=True)
 
 
@@ -107,9 +108,28 @@ def test_another_encoding_is_a_problem_with_its_place() -> None:
     assert batches[0].lines.to_pylist() == [1, 3]
 
 
-def test_a_byte_order_mark_is_refused() -> None:
-    _, problems = read(b"\xef\xbb\xbf" + DATA, cinema())
-    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(ProblemCode.ENCODING, 1, 1)]
+def test_a_byte_order_mark_at_the_beginning_is_left_out(tmp_path: Path) -> None:
+    """Some programs begin a file of UTF-8 with one. Lines and columns are counted without it."""
+    marked = MARK + DATA
+    (tmp_path / "a.ndjson").write_bytes(marked)
+    (tmp_path / "b.ndjson.gz").write_bytes(gzip.compress(marked))
+    (tmp_path / "empty.ndjson").write_bytes(MARK)
+    paths = [tmp_path / "a.ndjson", tmp_path / "empty.ndjson", tmp_path / "b.ndjson.gz"]
+    texts = marked.decode().splitlines()
+    for data in (marked, paths[0], paths[2], io.BytesIO(marked), texts, [marked[:2], marked[2:]]):
+        assert rows(data, cinema()) == rows(DATA, cinema())
+    assert {name: len(found) for name, found in rows(paths, cinema()).items()} == {
+        name: 2 * len(found) for name, found in rows(DATA, cinema()).items()
+    }
+    _, problems = read(MARK + b"{nothing}\n", cinema())
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(ProblemCode.JSON, 1, 2)]
+
+
+@pytest.mark.parametrize(("text", "line"), [(MARK + MARK + DATA, 1), (DATA + MARK + DATA, DATA.count(b"\n") + 1)])
+def test_a_byte_order_mark_elsewhere_is_refused(text: bytes, line: int) -> None:
+    _, problems = read(text, cinema())
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == [(ProblemCode.ENCODING, line, 1)]
+    assert "which only a file may begin with; remove it" in problems[0].message
 
 
 def test_text_that_no_file_could_hold_is_refused() -> None:

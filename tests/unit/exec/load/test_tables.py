@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,8 @@ def test_numbers_change_their_width_when_nothing_is_lost() -> None:
         ("small", pa.float64()),
         ("text", pa.int32()),
         ("flag", pa.int8()),
-        ("day", pa.timestamp("ms")),
+        ("day", pa.timestamp("ms", "UTC")),
+        ("days", pa.list_(pa.timestamp("ms", "UTC"))),
         ("vec", pa.list_(pa.float32(), 3)),
         ("texts", pa.string()),
         ("real", pa.decimal128(5)),
@@ -100,6 +101,31 @@ def test_a_time_finer_than_a_millisecond_is_refused() -> None:
     lists = pa.array([[1000], None, [2000, 1001, 3001], []], pa.list_(pa.timestamp("us")))
     assert refusals("times", lists[2:]) == [(1, ProblemCode.TEMPORAL)]
     assert column("times", lists[:2]) == [[1], None]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_time_at_midnight_is_a_date_and_any_other_is_refused(unit: str) -> None:
+    """The dates of pandas are such times: nothing of them is lost."""
+    type_ = pa.timestamp(unit)
+    midnights = pa.array([3431 * 86_400, None, -86_400], pa.timestamp("s")).cast(type_)
+    assert column("day", midnights) == [DAY, None, date(1969, 12, 31)]
+    assert column("days", pa.array([[datetime(1979, 5, 25)], None, []], pa.list_(type_))) == [[DAY], None, []]
+    times = pa.array([0, 1, None, -1], pa.timestamp("s")).cast(type_)
+    assert refusals("day", times) == [(2, ProblemCode.TEMPORAL), (4, ProblemCode.TEMPORAL)]
+    assert refusals("days", pa.array([[datetime(1979, 5, 25)], [datetime(1979, 5, 25, 1)]], pa.list_(type_))) == [(2, ProblemCode.TEMPORAL)]
+    problem = read({"Every": pa.table({"key": ["a"], "day": times[1:2]})}, all_types())[1][0]
+    assert "turn the column into dates first, or declare a DateTime" in problem.message
+
+
+def test_dates_in_milliseconds_are_dates() -> None:
+    assert column("day", pa.array([3431 * 86_400_000, None]).view(pa.date64())) == [DAY, None]
+    assert refusals("day", pa.array([3431 * 86_400_000 + 1]).view(pa.date64())) == [(1, ProblemCode.TEMPORAL)]
+
+
+@pytest.mark.parametrize(("name", "zoned"), [("day", pa.timestamp("us", "UTC")), ("days", pa.list_(pa.timestamp("us", "Europe/Berlin")))])
+def test_a_time_with_a_zone_is_no_date_and_the_message_says_what_to_do(name: str, zoned: pa.DataType) -> None:
+    (problem,) = read({"Every": pa.schema([("key", pa.string()), (name, zoned)]).empty_table()}, all_types())[1]
+    assert "depends on the zone: turn the column into dates first" in problem.message
 
 
 def test_whole_decimals_are_integers() -> None:

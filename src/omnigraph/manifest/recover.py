@@ -78,8 +78,9 @@ def abandoned(manifest: Manifest, branch: BranchName | None = None) -> Intent | 
     while seen:
         waited = time.monotonic() - began
         for intent in seen.values():
-            if waited > (BUSY_SECONDS if manifest.locks.busy(intent.branch.name) else IDLE_SECONDS):
-                return intent
+            patience = BUSY_SECONDS if manifest.locks.busy(intent.branch.name) else IDLE_SECONDS
+            if waited > patience and intents.read_intent(manifest.root.objects, intents.path_of(intent.operation)) is not None:
+                return intent  # still there after the lock was seen free: a writer removes its intent before it releases the lock
         time.sleep(_PAUSE_SECONDS)
         left = {intent.operation for intent in intents.pending(manifest.root.objects)}
         seen = {operation: intent for operation, intent in seen.items() if operation in left}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,19 @@ from omnigraph.exec.write.protocol import Upsert
 from omnigraph.faults import Fault, SimulatedCrash, armed
 from omnigraph.ids import MAIN, BranchName, OperationId
 from omnigraph.manifest import intents
+from omnigraph.manifest.birth import open_graph
 from omnigraph.manifest.branches import create_branch, delete_branch
 from omnigraph.manifest.model import Audit, Commit, CommitKind, Resolution
 from omnigraph.manifest.publish import Publication, publish
 from omnigraph.manifest.read import Manifest
-from omnigraph.manifest.recover import heal
+from omnigraph.manifest.recover import IDLE_SECONDS, abandoned, heal
 from omnigraph.store import stage
 from omnigraph.store.durable import FlushFailed
+from omnigraph.store.objects import open_objects
 from omnigraph.store.refs import has_ref, native_refs
+from omnigraph.store.root import Root
 from omnigraph.store.tables import Table, Tables, open_newest
+from tests.counting import CountingObjects
 from tests.graphs import COMPANY, PERSON, ids_in, make, people, reopen, row_of
 from tests.writes import both, put, upsert
 
@@ -50,6 +55,29 @@ def resolutions(manifest: Manifest, branch: BranchName = MAIN) -> list[Commit]:
 def head(manifest: Manifest, alias: str) -> int:
     row = row_of(manifest, alias)
     return int(open_newest(manifest.root, row.path, branch=row.native).version)
+
+
+class Finishing(CountingObjects):
+    """Real objects. After `begins`, whoever has read an intent is delayed, and its writer finishes meanwhile."""
+
+    begins = float("inf")
+
+    def get_if_exists(self, path: str, *, limit_bytes: int | None = None) -> bytes | None:
+        body = super().get_if_exists(path, limit_bytes=limit_bytes)
+        if path.startswith(intents.DIRECTORY) and time.monotonic() > self.begins:
+            time.sleep(IDLE_SECONDS)
+            self.delete(path)
+        return body
+
+
+def test_a_writer_that_finishes_between_two_looks_at_it_has_abandoned_nothing(graph: Manifest) -> None:
+    """The intent is seen, then its writer removes it and releases the lock. A free lock is no sign then that the writer died (O-11)."""
+    die(graph, Fault.WRITE_COMMITTED)
+    objects = Finishing(open_objects(graph.root.uri))
+    watching = open_graph(Root(objects))
+    assert abandoned(watching) is not None
+    objects.begins = time.monotonic() + IDLE_SECONDS / 2
+    assert abandoned(watching) is None
 
 
 def test_forward_keeps_the_writers_commit_author_and_time(graph: Manifest) -> None:

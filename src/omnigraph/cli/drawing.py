@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from math import sqrt
+from math import inf, sqrt
 from typing import Final, NamedTuple
 
 from omnigraph.grid import display_width, escaped, fitted
@@ -233,8 +233,10 @@ def _label(text: str, points: _Points, taken: Sequence[_Area], crossed: Sequence
         for x, y in points:
             at_x, at_y = round(x + dx), round(y + dy)
             area = _label_area(at_x, at_y, half + 3)  # so that two labels do not read as one
-            cost = (sum(area.covered(other) for other in taken), sum(area.covered(other) for other in crossed))
-            if best is None or cost < best[0]:
+            least = (inf, inf) if best is None else best[0]
+            hidden = _covered(area, taken, least[0])
+            cost = (hidden, _covered(area, crossed, least[1] if hidden == least[0] else inf)) if hidden <= least[0] else least
+            if cost < least:
                 best = (cost, at_x, at_y)
         if best is not None and best[0] == (0, 0):
             break
@@ -245,6 +247,16 @@ def _label(text: str, points: _Points, taken: Sequence[_Area], crossed: Sequence
         f'stroke-width="3" paint-order="stroke">{escape(text)}</text>'
     )
     return _Label(shown, _label_area(x, y, half))
+
+
+def _covered(area: _Area, others: Sequence[_Area], most: float) -> float:
+    """Return how much an area covers of others. It stops where that is more than `most`."""
+    total = 0.0
+    for other in others:
+        total += area.covered(other)
+        if total > most:
+            break
+    return total
 
 
 def _label_area(x: float, y: float, half: float) -> _Area:

@@ -1,8 +1,9 @@
 """Nodes and edges -> an SVG, or an HTML page that holds it. Pure: the same drawing gives the same text.
 
 Nodes begin on a grid, in the order in which they are given. Nodes repel each other and edges pull their ends together, for a fixed
-number of rounds; then boxes that overlap are pushed apart. Nodes without edges stand in rows below. Each label stands where it covers
-least of the boxes and of other labels, along its line. Only additions, products and square roots are used, which are exact to the last
+number of rounds; then boxes that overlap are pushed apart, and boxes with an edge so far that its label fits between them. Nodes without
+edges stand in rows below. Each label stands where it covers least of the boxes and of other labels, and then of arrows and of other lines,
+along its own line. Only additions, products and square roots are used, which are exact to the last
 bit everywhere, and positions are rounded to whole pixels.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from math import sqrt
+from math import inf, sqrt
 from typing import Final, NamedTuple
 
 from omnigraph.grid import display_width, escaped, fitted
@@ -168,6 +169,10 @@ class _Label(NamedTuple):
 
 
 _Points = Sequence[tuple[float, float]]
+_ARROW: Final = 8
+"""How far around the end of an edge its arrow reaches."""
+_STEPS: Final = 12
+"""The parts into which a line is cut to see what a label would cover of it."""
 _ALONG: Final = (0.5, *(0.5 + side * step / 20 for step in range(1, 10) for side in (-1, 1)))
 """Where a label may stand on its line, the best first."""
 
@@ -176,36 +181,67 @@ def _edges(edges: Sequence[DrawnEdge], boxes: Mapping[str, _Box]) -> tuple[list[
     """Return the lines and the labels. Several edges of one pair are bent away from each other."""
     seen: dict[tuple[str, str], int] = {}
     lines: list[str] = []
-    labels: list[_Label] = []
-    areas = [box.area for box in boxes.values()]
+    curves: list[_Curve] = []
     for edge in edges:
         pair = (min(edge.source, edge.target), max(edge.source, edge.target))
         number = seen[pair] = seen.get(pair, -1) + 1
-        path, points = _line(boxes[edge.source], boxes[edge.target], number, is_turned=edge.source > edge.target)
+        curve = _line(boxes[edge.source], boxes[edge.target], number, is_turned=edge.source > edge.target)
+        curves.append(curve)
         arrow = ' marker-end="url(#arrow)"' if edge.directed else ""
         dashes = ' stroke-dasharray="5 4"' if edge.dashed else ""
-        lines.append(f'<path d="{path}" fill="none" stroke="#475569"{dashes}{arrow}/>')
+        lines.append(f'<path d="{curve.path}" fill="none" stroke="#475569"{dashes}{arrow}/>')
+    return lines, _labels(edges, curves, [box.area for box in boxes.values()])
+
+
+def _labels(edges: Sequence[DrawnEdge], curves: Sequence[_Curve], boxes: Sequence[_Area]) -> list[_Label]:
+    """Return the labels, each at a place that the boxes and the labels before it leave free, if there is one."""
+    labels: list[_Label] = []
+    strokes = [[*(_around(point, 2) for point in curve.drawn), _around(curve.drawn[-1], _ARROW)] for curve in curves]
+    whole = [_spanned(stroke) for stroke in strokes]
+    for at, (edge, curve) in enumerate(zip(edges, curves, strict=True)):
         if edge.label:
-            labels.append(_label(fitted(escaped(edge.label), _LONGEST), points, [*areas, *(label.area for label in labels)]))
-    return lines, labels
+            text = fitted(escaped(edge.label), _LONGEST)
+            reach = _spanned([_around(point, display_width(text) * _LABEL_CELL + 40) for point in curve.points])
+            near = [stroke if other != at else stroke[-1:] for other, stroke in enumerate(strokes) if reach.covered(whole[other])]
+            crossed = [area for stroke in near for area in stroke if reach.covered(area)]
+            taken = [area for area in (*boxes, *(label.area for label in labels)) if reach.covered(area)]
+            labels.append(_label(text, curve.points, taken, crossed))
+    return labels
 
 
-def _label(text: str, points: _Points, taken: Sequence[_Area]) -> _Label:
-    """Return a label at the point where it covers least of what is there: on the line, above, below or beside it."""
+def _spanned(areas: Sequence[_Area]) -> _Area:
+    """Return the rectangle around some areas."""
+    return _Area(
+        min(area.left for area in areas),
+        min(area.top for area in areas),
+        max(area.right for area in areas),
+        max(area.bottom for area in areas),
+    )
+
+
+def _around(point: tuple[float, float], by: float) -> _Area:
+    return _Area(point[0] - by, point[1] - by, point[0] + by, point[1] + by)
+
+
+def _label(text: str, points: _Points, taken: Sequence[_Area], crossed: Sequence[_Area]) -> _Label:
+    """Return a label where it covers least of what is taken, and then of what it may cross: on the line, above, below or beside it."""
     half = display_width(text) * _LABEL_CELL / 2
     beside = ((by * side, y) for by in (half + 6, half / 2) for y in (4.0, -3.0, 13.0) for side in (1, -1))
     moves = ((0.0, -3.0), (0.0, 13.0), *beside, (0.0, -18.0), (0.0, 28.0))
-    best: tuple[float, float, float] | None = None
+    best: tuple[tuple[float, float], int, int] | None = None
     for dx, dy in moves:
         for x, y in points:
-            area = _label_area(x + dx, y + dy, half)
-            cost = sum(area.covered(other) for other in taken)
-            if best is None or cost < best[0]:
-                best = (cost, x + dx, y + dy)
-        if best is not None and not best[0]:
+            at_x, at_y = round(x + dx), round(y + dy)
+            area = _label_area(at_x, at_y, half + 3)  # so that two labels do not read as one
+            least = (inf, inf) if best is None else best[0]
+            hidden = _covered(area, taken, least[0])
+            cost = (hidden, _covered(area, crossed, least[1] if hidden == least[0] else inf)) if hidden <= least[0] else least
+            if cost < least:
+                best = (cost, at_x, at_y)
+        if best is not None and best[0] == (0, 0):
             break
     assert best is not None
-    x, y = round(best[1]), round(best[2])
+    _, x, y = best
     shown = (
         f'<text x="{x}" y="{y}" text-anchor="middle" font-size="11" fill="#334155" stroke="#ffffff" '
         f'stroke-width="3" paint-order="stroke">{escape(text)}</text>'
@@ -213,28 +249,50 @@ def _label(text: str, points: _Points, taken: Sequence[_Area]) -> _Label:
     return _Label(shown, _label_area(x, y, half))
 
 
+def _covered(area: _Area, others: Sequence[_Area], most: float) -> float:
+    """Return how much an area covers of others. It stops where that is more than `most`."""
+    total = 0.0
+    for other in others:
+        total += area.covered(other)
+        if total > most:
+            break
+    return total
+
+
 def _label_area(x: float, y: float, half: float) -> _Area:
     """Return the rectangle of a label whose baseline has its middle there."""
     return _Area(x - half, y - _LABEL_HIGH + 3, x + half, y + 3)
 
 
-def _line(one: _Box, other: _Box, number: int, *, is_turned: bool) -> tuple[str, _Points]:
-    """Return the path of the edge with that number among those of its pair, and points where its label may stand."""
+class _Curve(NamedTuple):
+    """The path of an edge, points where its label may stand, the best first, and points from its beginning to its end."""
+
+    path: str
+    points: _Points
+    drawn: _Points
+
+
+def _line(one: _Box, other: _Box, number: int, *, is_turned: bool) -> _Curve:
+    """Return the curve of the edge with that number among those of its pair."""
     if one is other:
         x, y, size = one.x + one.wide / 2, one.y - one.high / 2, 26 + 14 * number
         curve = (
             f"M{round(x - 10)} {round(y)} C{round(x - 10)} {round(y - size)} {round(x + size)} {round(y + 10)} {round(x)} {round(y + 10)}"
         )
-        return curve, [(x + size / 2, y - size / 2), (x + size, y + 4), (x, y - size)]
+        bends = ((x - 10, y), (x - 10, y - size), (x + size, y + 10), (x, y + 10))
+        drawn = [_on_loop(bends, at / _STEPS) for at in range(_STEPS + 1)]
+        return _Curve(curve, [(x + size / 2, y - size / 2), (x + size, y + 4), (x, y - size)], drawn)
     bend = (number + 1) // 2 * 34 * (-1 if number % 2 else 1) * (-1 if is_turned else 1)
     dx, dy = other.x - one.x, other.y - one.y
     far = sqrt(dx * dx + dy * dy) or 1.0
     middle = ((one.x + other.x) / 2 - dy / far * bend, (one.y + other.y) / 2 + dx / far * bend)
     (x1, y1), (x2, y2) = one.border(*middle), other.border(*middle)
-    points = [_between((x1, y1), middle if bend else ((x1 + x2) / 2, (y1 + y2) / 2), (x2, y2), at) for at in _ALONG]
+    pull = middle if bend else ((x1 + x2) / 2, (y1 + y2) / 2)
+    points = [_between((x1, y1), pull, (x2, y2), at) for at in _ALONG]
+    drawn = [_between((x1, y1), pull, (x2, y2), at / _STEPS) for at in range(_STEPS + 1)]
     if not bend:
-        return f"M{round(x1)} {round(y1)} L{round(x2)} {round(y2)}", points
-    return f"M{round(x1)} {round(y1)} Q{round(middle[0])} {round(middle[1])} {round(x2)} {round(y2)}", points
+        return _Curve(f"M{round(x1)} {round(y1)} L{round(x2)} {round(y2)}", points, drawn)
+    return _Curve(f"M{round(x1)} {round(y1)} Q{round(middle[0])} {round(middle[1])} {round(x2)} {round(y2)}", points, drawn)
 
 
 def _between(one: tuple[float, float], middle: tuple[float, float], other: tuple[float, float], at: float) -> tuple[float, float]:
@@ -242,6 +300,13 @@ def _between(one: tuple[float, float], middle: tuple[float, float], other: tuple
     rest = 1 - at
     x, y = (rest * rest * one[i] + 2 * rest * at * middle[i] + at * at * other[i] for i in (0, 1))
     return x, y
+
+
+def _on_loop(points: _Points, at: float) -> tuple[float, float]:
+    """Return a point of a cubic curve."""
+    one, two, three, four = points
+    (x1, y1), (x2, y2) = _between(one, two, three, at), _between(two, three, four, at)
+    return x1 + (x2 - x1) * at, y1 + (y2 - y1) * at
 
 
 # -- layout
@@ -263,7 +328,7 @@ def _placed(drawing: Drawing) -> dict[str, _Box]:
     pulls = sorted({(edge.source, edge.target) for edge in drawing.edges if edge.source != edge.target})
     if tied:
         _settle(tied, [(boxes[source], boxes[target]) for source, target in pulls], wide, high)
-        _push_apart(tied)
+        _push_apart(tied, _room(drawing.edges))
     _in_rows([box for id_, box in boxes.items() if id_ not in linked], tied)
     for box in boxes.values():
         box.x, box.y = round(box.x), round(box.y)
@@ -328,13 +393,24 @@ def _settle(boxes: list[_Box], pulls: list[tuple[_Box, _Box]], wide: float, high
         box.x, box.y = xs[number] * wide, ys[number] * high
 
 
-def _push_apart(boxes: list[_Box]) -> None:
+def _room(edges: Sequence[DrawnEdge]) -> dict[tuple[str, str], float]:
+    """Return how far apart two boxes side by side must be, so that there is room for a label and the ends of its line."""
+    room: dict[tuple[str, str], float] = {}
+    for edge in edges:
+        wide = display_width(fitted(escaped(edge.label), _LONGEST)) * _LABEL_CELL + 2 * _GAP
+        for ends in ((edge.source, edge.target), (edge.target, edge.source)):
+            room[ends] = max(wide, room.get(ends, 0.0))
+    return room
+
+
+def _push_apart(boxes: list[_Box], room: Mapping[tuple[str, str], float]) -> None:
     """Move boxes that overlap, or nearly do, along the shorter way, until none does."""
     for _ in range(200):
         moved = False
         for number, one in enumerate(boxes):
             for other in boxes[number + 1 :]:
-                over_x = (one.wide + other.wide) / 2 + _GAP - abs(one.x - other.x)
+                between = room.get((one.node.id, other.node.id), _GAP)
+                over_x = (one.wide + other.wide) / 2 + between - abs(one.x - other.x)
                 over_y = (one.high + other.high) / 2 + 2 * _GAP - abs(one.y - other.y)
                 if over_x <= 0.01 or over_y <= 0.01:
                     continue

@@ -17,6 +17,7 @@ from omnigraph.ids import new_hex16
 from omnigraph.lang import parse_schema
 from tests.unit.cli.calls import Call
 
+ROOT = Path(__file__).parents[3]
 SVG = "{http://www.w3.org/2000/svg}"
 FILMS = """interface Titled { title: String }
 node Film implements Titled { slug: String @key  year: I32? }
@@ -219,6 +220,32 @@ def test_no_text_covers_another_or_leaves_the_picture(schema: str) -> None:
         for other in areas[at + 1 :]:
             apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
             assert apart, (one, other)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [*((ROOT / f"examples/{name}/schema.pg").read_text() for name in ("incidents", "papers")), PARALLEL],
+    ids=["incidents", "papers", "parallel edges"],
+)
+def test_no_label_covers_an_arrow_or_another_line(schema: str) -> None:
+    drawn = ET.fromstring(svg(schema_drawing(build_catalog(parse_schema(schema), mint=new_hex16), "schema")))
+    lines = [one.get("d", "") for one in drawn.iter(f"{SVG}path") if one.get("marker-end")]
+    labels = [one for one in drawn.iter(f"{SVG}text") if one.get("font-size") == "11"]
+    assert len(lines) == len(labels) == schema.count("\nedge ")
+    for text in labels:
+        x, y, half = float(text.get("x", 0)), float(text.get("y", 0)), len(text.text or "") * 6.7 / 2
+        for line in lines:
+            end_x, end_y = (float(part.lstrip("LQC")) for part in line.split()[-2:])
+            assert not (x - half - 4 < end_x < x + half + 4 and y - 10 - 4 < end_y < y + 3 + 4), (text.text, line)
+        crossed = [line for line in lines if line.split()[2][0] == "L" and crosses(line, (x - half, y - 10, x + half, y + 3))]
+        assert len(crossed) <= 1, (text.text, crossed)
+
+
+def crosses(line: str, area: tuple[float, float, float, float]) -> bool:
+    """Return whether a straight line goes through an area."""
+    x1, y1, x2, y2 = (float(part.lstrip("ML")) for part in line.split())
+    points = ((x1 + (x2 - x1) * at / 200, y1 + (y2 - y1) * at / 200) for at in range(201))
+    return any(area[0] < x < area[2] and area[1] < y < area[3] for x, y in points)
 
 
 def test_nodes_without_edges_stand_below_the_others() -> None:

@@ -35,7 +35,8 @@ def test_indexes_that_go_from_a_bucket(s3_proxy: CountingProxy, s3_uri: str) -> 
     assert graph.verify(deep=True) == graph.verify() == []
 
     reader = og.open(s3_uri, mode="r", storage_options=options)
-    assert reader.query(KEYED, branch="two").rows == [{"p.n": 7}]
+    for _ in range(2):  # the second time it reads the ids of so few rows, instead of one more lookup
+        assert reader.query(KEYED, branch="two").rows == [{"p.n": 7}]
     s3_proxy.reset()
     assert reader.query(KEYED, branch="two").rows == [{"p.n": 7}]
     warm = sum(s3_proxy.counts.values())

@@ -53,6 +53,29 @@ def test_merges_beside_writers_on_s3(s3_server: S3Server, s3_uri: str) -> None:
     race(s3_uri, writes=4, merges=2, options=s3_server.storage_options)
 
 
+def test_properties_that_both_sides_added_beside_a_writer(tmp_path: Path) -> None:
+    """The target moves while its tables get the columns of three branches, one after another."""
+    uri = str(tmp_path / "g")
+    graph = og.init(uri, schema=SCHEMA)
+    graph.mutate('query q() { insert Person { name: "seed" } }')
+    branches = ("a", "b", "c")
+    for branch in branches:
+        graph.branches.create(branch)
+        graph.apply_schema(SCHEMA.replace("age: I32?", f"age: I32?  {branch}: I32?"), branch)
+        graph.mutate(f'query q() {{ insert Person {{ name: "{branch}", {branch}: 1 }} }}', branch=branch)
+    graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  note: String?"))
+    running = start(uri, "write main ours", 15)
+    for branch in branches:
+        assert graph.merge(branch).inserted == 1
+    written, errors = running.communicate(timeout=240)
+    assert running.returncode == 0, errors
+    found = og.open(uri)
+    assert names(found, "main") == {"seed", *branches, *written.split()}
+    counted = ", ".join(f"count($p.{branch}) as {branch}" for branch in branches)
+    assert found.query(f"match {{ $p: Person }} return {{ {counted} }}").rows == [{"a": 1, "b": 1, "c": 1}]
+    assert found.verify() == []
+
+
 def transactions(uri: str, *, count: int, options: Mapping[str, str] | None = None) -> None:
     graph = og.init(uri, schema=f"{SCHEMA}\nnode Note {{ name: String @key  text: String }}", storage_options=options)
     graph.mutate('query q() { insert Person { name: "seed" } }')
